@@ -1,0 +1,101 @@
+# zcrawl: `make run` and `make test` are complete on a fresh Debian machine with Python >= 3.11.
+# Each step leaves a stamp in .venv, so a second call does only what has changed.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+JOBS ?= 2
+ARGS ?=
+
+POSTGRES_MANUAL := /usr/share/doc/postgresql-doc-15/html/index.html
+PYTHON_MANUAL := /usr/share/doc/python3-doc/html/index.html
+
+# Installs Debian packages, as root; says what is missing to everybody else. Minimal images tell
+# dpkg to leave documentation out, and the manuals are what the tests crawl: they are let in again.
+define apt_install
+	if [ "$$(id -u)" -ne 0 ]; then \
+	  echo "make: missing Debian packages. As root: apt-get install $(1)" >&2; exit 1; \
+	fi; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "make: no apt-get here; please install what Debian calls: $(1)" >&2; exit 1; \
+	fi; \
+	echo "make: installing Debian packages: $(1)" >&2; \
+	install() { \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --reinstall \
+	    -o Dpkg::Use-Pty=0 \
+	    -o Dpkg::Options::=--path-include='/usr/share/doc/postgresql-doc-15*' \
+	    -o Dpkg::Options::=--path-include='/usr/share/doc/python3*' $(1) >/dev/null; \
+	}; \
+	install 2>/dev/null || { apt-get update -qq && install; }
+endef
+
+.PHONY: help run test check format bench clean packages
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+run: $(VENV)/.installed ## crawl the demo site, or URL=https://... (more flags: ARGS='--depth 2')
+ifdef URL
+	@$(BIN)/zcrawl crawl '$(URL)' $(ARGS)
+else
+	@$(BIN)/zcrawl demo $(ARGS)
+endif
+
+test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
+	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+check: $(VENV)/.installed-dev ## format, lint, types, import contracts
+	@echo "ruff format"; $(BIN)/ruff format --check .
+	@echo "ruff check"; $(BIN)/ruff check .
+	@echo "mypy --strict"; $(BIN)/mypy --strict
+	@echo "import contracts"; $(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.installed-dev packages ## side by side with Scrapy; writes docs/benchmarks.md
+	@$(BIN)/python -m tests.bench.bench $(ARGS)
+
+clean: ## remove the venv, caches and the demo's data
+	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	  .import_linter_cache build dist zcrawl-demo *.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null || { $(call apt_install,python3 python3-venv); }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: zcrawl needs Python >= 3.11, $(PYTHON) is $$($(PYTHON) -V); try PYTHON=python3.12" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  $(call apt_install,python3-venv python3-pip); }
+	@[ -x $(BIN)/python ] && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+	  echo "make: creating $(VENV)" >&2; $(PYTHON) -m venv --clear $(VENV); }
+	@touch $@
+
+$(VENV)/.installed: pyproject.toml | $(VENV)/.made
+	@echo "make: installing zcrawl into $(VENV)" >&2
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
+	@$(PIP) -e '.[dev,cluster,console]'
+	@touch $@ $(VENV)/.installed
+
+# What the tests crawl and compare with. Files are looked for, not package states: a machine may
+# have the package without its documentation.
+packages:
+	@missing=; \
+	PATH="$$PATH:/usr/sbin"; \
+	command -v nginx >/dev/null || missing="$$missing nginx"; \
+	command -v wget2 >/dev/null || missing="$$missing wget2"; \
+	[ -e $(POSTGRES_MANUAL) ] || missing="$$missing postgresql-doc-15"; \
+	[ -e $(PYTHON_MANUAL) ] || missing="$$missing python3-doc python3.11-doc"; \
+	[ -z "$$missing" ] || { $(call apt_install,$$missing); }

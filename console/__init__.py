@@ -1,0 +1,1 @@
+"""The operator console (Textual). It reads snapshots that the leader publishes."""

@@ -1,0 +1,205 @@
+"""The rules of the tree as functions from source text to complaints, so they can be tried.
+
+`test_architecture.py` applies them to the repository, `test_rules_can_fail.py` to bad sources.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+MAX_LINES = 400
+
+# A module with one of these words in its name says what it touches.
+# fmt: off
+IO_SUFFIXES = frozenset({
+    "aiohttp", "browser", "consul", "file", "httpx", "loop", "mysql", "os", "otel", "peewee",
+    "rich", "s3", "sqlite", "thread", "zmq",
+})
+# fmt: on
+
+# Whole packages, or single modules, that exist to touch the world.
+IMPURE_PLACES = (
+    "zcrawl/cli/",
+    "zcrawl/roles/",
+    "zcrawl/runtime/",
+    "zcrawl/telemetry/logs.py",
+    "zcrawl/__main__.py",
+)
+
+# Libraries with a name of their own: only modules with that name may touch them.
+NAMED = {
+    "zmq": {"zmq"},
+    "peewee": {"peewee"},
+    "playhouse": {"peewee"},
+    "sqlite3": {"peewee", "sqlite"},
+    "pymysql": {"peewee", "mysql"},
+    "consul": {"consul"},
+    "aiohttp": {"aiohttp", "httpx"},
+    "playwright": {"browser"},
+}
+
+# What no pure module may import: clocks, chance, the operating system, the network, tasks, logs.
+# fmt: off
+WORLD = {
+    "aiolimiter", "anyio", "asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "httpx",
+    "logging", "mmap", "multiprocessing", "os", "queue", "random", "resource", "rich", "secrets",
+    "select", "selectors", "shutil", "signal", "socket", "ssl", "stamina", "structlog",
+    "subprocess", "tempfile", "threading", "time", "uuid", "uvloop", "watchfiles", *NAMED,
+}
+# fmt: on
+
+PURE_PARTS = {
+    "pathlib": {"PurePath", "PurePosixPath"},
+    "urllib": {"parse"},
+}
+
+# Reasons: ports.py names httpx.Response as a type; the simulated world is chance under a seed.
+ALLOWED = {
+    "zcrawl/fetch/ports.py": {"httpx"},
+    "zcrawl/testing/": {"random"},
+}
+
+WORLD_CALLS = frozenset({"open", "print", "input"})
+CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
+SLEEPY_FOLDERS = ("integration", "bench", "servers", "web", "faults")
+
+# Assembled, so that this file does not break its own rule.
+HOME_FOLDERS = re.compile(r"(?<![\w.:/-])/" + "(?:work|root)" + r"/")
+REGISTRIES = tuple(
+    ".".join(parts)
+    for parts in (("pypi", "org"), ("pythonhosted", "org"), ("deb", "debian", "org"))
+)
+
+
+def touches(path: str) -> frozenset[str]:
+    """What a module's name says it touches: `_zmq` in mesh_zmq, `_peewee` in store_peewee_read.
+
+    Empty for a module that claims to be pure. The first word is the subject, not a claim.
+    """
+    _, *words = PurePosixPath(path).stem.split("_")
+    return IO_SUFFIXES.intersection(words)
+
+
+def is_pure(path: str) -> bool:
+    return not touches(path) and not path.startswith(IMPURE_PLACES)
+
+
+def purity_complaints(path: str, source: str) -> list[str]:
+    """Why a module of zcrawl/ is not what its name says. `path` is relative to the repository."""
+    tree = ast.parse(source)
+    complaints = []
+    touched = touches(path)
+    pure = is_pure(path)
+    allowed = set().union(*(names for place, names in ALLOWED.items() if path.startswith(place)))
+    for line, module, name in _imports(tree, path):
+        top = module.partition(".")[0]
+        where = f"{path}:{line}"
+        if path.startswith(IMPURE_PLACES):
+            continue
+        if not pure:
+            if top in NAMED and touched.isdisjoint(NAMED[top]):
+                wanted = " or ".join(f"_{other}" for other in sorted(NAMED[top]))
+                complaints.append(f"{where}: imports {top}, so its name must say {wanted}")
+            continue
+        if top in PURE_PARTS:
+            part = name or module.partition(".")[2]
+            if part not in PURE_PARTS[top] and module.partition(".")[2] not in PURE_PARTS[top]:
+                complaints.append(f"{where}: a pure module imports {module} {name}".rstrip())
+        elif module == "random" and name not in ("", "Random"):
+            complaints.append(f"{where}: imports random.{name} instead of a seeded Random")
+        elif top in WORLD and top not in allowed:
+            complaints.append(f"{where}: a pure module imports {module}")
+        elif top == "zcrawl":
+            targets = (module.replace(".", "/") + ".py", f"{module}.{name}".replace(".", "/"))
+            if any(not is_pure(target) for target in targets):
+                complaints.append(f"{where}: a pure module imports {module} {name}".rstrip())
+    if pure:
+        complaints += [f"{path}:{line}: a pure module {what}" for line, what in _calls(tree)]
+    return complaints
+
+
+def _imports(tree: ast.Module, path: str) -> Iterator[tuple[int, str, str]]:
+    """Line, module and imported name of each import, also those inside functions.
+
+    Imports under `if TYPE_CHECKING:` are left out: they touch nothing at run time.
+    """
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, ""
+        elif isinstance(node, ast.ImportFrom):
+            package = path.split("/")[: -node.level] if node.level else []
+            module = ".".join([*package, node.module or ""]).strip(".")
+            for alias in node.names:
+                yield node.lineno, module, alias.name
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Calls that read a clock, draw from the shared random stream or touch files and terminal."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        match node.func:
+            case ast.Name(id=name) if name in WORLD_CALLS:
+                yield node.lineno, f"calls {name}()"
+            case ast.Attribute(value=ast.Name(id="random"), attr=name) if name != "Random":
+                yield node.lineno, f"calls random.{name}() instead of a seeded Random"
+            case (
+                ast.Attribute(value=ast.Name(id="datetime" | "date"), attr=name)
+                | ast.Attribute(value=ast.Attribute(attr="datetime" | "date"), attr=name)
+            ) if name in CLOCK_CALLS:
+                yield node.lineno, f"reads the clock with {name}()"
+            case _:
+                pass
+
+
+def module_complaints(path: str, source: str) -> list[str]:
+    """Length and docstring of a module of the product. An empty package marker needs neither."""
+    complaints = []
+    lines = source.count("\n")
+    if lines > MAX_LINES:
+        complaints.append(f"{path}: {lines} lines, split it along a concept (limit {MAX_LINES})")
+    if source.strip() and ast.get_docstring(ast.parse(source)) is None:
+        complaints.append(f"{path}: no module docstring")
+    return complaints
+
+
+def testfile_complaints(path: str, source: str) -> list[str]:
+    """Docstrings of tests, and sleeping where nothing real has to be waited for."""
+    complaints = []
+    sleepy = PurePosixPath(path).parts[1] in SLEEPY_FOLDERS
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                if name.startswith("test_") and ast.get_docstring(node) is None:
+                    complaints.append(f"{path}:{node.lineno}: {name} has no docstring")
+            case ast.Call(func=ast.Name(id="sleep") | ast.Attribute(attr="sleep")) if not sleepy:
+                complaints.append(f"{path}:{node.lineno}: sleeps; pass the time in")
+            case _:
+                pass
+    return complaints
+
+
+def text_complaints(path: str, text: str) -> list[str]:
+    """Names of places that exist on one machine only, or that belong to the installation."""
+    complaints = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if HOME_FOLDERS.search(line):
+            complaints.append(f"{path}:{number}: names a folder of one machine")
+        complaints += [
+            f"{path}:{number}: names the registry host {host}"
+            for host in REGISTRIES
+            if host in line
+        ]
+    return complaints

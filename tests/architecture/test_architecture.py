@@ -1,0 +1,75 @@
+"""The repository keeps its own rules: purity by name, size, docstrings, no machine's paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture import rules
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+NOT_OURS = {
+    "build",
+    "dist",
+    "zcrawl-data",
+    "zcrawl-demo",
+    "demo-data",
+    "__pycache__",
+    "node_modules",
+}
+BINARY = {".png", ".ico", ".gz", ".db", ".woff2", ".pyc", ".so", ".zip", ".parquet"}
+
+
+def files() -> Iterator[Path]:
+    """All files of the source tree; hidden folders but .ci are tools' leavings."""
+    for folder, folders, names in os.walk(REPOSITORY):
+        folders[:] = [
+            name
+            for name in folders
+            if name not in NOT_OURS
+            and not name.endswith(".egg-info")
+            and (not name.startswith(".") or name == ".ci")
+        ]
+        yield from (Path(folder, name) for name in sorted(names))
+
+
+def sources(*packages: str) -> Iterator[tuple[str, str]]:
+    for file in files():
+        path = file.relative_to(REPOSITORY).as_posix()
+        if path.endswith(".py") and path.split("/")[0] in packages:
+            yield path, file.read_text(encoding="utf-8")
+
+
+def report(complaints: list[str]) -> None:
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+def test_a_module_is_pure_unless_its_name_says_what_it_touches() -> None:
+    """Modules without an I/O suffix import no clock, chance, task, socket, file or database."""
+    checked = list(sources("zcrawl"))
+    assert sum(rules.is_pure(path) for path, _ in checked) > 5
+    report([line for path, text in checked for line in rules.purity_complaints(path, text)])
+
+
+def test_modules_are_short_and_say_what_they_are_for() -> None:
+    """No module has more than 400 lines, and each has a docstring."""
+    checked = sources("zcrawl", "console")
+    report([line for path, text in checked for line in rules.module_complaints(path, text)])
+
+
+def test_tests_state_what_they_test_and_do_not_sleep() -> None:
+    """Each test has a docstring; only tests of real processes may sleep."""
+    checked = sources("tests")
+    report([line for path, text in checked for line in rules.testfile_complaints(path, text)])
+
+
+def test_no_file_names_a_place_of_one_machine() -> None:
+    """The tree can be cloned anywhere: it names no home folder and no registry's host."""
+    complaints = []
+    for file in files():
+        if file.suffix not in BINARY:
+            path = file.relative_to(REPOSITORY).as_posix()
+            text = file.read_text(encoding="utf-8", errors="replace")
+            complaints += rules.text_complaints(path, text)
+    report(complaints)

@@ -1,0 +1,116 @@
+"""The architecture rules catch what they are for. A rule that cannot fail holds nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.architecture import rules
+
+FOLDER = "/".join(("", "work", "x"))  # assembled, so that this file keeps the rule
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "import asyncio",
+        "import zmq.asyncio",
+        "from os import path",
+        "import random",
+        "from secrets import token_hex",
+        "def f():\n    import socket",
+        "import urllib.request",
+        "from urllib.request import urlopen",
+        "from pathlib import Path",
+        "import pathlib",
+        "import structlog",
+        "import httpx",
+        "import peewee",
+        "from zcrawl.mesh import mesh_zmq",
+        "from zcrawl.mesh.mesh_zmq import Router",
+        "from .lanes_loop import run",
+        "from ..mesh import mesh_zmq",
+        "from zcrawl.roles.master import run",
+        "import zcrawl.runtime.clock",
+        "text = open('x').read()",
+        "print('x')",
+        "from datetime import datetime\nx = datetime.now()",
+        "import datetime\nx = datetime.datetime.utcnow()",
+    ],
+)
+def test_a_pure_module_that_touches_the_world_is_caught(source: str) -> None:
+    """Each way to reach a clock, chance, the system or an impure module is a complaint."""
+    assert rules.purity_complaints("zcrawl/frontier/frontier.py", source)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("zcrawl/frontier/frontier.py", "import heapq\nfrom urllib.parse import urlsplit"),
+        ("zcrawl/frontier/frontier.py", "import urllib.parse\nfrom pathlib import PurePosixPath"),
+        ("zcrawl/frontier/frontier.py", "from zcrawl.frontier import url\nimport ada_url"),
+        (
+            "zcrawl/worker/intake.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import asyncio",
+        ),
+        ("zcrawl/fetch/ports.py", "import httpx"),
+        ("zcrawl/mesh/mesh_zmq.py", "import zmq\nimport asyncio\nimport time"),
+        ("zcrawl/worker/worker_loop.py", "import asyncio\nimport random\nprint(1)"),
+        ("zcrawl/store/store_peewee_read.py", "import peewee"),
+        ("zcrawl/roles/master.py", "import asyncio, zmq, peewee"),
+        ("zcrawl/cli/crawl.py", "import os"),
+        ("zcrawl/testing/network.py", "import random\nr = random.Random(3)"),
+    ],
+)
+def test_honest_modules_pass(path: str, source: str) -> None:
+    """Pure imports, named I/O and the places made for it raise no complaint."""
+    assert rules.purity_complaints(path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("zcrawl/worker/worker_loop.py", "import zmq"),
+        ("zcrawl/mesh/mesh_zmq.py", "import peewee"),
+        ("zcrawl/store/blobs_file.py", "import sqlite3"),
+    ],
+)
+def test_a_name_must_say_the_right_thing(path: str, source: str) -> None:
+    """A suffix is no free pass: a library with a name of its own needs that name."""
+    assert rules.purity_complaints(path, source)
+
+
+def test_the_simulated_world_may_not_use_the_shared_random_stream() -> None:
+    """random.random() depends on nobody's seed; only random.Random is allowed."""
+    for bad in ("import random\nx = random.random()", "from random import choice"):
+        assert rules.purity_complaints("zcrawl/testing/network.py", bad)
+
+
+def test_a_long_module_and_a_silent_one_are_caught() -> None:
+    """401 lines, or no docstring, is a complaint; an empty package marker is not."""
+    assert rules.module_complaints("zcrawl/a.py", '"""Doc."""\n' + "x = 1\n" * 400)
+    assert rules.module_complaints("zcrawl/a.py", "x = 1\n")
+    assert rules.module_complaints("zcrawl/a.py", '"""Doc."""\n' + "x = 1\n" * 399) == []
+    assert rules.module_complaints("zcrawl/a/__init__.py", "") == []
+
+
+@pytest.mark.parametrize("module", ["time", "asyncio", "trio"])
+def test_a_sleeping_test_is_caught(module: str) -> None:
+    """Sleeping is for tests of real processes only."""
+    source = f"import {module}\n\n{module}.sleep (1)\n"
+    assert rules.testfile_complaints("tests/unit/test_x.py", source)
+    assert rules.testfile_complaints("tests/integration/test_x.py", source) == []
+
+
+def test_a_test_without_a_docstring_is_caught() -> None:
+    """Both plain and async tests need one; other functions do not."""
+    assert rules.testfile_complaints("tests/unit/test_x.py", "def test_a():\n    pass\n")
+    assert rules.testfile_complaints("tests/unit/test_x.py", "async def test_a():\n    pass\n")
+    assert rules.testfile_complaints("tests/unit/test_x.py", "def make():\n    pass\n") == []
+
+
+def test_a_machine_path_and_a_registry_are_caught() -> None:
+    """A home folder or a registry's host in any text file is a complaint; URLs are not."""
+    assert rules.text_complaints("README.md", f"see {FOLDER}/y")
+    assert rules.text_complaints("Makefile", f"pip -i https://{rules.REGISTRIES[0]}/simple")
+    assert rules.text_complaints("README.md", f"https://host.test{FOLDER}/y") == []

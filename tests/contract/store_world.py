@@ -1,0 +1,152 @@
+"""A short way to write the story of one store, for the contract tests."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+from zcrawl.mesh.messages import Page
+from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.store.ports import (
+    AddSeeds,
+    Applied,
+    ApplyResults,
+    Change,
+    ChangeRun,
+    Command,
+    Failures,
+    JobList,
+    ListJobs,
+    Loaded,
+    NewLink,
+    Query,
+    QueuedRow,
+    ReadFailed,
+    Reload,
+    RunChanged,
+    RunRow,
+    Store,
+    SubmitJob,
+    Submitted,
+    Sweep,
+    Swept,
+    TakeOver,
+    Tallies,
+    TallyRows,
+)
+
+T = TypeVar("T")
+
+
+def key_of(url: str) -> bytes:
+    return hashlib.blake2b(url.encode(), digest_size=16).digest()
+
+
+def link(url: str, depth: int = 1, prio: int = 0) -> NewLink:
+    origin = "/".join(url.split("/")[:3])
+    return NewLink(url=url, key=key_of(url), origin=origin, depth=depth, prio=prio)
+
+
+def links(*urls: str) -> tuple[NewLink, ...]:
+    return tuple(link(url) for url in urls)
+
+
+def page(url: str, size: int = 10) -> Page:
+    return Page(url, "title", "text/html", size, 5.0, 1.5)
+
+
+class World:
+    """A store, its epoch, and one worker's result numbers."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.now = 100.0
+        self.epoch = 0
+        self.numbers: dict[tuple[str, int], int] = {}
+        self.requests = 0
+        self.epoch = self.do(TakeOver("m1", 0, self.now), Loaded).epoch
+
+    def do(self, command: Command, expected: type[T]) -> T:
+        outcome = self.store.execute(command)
+        assert isinstance(outcome, expected)
+        return outcome
+
+    def ask(self, query: Query, expected: type[T]) -> T:
+        outcome = self.store.query(query)
+        assert isinstance(outcome, expected)
+        return outcome
+
+    def submit(self, *urls: str, **changes: Any) -> Submitted:
+        self.requests += 1
+        fields: dict[str, Any] = {
+            "epoch": self.epoch,
+            "request": f"q{self.requests}",
+            "name": f"job{self.requests}",
+            "spec": b"{}",
+            "mode": "new",
+            "seeds": tuple(link(url, depth=0) for url in urls),
+            "seed_hosts": (),
+            "seeding": False,
+            "output": None,
+            "now": self.now,
+        }
+        return self.do(SubmitJob(**{**fields, **changes}), Submitted)
+
+    def seeds(self, run: int, *urls: str, last: bool = False, **changes: Any) -> Submitted:
+        self.requests += 1
+        fields: dict[str, Any] = {"request": f"q{self.requests}", "seed_hosts": (), **changes}
+        command = AddSeeds(
+            epoch=self.epoch,
+            run=run,
+            seeds=tuple(link(url, depth=0) for url in urls),
+            last=last,
+            now=self.now,
+            **fields,
+        )
+        return self.do(command, Submitted)
+
+    def change(self, row: QueuedRow, state: RequestState | None, **changes: Any) -> Change:
+        """The next result of its worker, about this request."""
+        worker = (changes.pop("worker", "w1"), changes.pop("incarnation", 7))
+        number = self.numbers.get(worker, 0) + 1
+        self.numbers[worker] = number
+        fields: dict[str, Any] = {"attempts": 1, "host": row.host}
+        if state is RequestState.DONE:
+            fields |= {"page": page(row.url), "status": 200, "items": (b'{"n":1}',)}
+        return Change(
+            worker=worker[0],
+            incarnation=worker[1],
+            number=number,
+            seq=row.seq,
+            run=row.run,
+            state=state,
+            **{**fields, **changes},
+        )
+
+    def apply(self, *changes: Change) -> Applied:
+        return self.do(ApplyResults(self.epoch, list(changes), self.now), Applied)
+
+    def finish(self, row: QueuedRow, state: RequestState | None, **changes: Any) -> Applied:
+        applied = self.apply(self.change(row, state, **changes))
+        assert applied.dispositions == [Disposition.APPLIED]
+        return applied
+
+    def change_run(self, run: int, state: RunState, reason: str = "") -> RunChanged:
+        return self.do(ChangeRun(self.epoch, "r", run, state, reason, self.now), RunChanged)
+
+    def sweep(self, run: int, limit: int = 100) -> Swept:
+        return self.do(Sweep(self.epoch, run, limit), Swept)
+
+    def reload(self) -> Loaded:
+        return self.do(Reload(self.epoch, self.now), Loaded)
+
+    def run_row(self, run: int) -> RunRow:
+        jobs = self.ask(ListJobs(), JobList).jobs
+        return next(row for job in jobs for row in job.runs if row.id == run)
+
+    def tallies(self, run: int) -> TallyRows:
+        return self.ask(Tallies(run), TallyRows)
+
+    def failures(self, run: int) -> list[tuple[str, RequestState, str]]:
+        rows = self.ask(ReadFailed(run, 0, 1000), Failures).rows
+        return [(row.url, row.state, row.reason) for row in rows]

@@ -1,0 +1,340 @@
+"""What the loops rely on, on real sockets and on the hub in memory, and frames that are none."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+import zmq
+
+from zcrawl.errors import DecodeError, MeshError
+from zcrawl.mesh.codec import decode, encode
+from zcrawl.mesh.mesh_memory import LinkFaults, MemoryHub
+from zcrawl.mesh.mesh_zmq import ZmqClientMesh, ZmqMasterMesh, ZmqWorkerMesh, topic
+from zcrawl.mesh.messages import (
+    BadBody,
+    Beat,
+    Body,
+    Bye,
+    Drain,
+    Kind,
+    Message,
+    Reply,
+    Request,
+    Result,
+)
+from zcrawl.mesh.ports import Arrived, Endpoints, stamp
+from zcrawl.model import Outcome
+
+PATIENCE_S = 10.0
+
+
+class Inbox:
+    """Collects what arrives; `until` waits for a state of it."""
+
+    def __init__(self, pump: Callable[[], None]) -> None:
+        self.got: list[Arrived] = []
+        self._news = asyncio.Event()
+        self._pump = pump
+
+    def __call__(self, arrived: list[Arrived]) -> None:
+        self.got += arrived
+        self._news.set()
+
+    def bodies(self) -> list[Body]:
+        return [one.message.body for one in self.got if isinstance(one.message, Message)]
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                self._pump()
+                if len(self.got) >= count:
+                    return
+                self._news.clear()
+                await self._news.wait()
+
+
+class Net:
+    """One master, and workers and clients on demand."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self.hub = MemoryHub() if kind == "memory" else None
+        self.endpoints = Endpoints(
+            "m1", *(f"ipc://{folder}/{name}" for name in ("ctl", "rep", "evt"))
+        )
+        self._open: list[Any] = []
+        self.master: Any = (
+            self.hub.master("m1", 1) if self.hub else self._keep(ZmqMasterMesh(self.endpoints, 1))
+        )
+
+    def _keep(self, mesh: Any) -> Any:
+        self._open.append(mesh)
+        return mesh
+
+    def worker(self, id: str, incarnation: int = 7) -> Any:
+        if self.hub:
+            return self.hub.worker(id, incarnation)
+        mesh = self._keep(ZmqWorkerMesh(id, incarnation))
+        mesh.connect(self.endpoints)
+        return mesh
+
+    def client(self) -> Any:
+        if self.hub:
+            return self.hub.client("m1")
+        return self._keep(ZmqClientMesh("client", 1, self.endpoints.control))
+
+    def inbox(self) -> Inbox:
+        return Inbox(self._pump)
+
+    def _pump(self) -> None:
+        if self.hub:
+            self.hub.advance(self.hub.now + 1)
+
+    def close(self) -> None:
+        for mesh in reversed(self._open):
+            mesh.close()
+
+
+@pytest.fixture(params=["memory", "zmq"])
+async def net(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Net]:
+    made = Net(request.param, tmp_path)
+    yield made
+    made.close()
+
+
+def result(seq: int) -> Result:
+    return Result(1, seq, seq, 1, 1, 1, Outcome.DONE)
+
+
+async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net) -> None:
+    """The route is the worker's id; the header was stamped when it was sent."""
+    at_master, worker = net.inbox(), net.worker("w1")
+    net.master.listen(at_master)
+    worker.listen(net.inbox())
+    assert worker.send("m1", 5, result(3), 9, 3)
+    await at_master.until(1)
+    (one,) = at_master.got
+    header = one.message.header
+    assert one.route == b"w1"
+    assert (header.kind, header.epoch, header.source) == (Kind.RESULT, 5, "w1")
+    assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
+
+
+async def test_reports_reach_the_master_in_order_also_the_first(net: Net) -> None:
+    """Nothing is lost while the subscription is on its way."""
+    at_master, worker = net.inbox(), net.worker("w1")
+    net.master.listen(at_master)
+    worker.listen(net.inbox())
+    for number in range(1, 301):
+        worker.publish(1, result(number), number, number)
+    await at_master.until(300)
+    assert [one.message.header.sequence for one in at_master.got] == list(range(1, 301))
+
+
+async def test_the_master_answers_one_worker_and_nobody_else(net: Net) -> None:
+    """ROUTER by identity."""
+    at_master, first, second = net.inbox(), net.inbox(), net.inbox()
+    one, other = net.worker("w1"), net.worker("w2")
+    net.master.listen(at_master)
+    one.listen(first)
+    other.listen(second)
+    one.send("m1", 1, Bye("a"))
+    other.send("m1", 1, Bye("b"))
+    await at_master.until(2)
+    assert net.master.send(b"w2", 4, Drain(True), 11)
+    await second.until(1)
+    assert second.bodies() == [Drain(True)]
+    assert second.got[0].message.header.sequence == 11
+    assert not first.got
+
+
+async def test_a_message_to_nobody_is_counted_and_dropped(net: Net) -> None:
+    """The protocol repeats what matters; a send never waits."""
+    net.master.listen(net.inbox())
+    assert not net.master.send(b"nobody", 1, Drain(True))
+    worker = net.worker("w1")
+    assert not worker.send("m9", 1, Bye(""))
+    assert net.master.counters["send_no_route"] == 1
+    assert worker.counters["send_no_route"] == 1
+
+
+async def test_beats_reach_every_worker(net: Net) -> None:
+    """One that subscribes late gets the last one without waiting for the next."""
+    net.master.listen(net.inbox())
+    beat = Beat("m1", 1.0, {"w1": (7, 3, 0.5)})
+    inboxes = []
+    for name in ("w1", "w2"):
+        inboxes.append(net.inbox())
+        net.worker(name).listen(inboxes[-1])
+    net.master.publish(2, beat)
+    for inbox in inboxes:
+        await inbox.until(1)
+        assert inbox.bodies()[0] == beat
+
+
+async def test_a_client_is_answered_on_its_own_route(net: Net) -> None:
+    """Requests come in on the control socket, like everything that wants an answer."""
+    at_master, at_client, client = net.inbox(), net.inbox(), net.client()
+    net.master.listen(at_master)
+    client.listen(at_client)
+    client.send(Request("r1", "jobs", {}))
+    await at_master.until(1)
+    assert at_master.bodies() == [Request("r1", "jobs", {})]
+    net.master.send(at_master.got[0].route, 1, Reply("r1", True, {"jobs": []}))
+    await at_client.until(1)
+    assert at_client.bodies() == [Reply("r1", True, {"jobs": []})]
+
+
+async def test_what_came_before_listening_is_not_lost(net: Net) -> None:
+    """A master binds early and listens when it leads."""
+    worker, at_master = net.worker("w1"), net.inbox()
+    worker.listen(net.inbox())
+    worker.send("m1", 1, Bye("early"))
+    net.master.listen(at_master)
+    await at_master.until(1)
+    assert at_master.bodies() == [Bye("early")]
+
+
+# ---------------------------------------------------------------- the hub's faults
+
+
+def story(seed: int) -> list[int]:
+    hub = MemoryHub(random.Random(seed), LinkFaults(drop=0.2, duplicate=0.2, delay_s=2.0))
+    got: list[int] = []
+    hub.master("m1", 1).listen(
+        lambda arrived: got.extend(a.message.header.sequence for a in arrived)
+    )
+    worker = hub.worker("w1", 1)
+    for number in range(200):
+        worker.publish(1, result(number), number)
+        hub.advance(hub.now + 0.1)
+    hub.advance(hub.now + 10)
+    return got
+
+
+def test_the_hub_drops_doubles_and_reorders_the_same_way_for_the_same_seed() -> None:
+    """Same seed, same trace; and each fault does happen."""
+    got = story(1)
+    assert got == story(1) != story(2)
+    assert len(set(got)) < 200
+    assert len(got) > len(set(got))
+    assert got != sorted(got)
+
+
+# ---------------------------------------------------------------- sockets only
+
+
+async def test_an_address_in_use_has_a_name(tmp_path: Path) -> None:
+    """Two masters on one port: the second is told which."""
+    first = Endpoints("m1", "tcp://127.0.0.1:*", f"ipc://{tmp_path}/r", f"ipc://{tmp_path}/e")
+    with ZmqMasterMesh(first, 1) as mesh:
+        taken = mesh._control.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        second = Endpoints("m2", taken, f"ipc://{tmp_path}/r2", f"ipc://{tmp_path}/e2")
+        with pytest.raises(MeshError) as caught:
+            ZmqMasterMesh(second, 1)
+    assert caught.value.code == "address_in_use"
+    assert taken in str(caught.value)
+
+
+def test_a_topic_is_how_the_frames_of_its_kind_begin() -> None:
+    """Subscriptions match the encoded header."""
+    beat, bye = Beat("m1", 1.0, {}), Bye("")
+    assert encode(stamp("m1", 1, 0, beat, 0, 0), beat)[0].startswith(topic(Kind.BEAT))
+    assert not encode(stamp("m1", 1, 0, bye, 0, 0), bye)[0].startswith(topic(Kind.BEAT))
+
+
+async def test_a_peer_that_does_not_read_does_not_block_the_master(tmp_path: Path) -> None:
+    """At the high-water mark a send is refused, counted, and the loop goes on."""
+    ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
+    inbox = Inbox(lambda: None)
+    with ZmqMasterMesh(ends, 1) as master, ZmqWorkerMesh("w1", 1) as worker:
+        worker.connect(ends)  # and never listens
+        master.listen(inbox)
+        worker.send("m1", 1, Bye("here"))
+        await inbox.until(1)
+        large = Reply("x", True, {"fill": "y" * 10_000})
+        sent = 0
+        while master.send(b"w1", 1, large) and sent < 50_000:
+            sent += 1
+        assert 0 < sent < 50_000
+        assert master.counters["send_full"] == 1
+
+
+# ---------------------------------------------------------------- fuzz
+
+FRAMES = 100_000
+
+
+def fuzzed(rng: random.Random) -> list[bytes]:
+    """Frames from pure noise to a valid message with one byte changed."""
+    body: Body = rng.choice([result(rng.randrange(9)), Bye("x"), Beat("m", 1.0, {}), Drain(True)])
+    header = stamp("w1", rng.randrange(9), 1, body, rng.randrange(9), 1)
+    frames = encode(header, body)
+    match rng.randrange(8):
+        case 0:
+            return [rng.randbytes(rng.randrange(60)) for _ in range(rng.randrange(1, 5))]
+        case 1:
+            return [frames[0], rng.randbytes(rng.randrange(80))]
+        case 2:
+            return [msgpack.packb(_anything(rng, 0)), frames[1]]
+        case 3:
+            return [frames[0], msgpack.packb(_anything(rng, 0))]
+        case 4:
+            return [frames[0], frames[1][: rng.randrange(len(frames[1]) + 1)]]
+        case 5:
+            return [frames[0], b"\x91" * rng.randrange(3000)]
+        case _:
+            spoilt = [bytearray(frame) for frame in frames]
+            frame = rng.choice(spoilt)
+            frame[rng.randrange(len(frame))] = rng.randrange(256)
+            return [bytes(frame) for frame in spoilt]
+
+
+def _anything(rng: random.Random, depth: int) -> Any:
+    if depth < 3 and rng.random() < 0.5:
+        return [_anything(rng, depth + 1) for _ in range(rng.randrange(12))]
+    return rng.choice([0, -1, 2**63, 1.5, None, True, "", "w1", b"\xff", {"a": 1}])
+
+
+def test_no_frame_makes_the_decoder_raise_anything_but_its_own_error() -> None:
+    """100,000 of them, from noise to nearly right."""
+    rng = random.Random(4)
+    outcomes = {"message": 0, "bad_body": 0, "refused": 0}
+    for _ in range(FRAMES):
+        try:
+            decoded = decode(fuzzed(rng))
+        except DecodeError:
+            outcomes["refused"] += 1
+        else:
+            outcomes["bad_body" if isinstance(decoded, BadBody) else "message"] += 1
+    assert all(count > 1_000 for count in outcomes.values()), outcomes
+
+
+async def test_fuzzed_frames_never_stop_a_socket_loop(tmp_path: Path) -> None:
+    """100,000 frames against the master's ROUTER; after each thousand it still hears the good."""
+    ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
+    rng, inbox = random.Random(5), Inbox(lambda: None)
+    good = encode(stamp("w1", 1, 1, Bye("good"), 0, 0), Bye("good"))
+    context = zmq.Context()
+    with ZmqMasterMesh(ends, 1) as master, context.socket(zmq.DEALER) as attacker:
+        attacker.setsockopt(zmq.LINGER, 0)
+        attacker.setsockopt(zmq.SNDHWM, 0)
+        attacker.connect(ends.control)
+        master.listen(inbox)
+        for _ in range(FRAMES // 1000):
+            for _ in range(1000):
+                attacker.send_multipart(fuzzed(rng))
+            attacker.send_multipart(good)
+            heard = inbox.bodies().count(Bye("good"))
+            async with asyncio.timeout(PATIENCE_S):
+                while inbox.bodies().count(Bye("good")) == heard:
+                    await inbox.until(len(inbox.got) + 1)
+            inbox.got.clear()
+        refused = sum(master.counters.values())
+    context.term()
+    assert refused > FRAMES // 4

@@ -1,0 +1,208 @@
+"""Random commands through two stores that were written independently: same outcomes, always."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.contract.store_world import link, page
+from zcrawl.errors import StoreError
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.ports import (
+    AddSeeds,
+    AdvanceOutput,
+    ApplyResults,
+    Change,
+    ChangeRun,
+    Command,
+    CommandOutcome,
+    CountCrash,
+    ExtendLease,
+    FindJob,
+    GrantHosts,
+    LaneWant,
+    ListJobs,
+    NewLink,
+    Query,
+    ReadFailed,
+    ReadItems,
+    ReadOutputs,
+    Refill,
+    Reload,
+    RetryDead,
+    Store,
+    SubmitJob,
+    Sweep,
+    TakeOver,
+    Tallies,
+)
+from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
+from zcrawl.testing.fake_store import FakeStore
+
+URLS = [f"https://{host}.test/{i}" for host in "abc" for i in range(5)]
+NOW = 100.0
+
+runs = st.integers(1, 4)
+seqs = st.integers(1, 14)
+limits = st.integers(1, 4)
+epochs = st.sampled_from([0] * 12 + [-1, 1])  # distance from the stored one
+
+
+@st.composite
+def new_links(draw: st.DrawFn) -> NewLink:
+    return link(draw(st.sampled_from(URLS)), draw(st.integers(0, 2)), draw(st.integers(0, 1)))
+
+
+some_links = st.lists(new_links(), max_size=4).map(tuple)
+specs = st.sampled_from([b"{}", b'{"scope":{"max_pages":2}}', b'{"scope":{"max_pages":4}}'])
+netlocs = st.lists(st.sampled_from(["a.test", "b.test"]), max_size=2).map(tuple)
+reasons = st.sampled_from(["", "dns", "robots"])
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> Change:
+    """A change whose number is relative: 1 is the next, 0 a repeat, 2 a gap."""
+    state = draw(st.sampled_from([*RequestState, RequestState.DONE, None]))
+    done = state is RequestState.DONE
+    return Change(
+        worker=draw(st.sampled_from(["w1", "w2"])),
+        incarnation=draw(st.integers(1, 2)),
+        number=draw(st.sampled_from([1] * 20 + [0, 0, 2])),
+        seq=draw(seqs),
+        run=draw(runs),
+        state=state,
+        dropped=draw(st.sampled_from([False] * 9 + [True])),
+        reason=draw(reasons),
+        status=draw(st.sampled_from([0, 200, 404])),
+        attempts=draw(st.integers(0, 2)),
+        due_at=draw(st.sampled_from([0.0, 50.0])),
+        page=page("https://a.test/", draw(st.integers(0, 9))) if done else None,
+        items=draw(st.lists(st.sampled_from([b"x", b"y"]), max_size=2).map(tuple)),
+        links=draw(some_links),
+        seed_host=draw(st.sampled_from(["", "", "c.test"])),
+        host=draw(st.integers(0, 3)),
+        host_next_at=draw(st.sampled_from([0.0, 7.0, 9.0])),
+        crawl_delay_s=draw(st.sampled_from([0.0, 2.0, 3.0])),
+    )
+
+
+requests = st.integers(1, 30).map(str)
+outputs = st.sampled_from([None, ("/x.jsonl", "jsonl")])
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(ApplyResults, epochs, st.lists(changes(), max_size=6), st.just(NOW)),
+    st.builds(ApplyResults, epochs, st.lists(changes(), max_size=6), st.just(NOW)),
+    st.builds(
+        SubmitJob,
+        epoch=epochs,
+        request=requests,
+        name=st.sampled_from(["one", "two"]),
+        spec=specs,
+        mode=st.sampled_from(["new", "update", "again"]),
+        seeds=some_links,
+        seed_hosts=netlocs,
+        seeding=st.booleans(),
+        output=outputs,
+        now=st.just(NOW),
+    ),
+    st.builds(AddSeeds, epochs, requests, runs, some_links, netlocs, st.booleans(), st.just(NOW)),
+    st.builds(
+        ChangeRun, epochs, requests, runs, st.sampled_from(list(RunState)), reasons, st.just(NOW)
+    ),
+    st.builds(Sweep, epochs, runs, limits),
+    st.builds(RetryDead, epochs, runs, st.integers(0, 5), limits, st.just(NOW)),
+    st.builds(CountCrash, epochs, seqs, st.integers(1, 3), st.booleans(), st.just(NOW)),
+    st.builds(GrantHosts, epochs, st.lists(st.tuples(st.integers(1, 4), netlocs), max_size=2)),
+    st.builds(ExtendLease, epochs, st.sampled_from([5.0, 6.0])),
+    st.builds(AdvanceOutput, epochs, runs, st.just("/x.jsonl"), st.integers(0, 5), limits),
+    st.builds(TakeOver, st.just("m"), st.integers(0, 5), st.just(NOW)),
+    st.builds(Reload, epochs, st.just(NOW)),
+)
+
+
+def resolve(command: Command, fake: FakeStore) -> Command | None:
+    """Relative epochs and numbers become real ones; None: the outcome may differ."""
+    tables = fake.tables
+    if isinstance(command, TakeOver):
+        return command
+    command = msgspec.structs.replace(command, epoch=tables.epoch + command.epoch)
+    if isinstance(command, CountCrash):
+        # In which order a deleted run loses its rows is left to the store.
+        request = tables.requests.get(command.seq)
+        deleted = [run.id for run in tables.runs.values() if run.state is RunState.DELETED]
+        return None if request is None or request.run in deleted else command
+    if isinstance(command, ApplyResults):
+        marks = dict(tables.watermarks)
+        numbered = []
+        for change in command.changes:
+            worker = (change.worker, change.incarnation)
+            number = marks.get(worker, 0) + change.number
+            marks[worker] = max(marks.get(worker, 0), number)
+            request = tables.requests.get(change.seq)
+            run = change.run if request is None or change.run == 4 else request.run
+            host = change.host if change.host in tables.hosts else 0
+            change = msgspec.structs.replace(change, number=number, run=run, host=host)
+            numbered.append(change)
+        return msgspec.structs.replace(command, changes=numbered)
+    return command
+
+
+def attempt(store: Store, command: Command) -> CommandOutcome | tuple[type[StoreError], str]:
+    try:
+        return store.execute(command)
+    except StoreError as error:
+        return type(error), error.code
+
+
+def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
+    lanes = [
+        LaneWant(run.id, host, after, 3)
+        for run in fake.tables.runs.values()
+        if not run.state.ended
+        for host in fake.tables.hosts
+        for after in (None, (0, 1, 4))
+    ]
+    queries: list[Query] = [
+        Refill(tuple(lanes)),
+        ListJobs(),
+        FindJob("one"),
+        FindJob("2"),
+        ReadOutputs(),
+    ]
+    for run in fake.tables.runs:
+        queries += [
+            Tallies(run),
+            ReadItems(run, 1, 3),
+            ReadFailed(run, 2, 5),
+            ReadOutputs(run),
+        ]
+    for query in queries:
+        assert fake.query(query) == real.query(query), query
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(commands, min_size=3, max_size=30))
+def test_two_stores_never_disagree(steps: list[Command]) -> None:
+    """The fake and SQLite give the same outcome or the same error for every command."""
+    fake = FakeStore()
+    with tempfile.TemporaryDirectory() as folder:
+        real = open_sqlite(Path(folder) / "z.db")
+        real._writer.connection.execute("PRAGMA synchronous = off")  # the disk is not the subject
+        try:
+            first = SubmitJob(
+                1, "0", "one", b"{}", "new", (link(URLS[0]), link(URLS[6])), (), False, None, NOW
+            )
+            for step in [TakeOver("m", 0, NOW), first, *steps]:
+                command = step if step is first else resolve(step, fake)
+                if command is None:
+                    continue
+                assert attempt(fake, command) == attempt(real, command), command
+                fake.check()
+            compare_reads(fake, real)
+            last = Reload(fake.tables.epoch, NOW)
+            assert fake.execute(last) == real.execute(last)
+        finally:
+            real.close()

@@ -1,0 +1,109 @@
+"""What the tests of whole crawls share: one in this process, one by the command, and a wait."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.submit.job_toml import to_dict
+from zcrawl.submit.spec import JobSpec, Politeness
+
+PATIENCE_S = 60.0
+FAST = Politeness(rate=0.0, concurrency=16, spread=True)
+ZCRAWL = [sys.executable, "-m", "zcrawl"]
+
+
+def submission(spec: JobSpec, seeds: list[str], out: Path | None) -> dict[str, Any]:
+    return {
+        "spec": to_dict(spec),
+        "mode": "update",
+        "seeds": seeds,
+        "seeding": False,
+        "output": [str(out), "csv" if out.suffix == ".csv" else "jsonl"] if out else None,
+    }
+
+
+async def until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    async with asyncio.timeout(patience_s):
+        while not what():  # noqa: ASYNC110 - processes and files set no event
+            await asyncio.sleep(0.02)
+
+
+def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not what():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
+
+
+def run_of(cluster: EmbeddedCluster, run: int) -> dict[str, Any]:
+    (row,) = [row for row in cluster.snapshot()["runs"] if row["run"] == run] or [{}]
+    return row
+
+
+async def crawl(
+    cluster: EmbeddedCluster, spec: JobSpec, seeds: list[str], out: Path | None = None
+) -> dict[str, Any]:
+    """Submit, wait for the end, flush; the job's view."""
+    reply = await cluster.ask("submit", submission(spec, seeds, out))
+    try:
+        await until(lambda: run_of(cluster, reply["run"]).get("state") == "completed")
+    except TimeoutError:
+        raise AssertionError(f"not finished: {json.dumps(cluster.snapshot())}") from None
+    await cluster.flush_outputs()
+    return await cluster.ask("job", {"ref": str(reply["job"])})
+
+
+def command(*args: object, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ZCRAWL, *map(str, args)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        **options,
+    )
+
+
+def start(*args: object, cwd: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*ZCRAWL, *map(str, args)],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a test's Ctrl-C goes to it alone
+    )
+
+
+def items(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def children(pid: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+            except OSError:
+                continue
+            if int(stat.rpartition(")")[2].split()[1]) == pid:
+                found.append(int(folder.name))
+    return found

@@ -1,0 +1,96 @@
+"""Processes that are killed: nothing is lost, nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.integration.crawling import (
+    FAST,
+    alive,
+    children,
+    command,
+    items,
+    run_of,
+    start,
+    submission,
+    until,
+    wait_until,
+)
+from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.demo_server_loop import demo_site
+from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.submit.spec import JobSpec
+
+BOOKS = Catalogue(books=150, tags=10)
+
+
+async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    """kill -9 three times under load: same set, no item twice, none failed."""
+    rng = random.Random(1)
+    with demo_site(BOOKS) as shop:
+        out = tmp_path / "o.jsonl"
+        async with EmbeddedCluster(tmp_path / "data", 2) as cluster:
+            spec = JobSpec("books", politeness=FAST)
+            reply = await cluster.ask("submit", submission(spec, [shop.url], out))
+            run = reply["run"]
+            for step in (10, 40, 80):
+                await until(lambda step=step: run_of(cluster, run).get("pages", 0) >= step)
+                pids = [
+                    row["pid"]
+                    for row in cluster.snapshot()["workers"]
+                    if row["state"] in ("idle", "busy", "joining") and alive(row["pid"])
+                ]
+                if pids:
+                    os.kill(rng.choice(pids), signal.SIGKILL)
+            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await cluster.flush_outputs()
+            view = await cluster.ask("job", {"ref": str(reply["job"])})
+            assert cluster.snapshot()["restarts"] >= 1
+        found = [item["url"] for item in items(out)]
+        assert len(found) == len(set(found))
+        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        assert view["failed"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_no_worker_outlives_its_parent(tmp_path: Path, number: int) -> None:
+    """However the parent ends, its children are gone two seconds later."""
+    process = start("up", "--workers", 2, "--data", tmp_path / "d", cwd=tmp_path)
+    try:
+        wait_until(lambda: len(children(process.pid)) >= 2, 20)
+        workers = children(process.pid)
+        wait_until(lambda: (tmp_path / "d" / "mesh.json").exists(), 20)
+        process.send_signal(number)
+        process.wait(10)
+        wait_until(lambda: not any(alive(pid) for pid in workers), 2)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_crawl_whose_master_was_killed_goes_on_where_it_was(tmp_path: Path) -> None:
+    """kill -9 of the master under load, twice, then --resume: the whole set, no item twice."""
+    with demo_site(BOOKS) as shop:
+        out, data = tmp_path / "o.jsonl", tmp_path / "d"
+        first = ("crawl", shop.url, "--rate", 150, "--workers", 2, "--out", out, "--data", data)
+        for args in (first, ("crawl", "--resume", "--workers", 2, "--data", data)):
+            before = len(out.read_bytes().splitlines()) if out.exists() else 0
+            process = start(*args, cwd=tmp_path)
+            wait_until(
+                lambda before=before: (
+                    out.exists() and len(out.read_bytes().splitlines()) > before + 5
+                ),
+                30,
+            )
+            process.kill()
+            process.communicate()
+        done = command("crawl", "--resume", "--workers", 2, "--data", data, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        found = [item["url"] for item in items(out)]
+        assert len(found) == len(set(found))
+        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}

@@ -1,0 +1,176 @@
+"""The roster against the table of states that its module documents."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from tests.unit.machine_tools import heartbeat, hello
+from zcrawl.dispatch.roster import (
+    FORGET_AFTER_S,
+    HEARTBEAT_S,
+    LOST_AFTER,
+    SUSPECT_AFTER,
+    Greeting,
+    Roster,
+)
+from zcrawl.model import NodeState as S
+
+ALIVE = {S.IDLE, S.BUSY}
+# What may follow on a state, event by event; a new process of the same id begins at JOINING.
+TABLE = {
+    "hello": {state: {S.JOINING} for state in S},
+    "heartbeat": {state: {*ALIVE, S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
+    "hear": {S.SUSPECT: {*ALIVE, S.DRAINING}},
+    "drain": {state: {S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
+    "bye": {state: {S.OFFLINE} for state in S if state not in (S.LOST, S.OFFLINE)},
+    "tick": {
+        S.JOINING: {S.SUSPECT, S.LOST},
+        S.IDLE: {S.BUSY, S.SUSPECT, S.LOST},
+        S.BUSY: {S.IDLE, S.SUSPECT, S.LOST},
+        S.DRAINING: {S.SUSPECT, S.LOST},
+        S.SUSPECT: {S.LOST},
+    },
+}
+IDS, INCARNATIONS = st.sampled_from(["w1", "w2"]), st.integers(1, 3)
+
+
+class RosterMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.roster = Roster()
+        self.now = 0.0
+        self.heard: dict[str, float] = {}
+        self.newest: dict[tuple[str, int], int] = {}
+
+    def follow(self, event: str, before: dict[str, tuple[int, S]]) -> None:
+        """Every change of state since `before` stands in the table."""
+        for name, info in self.roster.workers.items():
+            incarnation, state = before.get(name, (0, S.OFFLINE))
+            if info.state is state and info.incarnation == incarnation:
+                continue
+            assert info.state in TABLE[event].get(state, set()), (event, state, info.state)
+
+    def states(self) -> dict[str, tuple[int, S]]:
+        return {name: (one.incarnation, one.state) for name, one in self.roster.workers.items()}
+
+    @rule(
+        worker=IDS,
+        incarnation=INCARNATIONS,
+        step=st.sampled_from([-1, 0, 1]),
+        replaces=st.sampled_from([0, 1, 2]),
+    )
+    def say_hello(self, worker: str, incarnation: int, step: int, replaces: int) -> None:
+        number = max(1, self.newest.get((worker, incarnation), 0) + step)
+        message = hello(number, replaces=replaces)
+        before, known = self.states(), self.roster.workers.get(worker)
+        greeting = self.roster.judge(worker, incarnation, message)
+        assert self.states() == before, "judging changes nothing"
+        if known is None:
+            assert greeting is Greeting.WELCOME
+        elif known.incarnation != incarnation:
+            dead = not known.present or replaces == known.incarnation
+            assert greeting is (Greeting.WELCOME if dead else Greeting.DUPLICATE)
+        elif number < known.hello:
+            assert greeting is Greeting.OLD
+        elif number == known.hello and known.present:
+            assert greeting is Greeting.AGAIN
+        else:
+            assert greeting is Greeting.WELCOME
+        if greeting is not Greeting.WELCOME:
+            return
+        info = self.roster.join(worker, incarnation, message, self.now)
+        self.newest[(worker, incarnation)] = number
+        self.heard[worker] = self.now
+        assert info.state is S.JOINING and info.echo == 0.0 and not info.runs
+        same = known is not None and known.incarnation == incarnation
+        assert (info is known) == same, "leases of the same process go on pointing to it"
+        self.follow("hello", before)
+
+    @rule(
+        worker=IDS,
+        incarnation=INCARNATIONS,
+        late_s=st.sampled_from([0.0, 0.0, 2.0, 8.0]),
+        old=st.booleans(),
+        leases=st.integers(0, 2),
+        draining=st.sampled_from([False, False, False, True]),
+    )
+    def a_heartbeat_comes(
+        self, worker: str, incarnation: int, late_s: float, old: bool, leases: int, draining: bool
+    ) -> None:
+        info = self.roster.find(worker, incarnation)
+        if info is None:
+            known = self.roster.workers.get(worker)
+            assert known is None or known.incarnation != incarnation or not known.present
+            return
+        before, echo = self.states(), info.echo
+        info.leases = leases
+        number = info.hello - 1 if old else info.hello
+        sent_at = self.now - late_s
+        beat = heartbeat(sent_at, hello=number, draining=draining)
+        self.roster.heartbeat(info, beat, self.now)
+        self.heard[worker] = self.now
+        assert info.echo == (echo if old else max(echo, sent_at)), "an echo never goes back"
+        self.follow("heartbeat", before)
+        if info.state in ALIVE:
+            assert info.state is (S.BUSY if leases else S.IDLE)
+
+    @rule(worker=IDS, incarnation=INCARNATIONS)
+    def a_result_comes(self, worker: str, incarnation: int) -> None:
+        info, before = self.roster.find(worker, incarnation), self.states()
+        if info is not None:
+            self.roster.hear(info, self.now)
+            self.heard[worker] = self.now
+            self.follow("hear", before)
+
+    @rule(worker=IDS, incarnation=INCARNATIONS, leave=st.booleans())
+    def drain_or_leave(self, worker: str, incarnation: int, leave: bool) -> None:
+        info, before = self.roster.find(worker, incarnation), self.states()
+        if info is not None and leave:
+            self.roster.leave(info)
+            self.follow("bye", before)
+            assert self.roster.find(worker, incarnation) is None, "who left is not found"
+        elif info is not None:
+            self.roster.drain(info)
+            self.follow("drain", before)
+
+    @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 4.0, 9.0, 700.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += seconds
+        before = self.states()
+        present = {name for name, one in self.roster.workers.items() if one.present}
+        lost = {info.id for info in self.roster.tick(self.now)}
+        self.follow("tick", before)
+        for name in before:
+            silent = self.now - self.heard[name]
+            info = self.roster.workers.get(name)
+            if name not in present:
+                assert (info is None) == (silent > FORGET_AFTER_S), "the gone are forgotten late"
+                assert name not in lost, "a worker is lost once"
+                continue
+            assert info is not None
+            assert (name in lost) == (info.state is S.LOST) == (silent > LOST_AFTER * HEARTBEAT_S)
+            if silent > SUSPECT_AFTER * HEARTBEAT_S:
+                assert info.state in (S.SUSPECT, S.LOST) and not info.usable
+            else:
+                assert info.state not in (S.SUSPECT, S.LOST)
+
+    @invariant()
+    def new_work_goes_only_to_the_living(self) -> None:
+        self.roster.check()
+        for info in self.roster.workers.values():
+            if info.usable:
+                assert info.state in (S.JOINING, *ALIVE) and not info.draining
+            if info.state is S.DRAINING:
+                assert info.draining
+
+
+def test_states_move_only_along_the_documented_table() -> None:
+    """Whatever HELLOs, heartbeats, silences and farewells come, in any order and too late."""
+    run_state_machine_as_test(
+        RosterMachine,
+        settings=settings(
+            max_examples=150, stateful_step_count=40, deadline=None, derandomize=True
+        ),
+    )

@@ -1,0 +1,105 @@
+"""Bugs planted on purpose, each as a patch: the simulation must notice every one of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from zcrawl.master.commits import Batch, Commits
+from zcrawl.model import Disposition, RequestState
+from zcrawl.result.plan import ResultPlanner
+from zcrawl.testing import fake_store, fake_store_commands
+from zcrawl.worker.machine import WorkerMachine
+
+
+@contextlib.contextmanager
+def drop_the_duplicate_check() -> Iterator[None]:
+    """A result for a request that is final is applied once more."""
+    settle = fake_store_commands._settle
+
+    def careless(tables: Any, change: Any, newest: int) -> Disposition:
+        fate = settle(tables, change, newest)
+        request = tables.requests.get(change.seq)
+        if fate is not Disposition.DUPLICATE or request.state is RequestState.QUEUED:
+            return fate
+        tables.enqueue(request)
+        return Disposition.APPLIED
+
+    with mock.patch.object(fake_store_commands, "_settle", careless):
+        yield
+
+
+@contextlib.contextmanager
+def ack_before_commit() -> Iterator[None]:
+    """The worker hears that its results are applied while they are only planned."""
+    execute = Commits._execute
+
+    def hasty(self: Commits, batch: Batch, now: float, effects: Any) -> None:
+        self._state.receiver.commit(batch.results)
+        self._ack_batch(batch, [Disposition.APPLIED] * len(batch.results), effects)
+        execute(self, batch, now, effects)
+
+    with mock.patch.object(Commits, "_execute", hasty):
+        yield
+
+
+@contextlib.contextmanager
+def skip_the_epoch_check() -> Iterator[None]:
+    """The store takes commands of any leader."""
+    with mock.patch.object(fake_store, "check_epoch", lambda given, stored: None):
+        yield
+
+
+@contextlib.contextmanager
+def cache_links_before_their_ack() -> Iterator[None]:
+    """A link counts as known as soon as a result with it was sent."""
+    ended = WorkerMachine._on_fetch_ended
+
+    def forward(self: WorkerMachine, seq: int, result: Any, now: float, effects: Any) -> None:
+        ended(self, seq, result, now, effects)
+        self.known.add(result)
+
+    with mock.patch.object(WorkerMachine, "_on_fetch_ended", forward):
+        yield
+
+
+@contextlib.contextmanager
+def treat_an_unknown_lease_as_stale() -> Iterator[None]:
+    """A result whose lease the leader does not know is dropped."""
+    plan = ResultPlanner.plan
+
+    def suspicious(self: ResultPlanner, one: Any, clock_offset: float, now: float) -> Any:
+        change = plan(self, one, clock_offset, now)
+        if self._leases.by_seq.get(one.seq) is None and hasattr(one.result, "run"):
+            return self._change(one, one.result, None, dropped=True)
+        return change
+
+    with mock.patch.object(ResultPlanner, "plan", suspicious):
+        yield
+
+
+@contextlib.contextmanager
+def change_state_before_the_commit() -> Iterator[None]:
+    """Links count as seen when a batch is planned, not when it is committed."""
+    execute = Commits._execute
+
+    def eager(self: Commits, batch: Batch, now: float, effects: Any) -> None:
+        execute(self, batch, now, effects)
+        for change in batch.changes:
+            for link in change.links:
+                self._state.seen.add(change.run, link.key)
+
+    with mock.patch.object(Commits, "_execute", eager):
+        yield
+
+
+ALL = (
+    drop_the_duplicate_check,
+    ack_before_commit,
+    skip_the_epoch_check,
+    cache_links_before_their_ack,
+    treat_an_unknown_lease_as_stale,
+    change_state_before_the_commit,
+)

@@ -1,0 +1,40 @@
+"""The simulation is worth something only if it notices bugs: here are six, planted on purpose."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.simulation import planted
+from zcrawl.testing.sim_faults import LEADER_CHANGES_ONLY, draw
+from zcrawl.testing.verify import nothing_was_fetched_twice, verify
+from zcrawl.testing.world import World
+
+MOST_SEEDS = 400
+
+
+def story_goes_wrong(seed: int) -> str | None:
+    """What a check said of one faulty world, or of one with leader changes only."""
+    try:
+        world = World(seed, draw(random.Random(seed)))
+        world.run()
+        verify(world)
+        world = World(seed, LEADER_CHANGES_ONLY)
+        world.run()
+        verify(world)
+        nothing_was_fetched_twice(world)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("plant", planted.ALL, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None]]) -> None:
+    """Each planted bug breaks a guarantee in one of the first worlds."""
+    with plant():
+        caught = (story_goes_wrong(seed) for seed in range(MOST_SEEDS))
+        complaint = next((one for one in caught if one is not None), None)
+    assert complaint is not None, f"{plant.__name__} was not noticed in {MOST_SEEDS} worlds"

@@ -1,0 +1,117 @@
+"""What a crawl shows while it runs."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from zcrawl.cli import output
+from zcrawl.cli.display import draw, line
+from zcrawl.cli.progress import RateMeter, Totals, sparkline, tally, totals
+
+
+def snapshot(**more: Any) -> dict[str, Any]:
+    counts = {"pages": 10, "items": 9, "failed": 1, "skipped": 2, "queued": 3, "in_flight": 4}
+    run = {"run": 7, "job": 3, "name": "[/b]evil\x1b[2J", "state": "running", **counts}
+    worker = {
+        "id": "[red]w1",
+        "state": "busy",
+        "slots": 32,
+        "running": 4,
+        "waiting": 1,
+        "rate": 12.3,
+        "rss_bytes": 47_000_000,
+        "lag_ms": 1.2,
+    }
+    return {
+        "runs": [{**run, "bytes": 1_500_000}, {**run, "run": 8, "bytes": 1}],
+        "workers": [worker],
+        "statuses": {7: {200: 9, 404: 1}, 8: {500: 1}},
+        "failed": {"7": {"http_404": 1}},
+        "store": {"state": "ok", "error": None, "since_s": 0.0},
+        **more,
+    }
+
+
+def test_totals_are_those_of_the_asked_runs() -> None:
+    """Other runs in the same folder do not count."""
+    assert totals(snapshot(), {7}) == Totals(10, 9, 1, 2, 3, 4, 1_500_000)
+    assert totals(snapshot(), {7, 8}).pages == 20
+    assert tally(snapshot(), "statuses", {7}) == {"200": 9, "404": 1}
+    assert tally(snapshot(), "failed", {7}) == {"http_404": 1}
+
+
+def test_the_rate_is_that_of_the_last_seconds() -> None:
+    """A crawl that stands still shows 0, however fast it was before."""
+    meter = RateMeter()
+    assert meter.rate() == 0.0
+    for second in range(5):
+        meter.feed(float(second), second * 10)
+    assert meter.rate() == 10.0
+    for second in range(5, 10):
+        meter.feed(float(second), 40)
+    assert meter.rate() == 0.0
+    assert meter.samples()[:4] == [10.0, 10.0, 10.0, 10.0]
+
+
+def test_the_history_of_rates_is_bounded() -> None:
+    """A crawl of a week needs no more memory than one of a minute."""
+    meter = RateMeter()
+    for tick in range(10_000):
+        meter.feed(tick * 0.1, tick)
+    assert len(meter.samples()) == 40
+
+
+def test_a_sparkline_reaches_from_nothing_to_the_highest() -> None:
+    """Standing still is a flat line at the bottom."""
+    assert sparkline([0.0, 5.0, 10.0]) == "▁▅█"
+    assert sparkline([0.0, 0.0]) == "▁▁"
+    assert sparkline([]) == ""
+
+
+def test_the_live_picture_has_every_promised_part_and_takes_foreign_text_as_text() -> None:
+    """A job's name that looks like markup or drives the terminal is shown, not obeyed."""
+    text = io.StringIO()
+    console = Console(file=text, width=120, force_terminal=False)
+    meter = RateMeter()
+    meter.feed(0.0, 0)
+    meter.feed(1.0, 10)
+    store = {"state": "retrying", "error": "disk_full", "since_s": 3.0}
+    console.print(draw(snapshot(store=store), {7}, meter))
+    shown = text.getvalue()
+    for part in (
+        "[/b]evil\\x1b[2J",
+        "10.0/s",
+        "3 queued",
+        "4 in flight",
+        "200 × 9",
+        "http_404 × 1",
+    ):
+        assert part in shown, part
+    for part in ("[red]w1", "4/32", "47.0 MB", "1.5 MB", "disk_full"):
+        assert part in shown, part
+    assert "\x1b[2J" not in shown
+
+
+def test_a_plain_line_says_the_same_in_one_line() -> None:
+    """For logs."""
+    shown = line(snapshot(), {7}, RateMeter())
+    assert shown == "10 pages, 0.0/s, 3 queued, 4 in flight, 1 failed, 2 skipped"
+    store = {"state": "retrying", "error": "disk_full", "since_s": 3.0}
+    assert "[disk_full]" in line(snapshot(store=store), {7}, RateMeter())
+
+
+def test_numbers_are_written_for_people() -> None:
+    """Sizes, times and counts."""
+    assert [output.size(n) for n in (0, 999, 1000, 1_500_000, 2e15)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "1.5 MB",
+        "2000.0 TB",
+    ]
+    assert [output.seconds(n) for n in (4.21, 200, 7_500)] == ["4.2 s", "3 min 20 s", "2 h 05 min"]
+    assert output.counts({"a": 1, "b": 3}) == "b × 3, a × 1"
+    assert output.counts({str(n): 1 for n in range(10)}, 8).endswith(" and 2 more")

@@ -1,0 +1,185 @@
+"""Reading without a cluster: jobs, one job, export; and moving bytes in and out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zcrawl.cli import connect
+from zcrawl.cli.export import write_file
+from zcrawl.cli.feed import in_daemon_thread
+from zcrawl.cli.jobs import readable
+from zcrawl.cli.rows import failed_chunks, item_chunks
+from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.ports import (
+    FailedRow,
+    Failures,
+    FindJob,
+    ItemRow,
+    Items,
+    JobList,
+    JobRow,
+    ListJobs,
+    ReadFailed,
+    ReadItems,
+    RunCounters,
+    RunRow,
+    Tallies,
+    TallyRows,
+)
+from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.spec import JobSpec
+
+SPEC = to_json(JobSpec(name="x", seeds=("https://x/",)))
+COUNTERS = RunCounters(admitted=3, done=2, failed=1, items=2, bytes=10)
+RUN = RunRow(7, 3, "x", RunState.COMPLETED, "", SPEC, ("x",), False, COUNTERS, 100.0, 100.0, 110.0)
+JOB = JobRow(3, "x", SPEC, 100.0, [RUN])
+
+
+class StubStore:
+    """A store of one job with `items` items and one failure."""
+
+    def __init__(self, items: int = 5) -> None:
+        self.items = [ItemRow(n, b'{"url":"https://x/%d"}' % n) for n in range(1, items + 1)]
+        self.closed = False
+
+    def query(self, query: Any) -> Any:
+        match query:
+            case ListJobs():
+                return JobList([JOB])
+            case FindJob(ref):
+                return JobList([JOB] if ref in ("3", "x") else [])
+            case Tallies():
+                return TallyRows({200: 2, 404: 1}, {"http_404": 1}, {})
+            case ReadItems(_, after, limit):
+                return Items([row for row in self.items if row.id > after][:limit])
+            case ReadFailed(_, after, _):
+                dead, skipped = RequestState.DEAD, RequestState.SKIPPED
+                rows = [
+                    FailedRow(1, "https://x/a,b", dead, "http_404", 404, 1, 1, "https://x/"),
+                    FailedRow(2, 'https://x/"', skipped, "robots", 0, 0, 0, None),
+                ]
+                return Failures([row for row in rows if row.seq > after][:1])
+        raise AssertionError(query)
+
+    def execute(self, command: Any) -> Any:
+        raise AssertionError("views write nothing")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> StubStore:
+    stub = StubStore()
+    monkeypatch.setattr(connect, "is_live", lambda data: False)
+    monkeypatch.setattr(connect, "_open", lambda data: stub)
+    return stub
+
+
+async def test_without_a_cluster_jobs_come_from_the_database(
+    store: StubStore, tmp_path: Path
+) -> None:
+    """Looking at what was crawled needs no master, and leaves nothing open."""
+    (view,) = await connect.jobs(tmp_path)
+    assert (view["job"], view["state"], view["pages"]) == (3, "completed", 2)
+    assert store.closed
+
+
+async def test_one_job_is_found_by_id_and_by_name(store: StubStore, tmp_path: Path) -> None:
+    """With its tallies."""
+    for ref in ("3", "x"):
+        view = await connect.job(tmp_path, ref)
+        assert view["failed_reasons"] == {"http_404": 1}
+    with pytest.raises(RefusedError) as caught:
+        await connect.job(tmp_path, "nope")
+    assert caught.value.code == "no_such_job"
+
+
+async def test_what_only_a_cluster_knows_needs_one(store: StubStore, tmp_path: Path) -> None:
+    """Exit 3, with the command that starts a cluster."""
+    with pytest.raises(UnreachableError, match="zcrawl up --data"):
+        async with connect.running(tmp_path):
+            pass
+
+
+async def test_a_job_is_shown_to_people_without_what_is_empty(
+    store: StubStore, tmp_path: Path
+) -> None:
+    """The same facts as the JSON, in words."""
+    lines = readable(await connect.job(tmp_path, "x"))
+    assert lines["job"] == "3 x"
+    assert lines["  reasons"] == "http_404 × 1"
+    assert lines["seeds"] == "https://x/"
+    assert "workers" not in lines
+
+
+def test_items_are_exported_batch_by_batch(store: StubStore) -> None:
+    """Memory holds one batch; every item comes once, in order."""
+    chunks = list(item_chunks(store, 7, "jsonl", 2))
+    assert [chunk.count(b"\n") for chunk in chunks] == [2, 2, 1]
+    urls = [json.loads(text)["url"] for text in b"".join(chunks).splitlines()]
+    assert urls == [f"https://x/{n}" for n in range(1, 6)]
+
+
+def test_items_as_csv_have_one_header(store: StubStore) -> None:
+    """However many batches there are, and even without a single item."""
+    lines = b"".join(item_chunks(store, 7, "csv", 2)).splitlines()
+    assert len(lines) == 6
+    assert lines[0].startswith(b"url")
+    assert b"".join(item_chunks(StubStore(0), 7, "csv", 2)).startswith(b"url,")
+
+
+def test_failures_are_exported_with_state_status_and_reason(store: StubStore) -> None:
+    """As JSON lines and as CSV, quoted where a URL needs it."""
+    records = [json.loads(chunk) for chunk in failed_chunks(store, 7, "jsonl", 1)]
+    assert [(r["state"], r["reason"], r["status"]) for r in records] == [
+        ("dead", "http_404", 404),
+        ("skipped", "robots", 0),
+    ]
+    assert b"".join(failed_chunks(store, 7, "csv", 1)).decode().split("\r\n") == [
+        "url,state,reason,status,attempts,depth,parent",
+        '"https://x/a,b",dead,http_404,404,1,1,https://x/',
+        '"https://x/""",skipped,robots,0,0,0,',
+        "",
+    ]
+
+
+def test_a_file_appears_when_it_is_complete_and_not_before(tmp_path: Path) -> None:
+    """A failure half-way leaves the old file and no rubbish."""
+    path = tmp_path / "x.jsonl"
+    assert write_file(path, iter([b"old\n"])) == 4
+
+    def failing() -> Iterator[bytes]:
+        yield b"new\n"
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(ZcrawlError) as caught:
+        write_file(path, failing())
+    assert caught.value.code == "disk_full"
+    assert caught.value.exit_code == 1
+    assert path.read_bytes() == b"old\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
+    """The folder's name was mistyped, most likely."""
+    with pytest.raises(UsageError, match="No such file"):
+        write_file(tmp_path / "no" / "x.jsonl", iter([b""]))
+
+
+async def test_a_call_in_a_daemon_thread_gives_its_result_or_its_error() -> None:
+    """Like asyncio.to_thread, without keeping the process alive."""
+
+    def fail() -> None:
+        raise UsageError("no")
+
+    assert await in_daemon_thread(lambda: 5) == 5
+    assert await in_daemon_thread(lambda: None) is None
+    with pytest.raises(UsageError):
+        await in_daemon_thread(fail)

@@ -1,0 +1,90 @@
+"""Configuration: precedence, origins, and errors that name key, place and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zcrawl.config import Config, all_keys, resolve
+from zcrawl.errors import ConfigError
+
+EXAMPLE = Path(__file__).parents[2] / "configs" / "zcrawl.toml"
+
+
+def refusal(text: str | None = None, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        resolve(text, "zcrawl.toml", environ)
+    return str(caught.value)
+
+
+def test_flags_win_over_environment_over_file_over_defaults() -> None:
+    """Each value comes from the first place that has it, and the origin says which."""
+    text = "[worker]\nslots = 1\nprocesses = 2\nrate = 3.0\n"
+    environ = {"ZCRAWL_WORKER__SLOTS": "10", "ZCRAWL_WORKER__PROCESSES": "20"}
+    found = resolve(text, "zcrawl.toml", environ, {"worker.slots": 100, "data.dir": None})
+    worker = found.config.worker
+    assert (worker.slots, worker.processes, worker.rate, worker.bandwidth) == (100, 20, 3.0, 0.0)
+    assert found.origins["worker.slots"] == "flag"
+    assert found.origins["worker.processes"] == "ZCRAWL_WORKER__PROCESSES"
+    assert found.origins["worker.rate"] == "zcrawl.toml"
+    assert found.origins["worker.bandwidth"] == "default"
+
+
+def test_the_example_file_holds_every_key_at_its_default() -> None:
+    """configs/zcrawl.toml documents the defaults, all of them, and they are true."""
+    found = resolve(EXAMPLE.read_text(), "example", {})
+    assert found.config == Config()
+    assert set(found.origins.values()) == {"example"}
+    assert list(found.values()) == all_keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[worker]\nslot = 1",
+            "zcrawl.toml: unknown key 'worker.slot'; did you mean 'worker.slots'?",
+        ),
+        ("[wroker]\nslots = 1", "zcrawl.toml: unknown key 'wroker'; did you mean 'worker'?"),
+        ("slots = 1", "zcrawl.toml: unknown key 'slots'; did you mean 'worker.slots'?"),
+        ('[worker]\nslots = "1"', "zcrawl.toml: worker.slots: expected int, got str"),
+        ("worker = 1", "zcrawl.toml: 'worker' is a section, written [worker]"),
+        ('[log]\nlevel = "loud"', "zcrawl.toml: log.level: invalid enum value 'loud'"),
+    ],
+)
+def test_a_wrong_file_is_told_with_key_file_and_remedy(text: str, message: str) -> None:
+    """Nothing in a file is ignored in silence."""
+    assert refusal(text) == message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[worker]\nslots = 0",
+        "[worker]\nprocesses = -1",
+        "[worker]\nrate = -0.1",
+        "[worker]\nrate = nan",
+        "[worker]\nbandwidth = inf",
+        '[data]\ndir = ""',
+        "x = ",
+    ],
+)
+def test_values_that_make_no_sense_are_refused(text: str) -> None:
+    """The message begins with the place that the value came from."""
+    assert refusal(text).startswith("zcrawl.toml: ")
+
+
+def test_a_wrong_variable_is_told_by_its_own_name() -> None:
+    """Who set a variable looks for that name, not for a key in a file that has none."""
+    message = refusal(ZCRAWL_WORKER__SLOT="1")
+    assert message == (
+        "environment: unknown key 'ZCRAWL_WORKER__SLOT'; did you mean 'ZCRAWL_WORKER__SLOTS'?"
+    )
+    assert refusal(ZCRAWL_WORKER__SLOTS="many").startswith("ZCRAWL_WORKER__SLOTS: worker.slots")
+
+
+def test_other_variables_of_ours_and_of_others_are_left_alone() -> None:
+    """Only names with a section and a key are configuration."""
+    environ = {"ZCRAWL_DEBUG": "1", "ZCRAWL_CONFIG": "x", "PATH": "/bin", "ZCRAWL_HOME": "y"}
+    assert resolve(None, "x", environ).config == Config()

@@ -1,0 +1,6 @@
+"""`python -m zcrawl` is `zcrawl`."""
+
+from zcrawl.cli.main import main
+
+if __name__ == "__main__":
+    main()

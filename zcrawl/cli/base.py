@@ -1,0 +1,143 @@
+"""What all commands share: lazy loading, the options every command has, and settings.
+
+Start-up is the reason for most of this file. `zcrawl --help` imports click and nothing else when
+it is piped; on a terminal rich-click draws it, which costs about 0.1 s and is spent for help only.
+A command's module is imported when the command is run, its short help is in `main.COMMANDS`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zcrawl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zcrawl.config import Config, Resolved
+
+
+def wants_rich_help(args: Sequence[str], terminal: bool) -> bool:
+    return terminal and ("--help" in args or not args)
+
+
+if TYPE_CHECKING or not wants_rich_help(
+    sys.argv[1:], sys.stdout is not None and sys.stdout.isatty()
+):
+    from click import Command as Command
+    from click import Group as Group
+else:
+    from rich_click import RichCommand as Command
+    from rich_click import RichGroup as Group
+
+
+class ReaderGone(Exception):
+    """Nobody reads stdout any more. No OSError, which click takes into its own hands."""
+
+
+class LazyGroup(Group):
+    """A group whose commands are named in a table and imported when one of them is run."""
+
+    def __init__(self, *args: Any, table: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.table = table  # name → (module, short help)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """A stand-in that knows its name and short help, which is all that `--help` shows."""
+        if cmd_name not in self.table:
+            return None
+        return Command(cmd_name, short_help=self.table[cmd_name][1])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in self.table:
+            close = difflib.get_close_matches(args[0], self.table, n=1)
+            meant = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{meant}")
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, self.load(name) if name and command else command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # click would exit with 1; but a reader such as `head` has what it wanted.
+            raise ReaderGone from None
+
+    def load(self, name: str) -> click.Command:
+        module = importlib.import_module(self.table[name][0])
+        command = getattr(module, f"{name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What the shared options and the configuration come to."""
+
+    data: Path
+    json: bool
+    config: Config
+    resolved: Resolved
+
+    def workers(self, flag: int | None) -> int:
+        """How many worker processes: the flag, the configuration, or one for each core."""
+        if flag is not None:
+            return flag
+        return self.config.worker.processes or len(os.sched_getaffinity(0))
+
+
+def common(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --data, --json and --config, and hands the command a `settings` argument."""
+
+    @click.option("--config", "config_file", metavar="FILE", help="Configuration, a TOML file.")
+    @click.option("--data", metavar="DIR", help="Data folder. [default: ./zcrawl-data]")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+    @functools.wraps(function)
+    def wrapper(
+        *args: Any, config_file: str | None, data: str | None, as_json: bool, **kwargs: Any
+    ) -> Any:
+        settings = load_settings(config_file, {"data.dir": data}, as_json)
+        return function(*args, settings=settings, **kwargs)
+
+    return wrapper
+
+
+def load_settings(
+    config_file: str | None, flags: Mapping[str, Any], as_json: bool = False
+) -> Settings:
+    from zcrawl.config import resolve
+
+    text, source = read_config(config_file)
+    resolved = resolve(text, source, os.environ, flags)
+    data = Path(resolved.config.data.dir).expanduser().resolve()
+    return Settings(data, as_json, resolved.config, resolved)
+
+
+def read_config(config_file: str | None) -> tuple[str | None, str]:
+    """The text and name of the configuration file; a named one must exist, others may."""
+    named = config_file or os.environ.get("ZCRAWL_CONFIG")
+    home = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
+    places = [Path(named)] if named else [Path("zcrawl.toml"), home / "zcrawl" / "config.toml"]
+    for place in places:
+        try:
+            return place.read_text("utf-8"), str(place)
+        except FileNotFoundError:
+            if named:
+                raise ConfigError(f"{place}: no such file") from None
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+            raise ConfigError(f"{place}: cannot be read: {reason}") from None
+    return None, "configuration"

@@ -1,0 +1,101 @@
+"""`zcrawl crawl`: one crawl on the embedded mesh, from the command line to the summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.specs import output_for, prepare, spec_options
+from zcrawl.errors import UsageError
+
+if TYPE_CHECKING:
+    from zcrawl.cli.crawl_session import Plan
+
+
+@click.command("crawl", cls=Command)
+@click.argument("urls", nargs=-1, metavar="URL...")
+@click.option("--job", "job_file", metavar="FILE", help="A job file; flags change its values.")
+@click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
+@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@click.option("--out", metavar="FILE", help="Items as .jsonl or .csv; - is stdout.")
+@click.option("--resume", is_flag=True, help="Go on with what the data folder holds unfinished.")
+@click.option("-v", "--verbose", is_flag=True, help="Progress on stderr even with --json.")
+@spec_options
+@common
+def crawl_command(
+    settings: Settings,
+    urls: tuple[str, ...],
+    job_file: str | None,
+    seeds: str | None,
+    workers: int | None,
+    out: str | None,
+    resume: bool,
+    verbose: bool,
+    changes: dict[str, Any],
+) -> int:
+    """Crawl from URLs, here and now, and write the items.
+
+    Links are followed within the hosts of the URLs. Ctrl-C once finishes what is in flight, saves,
+    and prints the command that goes on; twice stops now and loses nothing either.
+    """
+    from zcrawl.cli.crawl_session import Plan
+
+    if resume:
+        given = {"URLs": urls, "--job": job_file, "--seeds": seeds, "--out": out, **changes}
+        refused = [name for name, value in given.items() if value]
+        if refused:
+            raise UsageError(
+                f"--resume goes on with what was submitted, unchanged; leave out {refused[0]}"
+            )
+        plan = Plan(settings.data, None, None, settings.json)
+        if not settings.data.exists():
+            raise UsageError(f"nothing to resume: {settings.data} does not exist")
+    else:
+        submission = prepare(urls, job_file, seeds, changes)
+        make_folder(settings.data)
+        to = output_for(out, settings.data, submission.spec.name)
+        plan = Plan(settings.data, submission, to, settings.json)
+    return start(plan, settings, settings.workers(workers), verbose)
+
+
+def start(plan: Plan, settings: Settings, workers: int, verbose: bool) -> int:
+    """Run a plan on a cluster of its own."""
+    from zcrawl.runtime.run_loop import run_async
+
+    return run_async(run_plan(plan, settings, workers, verbose))
+
+
+async def run_plan(plan: Plan, settings: Settings, workers: int, verbose: bool = False) -> int:
+    from zcrawl.cli.crawl_session import Session
+    from zcrawl.cli.display import make_display
+    from zcrawl.cli.interrupt import Interrupt, resume_command
+    from zcrawl.roles.embedded import EmbeddedCluster
+
+    items_to_stdout = plan.submission is not None and plan.output is None
+    display = make_display(settings.json, verbose, items_to_stdout)
+
+    def farewell() -> str:
+        display.close()  # or the terminal stays without a cursor
+        return f"stopped; go on with: {resume_command(plan.data)}"
+
+    with Interrupt(farewell) as interrupt:
+        cluster = EmbeddedCluster(
+            plan.data,
+            workers,
+            slots=settings.config.worker.slots,
+            pause_unfinished=plan.submission is not None,
+        )
+        async with cluster:
+            return await Session(cluster, plan, display, interrupt).run()
+
+
+def make_folder(data: Path) -> None:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{data}: cannot be made: {error.strerror}", code="data_unwritable"
+        ) from None

@@ -1,0 +1,235 @@
+"""One crawl from submission to summary, on a cluster that somebody else has started.
+
+Called by `crawl` and `demo`. The session submits or resumes, looks at snapshots until its runs
+have ended, and turns an interrupt into an orderly end. It decides the exit code:
+0 ended; 1 ended without a single page, or by somebody else, or stopped by a failing store;
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from pathlib import Path
+from typing import Any, Final
+
+from zcrawl.cli import output
+from zcrawl.cli.connect import Cluster
+from zcrawl.cli.display import Display
+from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
+from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
+from zcrawl.cli.specs import Submission
+from zcrawl.errors import RefusedError, StoreError
+from zcrawl.model import RunState
+from zcrawl.telemetry.views import summary
+
+POLL_S: Final = 0.1
+STORE_PATIENCE_S: Final = 10.0
+DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
+ENDED: Final = frozenset(str(state) for state in RunState if state.ended)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What to crawl: a submission, or None to go on with what the data folder holds."""
+
+    data: Path
+    submission: Submission | None
+    output: tuple[str, str] | None  # None: items go to stdout
+    json: bool
+
+
+class Session:
+    def __init__(
+        self, cluster: Cluster, plan: Plan, display: Display, interrupt: Interrupt
+    ) -> None:
+        self._cluster = cluster
+        self._plan = plan
+        self._display = display
+        self._interrupt = interrupt
+        self._runs: dict[int, int] = {}  # run → job
+        self._seen: set[int] = set()  # runs that a snapshot has shown
+        self._stream: ItemStream | None = None
+        self._reader_left = False
+
+    async def run(self) -> int:
+        """The exit code."""
+        try:
+            await (self._submit() if self._plan.submission else self._resume())
+            if not self._runs:
+                self._display.note(f"nothing to resume in {self._plan.data}")
+                return 0
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    await self._watch(tasks)
+            except BaseExceptionGroup as group:
+                raise _first(group) from None
+            if self._interrupt.asked.is_set() or self._reader_left:
+                return await self._stop()
+            return await self._finish()
+        finally:
+            self._display.close()
+            if self._stream is not None:
+                await self._stream.close()
+
+    async def _submit(self) -> None:
+        plan, submission = self._plan, self._plan.submission
+        assert submission is not None
+        paused = [row for row in self._cluster.snapshot()["runs"] if row["state"] not in ENDED]
+        if paused:
+            names = ", ".join(sorted({row["name"] for row in paused}))
+            self._display.note(
+                f"unfinished and paused: {names}; go on with `{resume_command(plan.data)}`"
+            )
+        reply = await self._cluster.ask("submit", submission.args("update", plan.output))
+        self._runs = {reply["run"]: reply["job"]}
+        if plan.output is None:
+            self._stream = ItemStream(plan.data, reply["run"])
+
+    async def _resume(self) -> None:
+        for view in (await self._cluster.ask("jobs", {}))["jobs"]:
+            for run in view["runs"]:
+                if run["state"] in ENDED:
+                    continue
+                # Whoever was sending seeds is gone with the process that was interrupted.
+                await close_seeds(self._cluster.ask, run["run"])
+                if run["state"] != RunState.PAUSED or await self._wake(view["job"], run["run"]):
+                    self._runs[run["run"]] = view["job"]
+
+    async def _wake(self, job: int, run: int) -> bool:
+        """Resume a paused run. One that stays paused would be waited for in vain."""
+        args = {"ref": str(job), "action": "resume", "run": run}
+        try:
+            woken = bool((await self._cluster.ask("act", args))["run"] == run)
+        except RefusedError as error:
+            self._display.note(f"job {job}, run {run}: {error}")
+            return False
+        if not woken:
+            self._display.note(f"job {job}, run {run} stays paused: a newer run of it exists")
+        return woken
+
+    async def _watch(self, tasks: asyncio.TaskGroup) -> None:
+        """Look at snapshots until all runs have ended or somebody wants to stop."""
+        submission = self._plan.submission
+        feeder = None
+        if submission is not None and submission.more:
+            (run,) = self._runs
+            sending = send_seeds(self._cluster.ask, run, submission)
+            feeder = tasks.create_task(sending, name="seeds")
+        try:
+            while not self._interrupt.asked.is_set() and not self._reader_left:
+                snapshot = self._cluster.snapshot()
+                self._display.show(snapshot, self._runs)
+                self._check_store(snapshot)
+                if self._ended(snapshot):
+                    return
+                await self._pump()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_S):
+                        await self._interrupt.asked.wait()
+        finally:
+            if feeder is not None:
+                feeder.cancel()
+
+    def _ended(self, snapshot: dict[str, Any]) -> bool:
+        states = {row["run"]: row["state"] for row in snapshot["runs"] if row["run"] in self._runs}
+        self._seen.update(states)
+        # A run that was there and is not any more has ended too: snapshots forget old runs.
+        return all(
+            states[run] in ENDED if run in states else run in self._seen for run in self._runs
+        )
+
+    def _check_store(self, snapshot: dict[str, Any]) -> None:
+        store = snapshot["store"]
+        if not store["error"] or store["since_s"] <= STORE_PATIENCE_S:
+            return
+        self._display.note(f"go on with: {resume_command(self._plan.data)}")
+        raise StoreError(
+            f"stopped: the store has failed for {store['since_s']:.0f} s", code=store["error"]
+        )
+
+    async def _pump(self) -> None:
+        if self._stream is None:
+            return
+        try:
+            await self._stream.pump()
+        except BrokenPipeError:
+            self._reader_left = True
+
+    async def _stop(self) -> int:
+        in_flight = sum(
+            row["in_flight"] for row in self._cluster.snapshot()["runs"] if row["run"] in self._runs
+        )
+        again = "" if self._reader_left else "; press Ctrl-C again to stop now"
+        self._display.note(f"finishing {in_flight} requests in flight{again}")
+        submission = self._plan.submission
+        if submission is not None and submission.more:
+            for run in self._runs:
+                await close_seeds(self._cluster.ask, run)
+            sent = len(submission.first) + submission.sent
+            self._display.note(f"{sent} seeds were submitted; any others were not")
+        await self._cluster.drain(DRAIN_TIMEOUT_S)
+        await self._cluster.flush_outputs()
+        self._display.close()
+        self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
+        return 1 if self._reader_left else INTERRUPTED
+
+    async def _finish(self) -> int:
+        await self._cluster.flush_outputs()
+        await self._pump()
+        views = [await self._view(run, job) for run, job in self._runs.items()]
+        self._display.close()
+        for view in views:
+            self._tell(view)
+            if self._plan.json:
+                output.print_json(summary(view))
+        complaint = self._plan.submission.lines.complaint() if self._plan.submission else None
+        if complaint:
+            self._display.note(complaint)
+        return max(1 if complaint else 0, *(exit_code(view) for view in views))
+
+    async def _view(self, run: int, job: int) -> dict[str, Any]:
+        view = await self._cluster.ask("job", {"ref": str(job)})
+        if view["run"] == run:
+            return view
+        # A newer run of the same job exists; its tallies are not ours.
+        (own,) = (row for row in view["runs"] if row["run"] == run)
+        return {**own, "statuses": {}, "failed_reasons": {}, "skipped_reasons": {}}
+
+    def _tell(self, view: dict[str, Any]) -> None:
+        if self._plan.json:
+            return
+        where = None
+        if self._plan.output is not None and self._plan.submission is not None:
+            where = self._plan.output[0].replace("{run}", str(view["run"]))
+        for text in closing_lines(view, where):
+            self._display.note(text)
+
+
+def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
+    """What a person is told at the end."""
+    reason = f" ({view['reason']})" if view["reason"] else ""
+    lines = [
+        f"{view['name']}, run {view['run']}, {view['state']}{reason}: {view['pages']} pages, "
+        f"{view['failed']} failed, {view['skipped']} skipped in "
+        f"{output.seconds(view['seconds'])}, {view['pages_per_second']:.1f} pages/s"
+    ]
+    for title, key in (("failed", "failed_reasons"), ("skipped", "skipped_reasons")):
+        if view[key]:
+            lines.append(f"{title}: {output.counts(view[key])}")
+    if where is not None:
+        lines.append(f"{view['items']} items in {where}")
+    return lines
+
+
+def exit_code(view: dict[str, Any]) -> int:
+    """1 when the crawl could not be done: no page and failures, or ended before its time."""
+    if view["state"] in (RunState.CANCELLED, RunState.DELETED):
+        return 1
+    return 1 if view["pages"] == 0 and view["failed"] > 0 else 0
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    found = group.exceptions[0]
+    return _first(found) if isinstance(found, BaseExceptionGroup) else found

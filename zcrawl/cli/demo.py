@@ -1,0 +1,59 @@
+"""`zcrawl demo`: a real master and two worker processes crawl a book shop that ships with zcrawl,
+served on loopback. It needs no network and is polite to nobody, since nobody is bothered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.crawl import make_folder, run_plan
+from zcrawl.cli.specs import output_for, prepare
+
+WORKERS: Final = 2
+CHANGES: Final = {
+    "name": "demo",
+    "politeness.rate": 0.0,
+    "politeness.spread": True,
+    "politeness.concurrency": 16,
+}
+
+
+@click.command("demo", cls=Command)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1000),
+    default=WORKERS,
+    metavar="N",
+    help=f"Worker processes. [default: {WORKERS}]",
+)
+@common
+def demo_command(settings: Settings, workers: int) -> int:
+    """Crawl a book shop that ships with zcrawl."""
+    from zcrawl.runtime.run_loop import run_async
+
+    if settings.resolved.origins["data.dir"] == "default":
+        settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
+    make_folder(settings.data)
+    return run_async(_demo(settings, workers))
+
+
+async def _demo(settings: Settings, workers: int) -> int:
+    from zcrawl.cli import output
+    from zcrawl.cli.crawl_session import Plan
+    from zcrawl.demo.demo_server_loop import DemoServer
+
+    async with DemoServer() as server:
+        submission = prepare([server.url], None, None, CHANGES)
+        to = output_for(None, settings.data, "demo")
+        plan = Plan(settings.data, submission, to, settings.json)
+        output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")
+        code = await run_plan(plan, settings, workers)
+    if code == 0 and not settings.json and sys.stderr.isatty():
+        output.note("next: zcrawl crawl https://example.com --depth 2")
+    return code

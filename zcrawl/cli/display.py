@@ -1,0 +1,172 @@
+"""What a crawl shows while it runs: a live table on a terminal, a line every two seconds on
+anything else, nothing at all for --json. All of it goes to stderr.
+
+A display gets snapshots and never asks for anything, so it cannot slow a crawl down by more than
+its drawing, which happens four times a second.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from zcrawl.cli import output
+from zcrawl.cli.progress import RateMeter, sparkline, tally, totals
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+DRAW_S: Final = 0.25
+LINE_S: Final = 2.0
+MAX_WORKERS: Final = 16  # rows; a terminal has about 50
+
+
+class Display(Protocol):
+    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def make_display(as_json: bool, verbose: bool, to_stdout: bool) -> Display:
+    """`to_stdout`: items go there; on a terminal they are what is to be seen."""
+    if (as_json and not verbose) or (to_stdout and sys.stdout.isatty()):
+        return Silent()
+    return LiveTable() if sys.stderr.isatty() and not as_json else Lines()
+
+
+class Silent:
+    """For programs: only what a person must know, such as how to resume."""
+
+    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        output.note(text)
+
+    def close(self) -> None:
+        pass
+
+
+class Lines(Silent):
+    """For logs and pipes."""
+
+    def __init__(self) -> None:
+        self._meter = RateMeter()
+        self._next = time.monotonic() + LINE_S
+
+    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+        now = time.monotonic()
+        sums = totals(snapshot, runs)
+        self._meter.feed(now, sums.pages)
+        if now >= self._next:
+            self._next = now + LINE_S
+            output.note(line(snapshot, runs, self._meter))
+
+
+def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -> str:
+    sums = totals(snapshot, runs)
+    text = (
+        f"{sums.pages} pages, {meter.rate():.1f}/s, {sums.queued} queued, "
+        f"{sums.in_flight} in flight, {sums.failed} failed, {sums.skipped} skipped"
+    )
+    trouble = store_trouble(snapshot)
+    return f"{text}; {trouble}" if trouble else text
+
+
+def store_trouble(snapshot: Mapping[str, Any]) -> str | None:
+    store = snapshot.get("store") or {}
+    if not store.get("error"):
+        return None
+    return f"the store has failed for {store.get('since_s', 0):.0f} s [{store['error']}], retrying"
+
+
+class LiveTable:
+    """For people. Opened by its first snapshot, so that a crawl that cannot start draws nothing."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True)
+        # Nothing is redirected: stdout may be where the items go.
+        self._live = Live(
+            console=self._console,
+            auto_refresh=False,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._meter = RateMeter()
+        self._next = 0.0
+
+    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+        now = time.monotonic()
+        self._meter.feed(now, totals(snapshot, runs).pages)
+        if now < self._next:
+            return
+        self._next = now + DRAW_S
+        if not self._live.is_started:
+            self._live.start()
+        self._live.update(draw(snapshot, runs, self._meter), refresh=True)
+
+    def note(self, text: str) -> None:
+        from rich.text import Text
+
+        self._console.print(Text(output.printable(text)), soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+
+def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -> RenderableType:
+    """The live picture. Everything that came from elsewhere is Text: it may look like markup."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    sums = totals(snapshot, runs)
+    names = dict.fromkeys(row["name"] for row in snapshot["runs"] if row["run"] in runs)
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column()
+    facts.add_row("crawl", Text(output.printable(", ".join(names)), style="bold"))
+    facts.add_row("pages", f"{sums.pages:,}   {output.size(sums.bytes)}   {sums.items:,} items")
+    facts.add_row("rate", Text(f"{meter.rate():,.1f}/s  {sparkline(meter.samples())}"))
+    facts.add_row("queue", f"{sums.queued:,} queued   {sums.in_flight:,} in flight")
+    statuses = tally(snapshot, "statuses", runs)
+    if statuses:
+        facts.add_row("status", Text(output.counts(statuses)))
+    failed = tally(snapshot, "failed", runs)
+    text = output.printable(output.counts(failed, 5)) if failed else "none"
+    facts.add_row("failed", Text(text, style="red" if failed else ""))
+    facts.add_row("skipped", f"{sums.skipped:,}")
+    trouble = store_trouble(snapshot)
+    if trouble:
+        facts.add_row("store", Text(trouble, style="bold red"))
+    return Group(facts, Text(""), _workers(snapshot["workers"]))
+
+
+def _workers(rows: list[dict[str, Any]]) -> RenderableType:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="dim", pad_edge=False)
+    for name in ("worker", "state", "running", "waiting", "rate", "memory", "lag"):
+        table.add_column(name, justify="left" if name in ("worker", "state") else "right")
+    for row in rows[:MAX_WORKERS]:
+        table.add_row(
+            Text(output.printable(row["id"])),
+            Text(str(row["state"]), style="red" if row["state"] in ("suspect", "lost") else ""),
+            f"{row['running']}/{row['slots']}",
+            str(row["waiting"]),
+            f"{row['rate']:.0f}/s",
+            output.size(row["rss_bytes"]),
+            f"{row['lag_ms']:.0f} ms",
+        )
+    if len(rows) > MAX_WORKERS:
+        table.add_row(Text(f"and {len(rows) - MAX_WORKERS} more"))
+    return table

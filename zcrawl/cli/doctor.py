@@ -1,0 +1,198 @@
+"""`zcrawl doctor`: is this machine fit to crawl, and is the data folder whole?
+
+Each check looks at one thing and says ok, warn or fail, with what to do about it. A check that
+breaks is a failed check, not a broken doctor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Literal
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+
+Status = Literal["ok", "warn", "fail"]
+DATABASE: Final = "zcrawl.db"
+MIN_PYTHON: Final = (3, 11)
+FILES_WANTED: Final = 4096  # descriptors; libzmq spins when there is none left
+DISK_WARN: Final = 1_000_000_000  # bytes
+DISK_FAIL: Final = 50_000_000
+SUN_PATH: Final = 107  # bytes; a Unix socket's path is no longer than this
+SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
+CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
+PACKAGES: Final = (
+    *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
+    *("uvloop", "click", "rich-click", "rich", "structlog", "ada-url", "protego"),
+    "charset-normalizer",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+@click.command("doctor", cls=Command)
+@common
+def doctor_command(settings: Settings) -> int:
+    """Check this machine and the data folder."""
+    from zcrawl.cli import output
+
+    results = examine(settings.data)
+    if settings.json:
+        output.print_json([dataclasses.asdict(check) for check in results])
+    else:
+        for check in results:
+            advice = f" -> {check.advice}" if check.advice else ""
+            output.data(output.printable(f"{check.status:4}  {check.name}: {check.detail}{advice}"))
+    return 1 if any(check.status == "fail" for check in results) else 0
+
+
+def examine(data: Path) -> list[Check]:
+    """All checks, in the order in which their failures should be mended."""
+    checks: list[tuple[str, Callable[[], Check]]] = [
+        ("python", check_python),
+        ("packages", check_packages),
+        ("open files", check_files),
+        ("clock", check_clock),
+        ("data folder", lambda: check_folder(data)),
+        ("disk space", lambda: check_disk(data)),
+        ("socket paths", lambda: check_socket_path(data)),
+        ("cluster", lambda: check_cluster(data)),
+        ("database", lambda: check_database(data)),
+    ]
+    results = []
+    for name, check in checks:
+        try:
+            results.append(check())
+        except Exception as error:  # told as a failed check: the others still have to run
+            results.append(Check(name, "fail", f"{type(error).__name__}: {error}"))
+    return results
+
+
+def check_python() -> Check:
+    detail = f"{platform.python_version()} on {platform.system()} {platform.release()}"
+    if sys.version_info < MIN_PYTHON:
+        return Check("python", "fail", detail, "install Python 3.11 or newer")
+    return Check("python", "ok", detail)
+
+
+def check_packages() -> Check:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        detail = f"missing: {', '.join(missing)}"
+        return Check("packages", "fail", detail, "install zcrawl again: pip install zcrawl")
+    return Check("packages", "ok", ", ".join(found))
+
+
+def check_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    detail = f"{'unlimited' if soft == unlimited else soft} (hard limit {hard})"
+    if hard != unlimited and hard < FILES_WANTED:
+        return Check("open files", "warn", detail, f"raise it: ulimit -Hn {FILES_WANTED}")
+    return Check("open files", "ok", detail)  # zcrawl raises the soft limit by itself
+
+
+def check_clock() -> Check:
+    now = time.time()
+    detail = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    if now < CLOCK_FLOOR:
+        return Check("clock", "fail", detail, "set the clock: TLS and pacing depend on it")
+    return Check("clock", "ok", detail)
+
+
+def check_folder(data: Path) -> Check:
+    place = _existing(data)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        advice = "choose another with --data, or correct its rights"
+        return Check("data folder", "fail", f"{place}: {error.strerror}", advice)
+    if place != data:
+        return Check("data folder", "ok", f"{data} does not exist yet and can be made")
+    return Check("data folder", "ok", f"{data} can be written")
+
+
+def check_disk(data: Path) -> Check:
+    from zcrawl.cli.output import size
+
+    free = shutil.disk_usage(_existing(data)).free
+    detail = f"{size(free)} free"
+    if free < DISK_FAIL:
+        return Check("disk space", "fail", detail, "make room: a crawl stops when the disk is full")
+    if free < DISK_WARN:
+        return Check("disk space", "warn", detail, "a large crawl may fill it")
+    return Check("disk space", "ok", detail)
+
+
+def check_socket_path(data: Path) -> Check:
+    length = len(os.fsencode(data)) + SOCKET_NAME
+    detail = f"{length} of {SUN_PATH} bytes"
+    if length > SUN_PATH:
+        return Check("socket paths", "warn", detail, "use a data folder with a shorter path")
+    return Check("socket paths", "ok", detail)
+
+
+def check_cluster(data: Path) -> Check:
+    from zcrawl.cli.connect import is_live
+
+    if not data.exists() or not is_live(data):
+        return Check("cluster", "ok", "nobody runs here")
+    import asyncio
+
+    from zcrawl.cli.connect import running
+
+    async def ask() -> dict[str, object]:
+        async with running(data) as asked:
+            return await asked("nodes", {})
+
+    workers = asyncio.run(ask())["workers"]
+    assert isinstance(workers, list)
+    if not workers:
+        return Check("cluster", "warn", "it runs without workers", "look at `zcrawl nodes`")
+    return Check("cluster", "ok", f"it runs with {len(workers)} workers")
+
+
+def check_database(data: Path) -> Check:
+    file = data / DATABASE
+    if not file.exists():
+        return Check("database", "ok", "none yet")
+    restore = "restore it from a backup, or move it away and crawl again"
+    try:
+        uri = f"{file.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        return Check("database", "fail", f"{file}: {error}", restore)
+    if verdict != "ok":
+        return Check("database", "fail", f"{file}: {verdict}", restore)
+    return Check("database", "ok", f"{file} is whole")
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return next(place for place in (path, *path.parents) if place.exists())

@@ -1,0 +1,100 @@
+"""`zcrawl export`: a run's items, or its failures, out of the database, in flat memory.
+
+It reads the database beside a running cluster, too. A file appears under its name when it is
+complete and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.errors import RefusedError, UsageError, ZcrawlError
+
+BATCH: Final = 1000  # rows per read
+
+
+@click.command("export", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option("--out", default="-", metavar="FILE", help="A .jsonl or .csv file. [default: stdout]")
+@click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
+@click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
+@click.option("--format", "wanted", type=click.Choice(["jsonl", "csv"]), help="Whatever the name.")
+@common
+def export_command(
+    settings: Settings, ref: str, out: str, run: int | None, failed: bool, wanted: str | None
+) -> int:
+    """Write a run's items, or its failures, to a file."""
+    from zcrawl.cli import output
+    from zcrawl.cli.connect import find_job
+    from zcrawl.cli.rows import failed_chunks, item_chunks
+    from zcrawl.cli.specs import format_of
+    from zcrawl.roles.offline import open_readonly
+
+    form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
+    with contextlib.closing(open_readonly(settings.data)) as store:
+        job = find_job(store, ref)
+        number = _run_of(job, run)
+        source = failed_chunks if failed else item_chunks
+        chunks = source(store, number, form, BATCH)
+        if out == "-":
+            _to_stdout(chunks)
+            return 0
+        length = write_file(Path(out), chunks)
+    if settings.json:
+        output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
+    else:
+        output.note(f"run {number}: {output.size(length)} in {out}")
+    return 0
+
+
+def _run_of(job: Any, run: int | None) -> int:
+    runs: list[int] = [row.id for row in job.runs]
+    if run is None and runs:
+        return runs[0]
+    if run is None or run not in runs:
+        have = ", ".join(map(str, runs)) or "none"
+        raise RefusedError(
+            f"job {job.name!r} has no run {run}; it has {have}"
+            if run is not None
+            else f"job {job.name!r} has no run",
+            code="no_such_run",
+        )
+    return run
+
+
+def _to_stdout(chunks: Iterator[bytes]) -> None:
+    sys.stdout.flush()
+    for chunk in chunks:
+        sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+def write_file(path: Path, chunks: Iterator[bytes]) -> int:
+    """The number of bytes. A half-written file is never seen under the name that was asked for."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        file = part.open("wb")
+    except OSError as error:
+        reason = f"{path}: cannot be written: {error.strerror}"
+        raise UsageError(reason, code="out_unwritable") from None
+    try:
+        with file:
+            length = sum(file.write(chunk) for chunk in chunks)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        code = "disk_full" if error.errno == errno.ENOSPC else "out_failed"
+        raise ZcrawlError(f"{path}: {error.strerror}", code=code) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return length

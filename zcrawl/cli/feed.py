@@ -1,0 +1,110 @@
+"""Moves seeds in and items out while a crawl runs, without ever holding its event loop up.
+
+Both ends may block for as long as they like: stdin that nobody writes to, stdout that nobody
+reads. So both are worked by threads, and memory holds one chunk of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, TypeVar
+
+from zcrawl.cli.connect import Ask
+from zcrawl.cli.specs import Submission
+from zcrawl.errors import RefusedError
+from zcrawl.store.ports import Items, ReadItems, Store
+from zcrawl.store.render import render_jsonl
+
+T = TypeVar("T")
+BATCH: Final = 500  # items per read
+
+
+async def send_seeds(ask: Ask, run: int, submission: Submission) -> None:
+    """Send what is left of the seeds, and close the list. Stops when the run has ended."""
+    while True:
+        chunk = await in_daemon_thread(lambda: next(submission.rest, None))
+        try:
+            await ask("add_seeds", {"run": run, "seeds": chunk or [], "last": chunk is None})
+        except RefusedError as error:
+            if error.code == "run_ended":  # e.g. max_pages is reached: no seed is wanted any more
+                return
+            raise
+        if chunk is None:
+            return
+        submission.sent += len(chunk)
+
+
+async def close_seeds(ask: Ask, run: int) -> None:
+    """Tell the leader that no more seeds come, so that the run can complete without them."""
+    with contextlib.suppress(RefusedError):  # it has ended, or its list is closed: as wanted
+        await ask("add_seeds", {"run": run, "seeds": [], "last": True})
+
+
+async def in_daemon_thread(call: Callable[[], T]) -> T:
+    """Like asyncio.to_thread, but a call that never returns does not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: BaseException | None) -> None:
+        if future.done():  # cancelled meanwhile
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        result, failure = None, None
+        try:
+            result = call()
+        except Exception as error:
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(settle, result, failure)
+
+    threading.Thread(target=work, name="zcrawl-reader", daemon=True).start()
+    return await future
+
+
+class ItemStream:
+    """Writes the items of a run to stdout as they are committed, for `--out -`."""
+
+    def __init__(self, data: Path, run: int) -> None:
+        self._data = data
+        self._run = run
+        self._cursor = 0
+        self._store: Store | None = None
+        # One thread for all calls: a database connection belongs to the thread that made it.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="zcrawl-items")
+
+    async def pump(self) -> None:
+        """Write all that is committed and not written yet. Raises BrokenPipeError."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._pump)
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+        self._thread.shutdown(wait=False)
+
+    def _pump(self) -> None:
+        if self._store is None:
+            from zcrawl.roles.offline import open_readonly
+
+            self._store = open_readonly(self._data)
+        while True:
+            read = self._store.query(ReadItems(self._run, self._cursor, BATCH))
+            assert isinstance(read, Items)
+            if not read.rows:
+                return
+            sys.stdout.buffer.write(render_jsonl(row.data for row in read.rows))
+            sys.stdout.buffer.flush()
+            self._cursor = read.rows[-1].id
+
+    def _close(self) -> None:
+        if self._store is not None:
+            self._store.close()

@@ -1,0 +1,60 @@
+"""Ctrl-C: once asks for an orderly end, twice ends at once. SIGTERM counts as one Ctrl-C.
+
+Ending at once is safe because the store is: what was committed stays, what was not is fetched
+again by `--resume`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+INTERRUPTED: Final = 130
+
+
+class Interrupt:
+    """`with Interrupt(farewell) as interrupt: ...` inside a running loop.
+
+    `farewell` is what the second Ctrl-C still prints.
+    """
+
+    def __init__(self, farewell: Callable[[], str]) -> None:
+        self.asked = asyncio.Event()
+        self._farewell = farewell
+        self._signals = (signal.SIGINT, signal.SIGTERM)
+
+    def __enter__(self) -> Interrupt:
+        loop = asyncio.get_running_loop()
+        for number in self._signals:
+            loop.add_signal_handler(number, self.press)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        for number in self._signals:
+            loop.remove_signal_handler(number)
+
+    def press(self) -> None:
+        if not self.asked.is_set():
+            self.asked.set()
+            return
+        # Not an exception: whatever holds the loop up would hold that up too. The workers end by
+        # themselves when their parent is gone.
+        print(self._farewell(), file=sys.stderr, flush=True)
+        os._exit(INTERRUPTED)
+
+
+def resume_command(data: Path) -> str:
+    return f"zcrawl crawl --resume --data {shlex.quote(str(data))}"

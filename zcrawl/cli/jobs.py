@@ -1,0 +1,154 @@
+"""`zcrawl jobs` and `job` look, `pause`, `resume`, `cancel`, `delete` and `retry` act.
+
+All take a job's id or its name, and speak of its newest run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+
+
+@click.command("jobs", cls=Command)
+@common
+def jobs_command(settings: Settings) -> int:
+    """List all jobs."""
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.run_loop import run_async
+
+    views = run_async(connect.jobs(settings.data))
+    if settings.json:
+        output.print_json(views)
+        return 0
+    columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
+    output.table(columns, [[view[_key(name)] for name in columns] for view in views])
+    if not views:
+        output.note(f"no jobs in {settings.data}")
+    return 0
+
+
+def _key(column: str) -> str:
+    return "job" if column == "id" else column
+
+
+@click.command("job", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def job_command(settings: Settings, ref: str) -> int:
+    """Show one job."""
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.run_loop import run_async
+
+    view = run_async(connect.job(settings.data, ref))
+    if settings.json:
+        output.print_json(view)
+    else:
+        output.fields(readable(view))
+    return 0
+
+
+def readable(view: dict[str, Any]) -> dict[str, object]:
+    """A job's view for people: the same facts, without what is empty."""
+    from zcrawl.cli import output
+
+    spec = view["spec"]
+    lines: dict[str, object] = {
+        "job": f"{view['job']} {view['name']}",
+        "run": view["run"],
+        "state": view["state"] + (f" ({view['reason']})" if view["reason"] else ""),
+        "percent": view["percent"],
+        "pages": f"{view['pages']} ({view['pages_per_second']}/s, {output.size(view['bytes'])})",
+        "items": view["items"],
+        "failed": view["failed"],
+        "  reasons": output.counts(view["failed_reasons"]),
+        "skipped": view["skipped"],
+        "  why": output.counts(view["skipped_reasons"]),
+        "queued": view["queued"],
+        "in flight": view["in_flight"],
+        "statuses": output.counts(view["statuses"]),
+        "created": view["created_at"],
+        "started": view["started_at"],
+        "ended": view["ended_at"],
+        "seconds": output.seconds(view["seconds"]),
+        "workers": ", ".join(view["workers"]),
+        "seeds": ", ".join(spec.get("seeds", ())[:5]),
+    }
+    for section in ("scope", "politeness", "fetch", "output"):
+        values = {key: value for key, value in spec.get(section, {}).items() if value}
+        lines[section] = ", ".join(f"{key}={value}" for key, value in values.items())
+    lines |= {f"fetching {n}": url for n, url in enumerate(view["in_flight_urls"], 1)}
+    if len(view["runs"]) > 1:
+        runs = [f"{run['run']} {run['state']} {run['pages']} pages" for run in view["runs"]]
+        lines["runs"] = "; ".join(runs)
+    return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def _act(settings: Settings, ref: str, action: str) -> int:
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.run_loop import run_async
+
+    async def act() -> dict[str, Any]:
+        async with connect.for_actions(settings.data) as ask:
+            return await ask("act", {"ref": ref, "action": action})
+
+    reply = run_async(act())
+    if settings.json:
+        output.print_json(reply)
+    else:
+        more = "" if reply["changed"] else ", as it was before"
+        if action == "retry":
+            more = f", {reply['changed']} URLs are tried again"
+        output.note(f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}")
+    return 0
+
+
+@click.command("pause", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def pause_command(settings: Settings, ref: str) -> int:
+    """Stop fetching for a job until it is resumed.
+
+    Requests in flight are finished and their results are kept.
+    """
+    return _act(settings, ref, "pause")
+
+
+@click.command("resume", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def resume_command(settings: Settings, ref: str) -> int:
+    """Go on with a paused job."""
+    return _act(settings, ref, "resume")
+
+
+@click.command("cancel", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def cancel_command(settings: Settings, ref: str) -> int:
+    """End a job; what it has stays.
+
+    Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
+    """
+    return _act(settings, ref, "cancel")
+
+
+@click.command("delete", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def delete_command(settings: Settings, ref: str) -> int:
+    """End a job and remove all that it has.
+
+    Its items, pages and requests leave the database; output files stay where they are.
+    """
+    return _act(settings, ref, "delete")
+
+
+@click.command("retry", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@common
+def retry_command(settings: Settings, ref: str) -> int:
+    """Try a job's failed URLs again."""
+    return _act(settings, ref, "retry")

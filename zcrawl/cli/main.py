@@ -1,0 +1,109 @@
+"""The entry point: the table of commands, and what becomes of an error.
+
+Every error that zcrawl raises on purpose is one line on stderr (with --json an object on stdout)
+and an exit code: 0 ok, 1 the work failed, 2 usage or config, 3 nobody answers, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from zcrawl import __version__
+from zcrawl.cli.base import LazyGroup, ReaderGone
+from zcrawl.errors import ZcrawlError
+
+INTERRUPTED: Final = 130
+JOBS: Final = "zcrawl.cli.jobs"
+COMMANDS: Final = {
+    "crawl": ("zcrawl.cli.crawl", "Crawl from URLs, here and now, and write the items."),
+    "demo": ("zcrawl.cli.demo", "Crawl a book shop that ships with zcrawl."),
+    "up": ("zcrawl.cli.up", "Run a cluster on this machine that takes jobs."),
+    "submit": ("zcrawl.cli.submit", "Give a job to the cluster; print its id."),
+    "jobs": (JOBS, "List all jobs."),
+    "job": (JOBS, "Show one job."),
+    "pause": (JOBS, "Stop fetching for a job until it is resumed."),
+    "resume": (JOBS, "Go on with a paused job."),
+    "cancel": (JOBS, "End a job; what it has stays."),
+    "delete": (JOBS, "End a job and remove all that it has."),
+    "retry": (JOBS, "Try a job's failed URLs again."),
+    "nodes": ("zcrawl.cli.nodes", "Show the leader and its workers."),
+    "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
+    "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
+    "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
+    "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS, context_settings={"max_content_width": 100})
+@click.version_option(__version__, prog_name="zcrawl")
+def cli() -> None:
+    """A distributed web crawler that is operated from a terminal.
+
+    Try `zcrawl demo`, or `zcrawl crawl https://example.com`.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run one command line, and exit."""
+    arguments = list(sys.argv[1:] if args is None else args)
+    code = run(arguments)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_stdout()
+    sys.exit(code)
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command line. Raises nothing, unless ZCRAWL_DEBUG is set."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in options
+    try:
+        # Without arguments: what there is to do, rather than an error.
+        outcome: Any = cli.main(arguments or ["--help"], prog_name="zcrawl", standalone_mode=False)
+        return outcome if isinstance(outcome, int) else 0
+    except ZcrawlError as error:
+        _debug(error)
+        return _fail(str(error), error.code, error.exit_code, as_json)
+    except click.ClickException as error:
+        message = error.format_message()
+        context = getattr(error, "ctx", None)
+        hint = f"{message} See `{context.command_path} --help`." if context else message
+        return _fail(hint, "usage", 2, as_json)
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", "interrupted", INTERRUPTED, as_json)
+    except ReaderGone:
+        _forget_stdout()
+        return 0
+    except Exception as error:  # nothing may reach a user as a traceback
+        _debug(error)
+        name = type(error).__name__
+        text = f"internal error: {name}: {error} (ZCRAWL_DEBUG=1 shows where)"
+        return _fail(text, "internal", 1, as_json)
+
+
+def _fail(message: str, code: str, exit_code: int, as_json: bool) -> int:
+    line = " ".join(message.split())
+    if as_json:
+        print(json.dumps({"error": {"code": code, "message": line}}))
+    else:
+        # A message may repeat what a user or a page wrote: no control sequence gets through.
+        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
+        print(f"zcrawl: {shown} [{code}]", file=sys.stderr)
+    return exit_code
+
+
+def _debug(error: Exception) -> None:
+    if os.environ.get("ZCRAWL_DEBUG") == "1":
+        raise error
+
+
+def _forget_stdout() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing a second time."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

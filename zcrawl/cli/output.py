@@ -1,0 +1,93 @@
+"""How commands print: data on stdout, narration on stderr, foreign text without its markup.
+
+rich is imported where a table is drawn and nowhere else; a pipe gets plain aligned columns.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+
+def note(text: str) -> None:
+    """One line for people, on stderr."""
+    print(printable(text), file=sys.stderr, flush=True)
+
+
+def data(text: str) -> None:
+    """One line of data, on stdout."""
+    print(text, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """One value as one line of JSON on stdout."""
+    data(msgspec.json.encode(value).decode())
+
+
+def printable(text: object) -> str:
+    """`text` without control characters: a crawled title must not drive the terminal."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Rows under headings: a rich table on a terminal, else columns that `awk` can read."""
+    cells = [[printable(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty():
+        _rich_table(columns, cells)
+        return
+    widths = [
+        max(len(name), *(len(row[n]) for row in cells)) if cells else len(name)
+        for n, name in enumerate(columns)
+    ]
+    for row in ([*columns], *cells):
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        data(line.rstrip())
+
+
+def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, header_style="bold", pad_edge=False)
+    for name in columns:
+        drawn.add_column(name, overflow="fold")
+    for row in cells:
+        drawn.add_row(*(Text(cell) for cell in row))
+    Console().print(drawn)
+
+
+def fields(values: Mapping[str, object]) -> None:
+    """`name  value` lines on stdout."""
+    width = max(map(len, values), default=0)
+    for name, value in values.items():
+        data(f"{name.ljust(width)}  {printable(value)}")
+
+
+def counts(values: Mapping[str, int], limit: int = 8) -> str:
+    """`404 × 3, timeout × 1`, most frequent first."""
+    pairs = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown = [f"{name} × {number}" for name, number in pairs[:limit]]
+    return ", ".join(shown) + (f" and {len(pairs) - limit} more" if len(pairs) > limit else "")
+
+
+def size(number: float) -> str:
+    """`1.5 MB`, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if number < 1000 or unit == "TB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError("unreachable: the last unit takes every number")
+
+
+def seconds(number: float) -> str:
+    """`4.2 s`, `3 min 20 s`, `2 h 05 min`."""
+    if number < 60:
+        return f"{number:.1f} s"
+    minutes, rest = divmod(round(number), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

@@ -1,0 +1,197 @@
+"""From arguments to a submission: URLs, a job file, seed files and flags become one spec and a
+stream of seeds. Used by `crawl` and `submit`. Nothing is sent before all of it was judged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import click
+
+from zcrawl.errors import JobError, UsageError
+from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
+from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
+from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.validate import spec_from_dict
+
+MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
+FORMATS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+LATER_FORMATS: Final = (".parquet", ".warc", ".warc.gz")
+
+
+@dataclasses.dataclass
+class Submission:
+    """What is to be submitted: a spec, the first seeds, and where the others come from."""
+
+    spec: JobSpec
+    first: list[str]
+    rest: Iterator[list[str]]
+    lines: SeedLines
+    more: bool  # `rest` may hold seeds
+    sent: int = 0  # of `rest`
+
+    def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
+        return {
+            "spec": to_dict(self.spec),
+            "mode": mode,
+            "seeds": self.first,
+            "seeding": self.more,
+            "output": list(output) if output else None,
+        }
+
+
+def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The flags that change a spec, handed on as `changes`, by the spec's dotted keys."""
+    count, number = click.IntRange(min=0), click.FloatRange(min=0)
+    options: list[tuple[str, str, Any, str, str]] = [
+        ("--name", "name", str, "NAME", "The job's name. [default: the first seed's host]"),
+        ("--depth", "scope.max_depth", count, "N", "Follow links at most N steps from a seed."),
+        ("--max-pages", "scope.max_pages", click.IntRange(min=1), "N", "End after N pages."),
+        ("--rate", "politeness.rate", number, "R", "Requests per second and host; 0: no limit."),
+        (
+            "--concurrency",
+            "politeness.concurrency",
+            click.IntRange(min=1),
+            "N",
+            "Requests at the same time per host.",
+        ),
+        ("--timeout", "fetch.timeout", number, "S", "Seconds for one request."),
+        ("--retries", "fetch.retries", count, "N", "How often a failed request is tried again."),
+        ("--user-agent", "fetch.user_agent", str, "TEXT", "What servers are told."),
+    ]
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        changes = {key: kwargs.pop(_variable(key)) for _, key, *_ in options}
+        for name in ("include", "exclude"):
+            changes[f"scope.{name}"] = kwargs.pop(name) or None
+        if kwargs.pop("no_robots"):
+            changes["politeness.robots"] = False
+        if changes["politeness.rate"] == 0:
+            # Without a pace nobody has to own the host, so all workers may share it.
+            changes["politeness.spread"] = True
+        given = {key: value for key, value in changes.items() if value is not None}
+        return function(*args, changes=given, **kwargs)
+
+    decorated: Callable[..., Any] = wrapper
+    regex: dict[str, Any] = {"multiple": True, "metavar": "REGEX"}
+    decorated = click.option("--no-robots", is_flag=True, help="Do not ask robots.txt.")(decorated)
+    decorated = click.option("--exclude", help="Skip such URLs.", **regex)(decorated)
+    decorated = click.option("--include", help="Follow only such URLs.", **regex)(decorated)
+    for flag, key, kind, metavar, text in reversed(options):
+        add = click.option(flag, _variable(key), type=kind, metavar=metavar, help=text)
+        decorated = add(decorated)
+    return decorated
+
+
+def _variable(key: str) -> str:
+    return key.replace(".", "_")
+
+
+def prepare(
+    urls: Sequence[str], job_file: str | None, seeds_file: str | None, changes: Mapping[str, Any]
+) -> Submission:
+    """Judge everything that was typed; raises UsageError, JobError or BadUrl."""
+    for url in urls:
+        check_seed(url)
+    table = parse_table(read_text(job_file), job_file) if job_file else {}
+    table = overlay(table, changes)
+    if urls:
+        # Arguments replace the file's seeds, as every flag replaces the file's value.
+        table["seeds"] = list(urls)
+    in_table = table.get("seeds", [])
+    known = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
+    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), seeds_file or "")
+    rest = lines.chunks(known)
+    if "name" not in table and not job_file:
+        table["name"] = "unnamed"  # until the first seed is known
+    source = job_file or "command line"
+    spec = spec_from_dict(table, source)
+    first = next(rest, [])
+    if not first:
+        raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
+    if spec.name == "unnamed" and "name" not in changes and not job_file:
+        spec = spec_from_dict(overlay(table, {"name": default_name(first)}), source)
+    return Submission(spec, first, rest, lines, more=len(first) == CHUNK)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def read_text(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8")
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+    except UnicodeDecodeError:
+        raise JobError(f"{path}: no UTF-8 text", code="unreadable") from None
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a file, or of stdin for `-`, one at a time. A line's end may be cut off."""
+    try:
+        # A copy of the descriptor: a thread that waits for stdin at exit must not hold its lock.
+        file = _open(os.dup(sys.stdin.fileno())) if path == "-" else _open(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+    with file:
+        try:
+            while line := file.readline(MAX_LINE):
+                cut = len(line) == MAX_LINE and not line.endswith("\n")
+                yield line
+                while cut and (more := file.readline(MAX_LINE)) and not more.endswith("\n"):
+                    pass
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}", code="unreadable") from None
+
+
+def _open(path: str | int) -> TextIO:
+    # A byte that is no UTF-8 becomes a lone surrogate, which is no URL: a named error, not a crash.
+    return open(path, encoding="utf-8-sig", errors="surrogateescape")  # noqa: PTH123
+
+
+def output_for(out: str | None, data: Path, name: str) -> tuple[str, str] | None:
+    """(path, format) of the file that gets the items; None for `-`.
+
+    `{run}` in a path stands for the run's number, which only the store knows.
+    """
+    if out == "-":
+        return None
+    if out is None:
+        return str(data / f"{file_stem(name)}-{{run}}.jsonl"), "jsonl"
+    path = Path(out).expanduser().absolute()
+    wanted = format_of(path.name)
+    check_writable(path)
+    return str(path), wanted
+
+
+def format_of(name: str) -> str:
+    """The format that a file's name asks for."""
+    for suffix in LATER_FORMATS:
+        if name.endswith(suffix):
+            raise UsageError(f"{name}: {suffix} comes in a later version; there is .jsonl and .csv")
+    wanted = FORMATS.get(Path(name).suffix.lower())
+    if wanted is None:
+        raise UsageError(f"{name}: the name must end in .jsonl or .csv")
+    return wanted
+
+
+def check_writable(path: Path) -> None:
+    """Find out now, not after the crawl."""
+    existed = path.exists()
+    try:
+        with path.open("ab"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: cannot be written: {error.strerror}", code="out_unwritable"
+        ) from None

@@ -1,0 +1,108 @@
+"""`zcrawl submit`: a job for a running cluster. Prints its id; `--wait` waits for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.specs import Submission, output_for, prepare, spec_options
+from zcrawl.errors import UsageError
+
+POLL_S: Final = 0.5
+
+
+@click.command("submit", cls=Command)
+@click.argument("sources", nargs=-1, metavar="JOB.toml | URL...")
+@click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
+@click.option("--out", metavar="FILE", help="A file that gets the items, .jsonl or .csv.")
+@click.option("--update", is_flag=True, help="A known name gets this spec and a new run.")
+@click.option("--again", is_flag=True, help="A known name gets a new run of the spec it has.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
+@spec_options
+@common
+def submit_command(
+    settings: Settings,
+    sources: tuple[str, ...],
+    seeds: str | None,
+    out: str | None,
+    update: bool,
+    again: bool,
+    wait: bool,
+    changes: dict[str, Any],
+) -> int:
+    """Give a job to the cluster; print its id.
+
+    The cluster is the one that `zcrawl up` runs in the data folder. A name that exists is refused
+    unless --update or --again says what is meant.
+    """
+    if update and again:
+        raise UsageError("--update and --again exclude each other")
+    if out == "-":
+        raise UsageError("--out - is for `crawl`; use `zcrawl export ID` afterwards")
+    job_file, urls = split_sources(sources)
+    submission = prepare(urls, job_file, seeds, changes)
+    to = output_for(out, settings.data, submission.spec.name) if out else None
+    mode = "update" if update else "again" if again else "new"
+    from zcrawl.runtime.run_loop import run_async
+
+    return run_async(_submit(settings, submission, mode, to, wait))
+
+
+def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """One job file, or URLs, never both: which of them would name the job?"""
+    files = [source for source in sources if is_job_file(source)]
+    if not files:
+        return None, sources
+    if len(sources) > 1:
+        raise UsageError("give one job file, or URLs, not both")
+    return files[0], ()
+
+
+def is_job_file(source: str) -> bool:
+    return "://" not in source and (source.endswith(".toml") or Path(source).is_file())
+
+
+async def _submit(
+    settings: Settings,
+    submission: Submission,
+    mode: str,
+    to: tuple[str, str] | None,
+    wait: bool,
+) -> int:
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.crawl_session import ENDED, closing_lines, exit_code
+    from zcrawl.cli.feed import send_seeds
+    from zcrawl.telemetry.views import summary
+
+    async with connect.running(settings.data) as ask:
+        reply = await ask("submit", submission.args(mode, to))
+        if not settings.json:
+            output.data(str(reply["job"]))
+        if submission.more:
+            await send_seeds(ask, reply["run"], submission)
+        complaint = submission.lines.complaint()
+        if complaint:
+            output.note(complaint)
+        code = 1 if complaint else 0
+        if not wait:
+            if settings.json:
+                output.print_json({"job": reply["job"], "run": reply["run"]})
+            return code
+        while True:
+            view = await ask("job", {"ref": str(reply["job"])})
+            (own,) = (run for run in view["runs"] if run["run"] == reply["run"])
+            if own["state"] in ENDED:
+                break
+            await asyncio.sleep(POLL_S)
+    reasons = view if view["run"] == reply["run"] else {}
+    own |= {key: reasons.get(key, {}) for key in ("failed_reasons", "skipped_reasons")}
+    if settings.json:
+        output.print_json(summary(own))
+    else:
+        for line in closing_lines(own, to[0] if to else None):
+            output.note(line)
+    return max(code, exit_code(own))

@@ -1,0 +1,149 @@
+"""The configuration: what this machine's zcrawl does unless a command says otherwise.
+
+Called by the CLI, which reads the file. Pure. Each value comes from the first of these that has
+it: a flag, an environment variable ZCRAWL_SECTION__KEY, the TOML file, the default; `Resolved`
+remembers which, and `zcrawl config show` tells it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from zcrawl.errors import ConfigError
+from zcrawl.submit import keys
+
+ENV_PREFIX: Final = "ZCRAWL_"
+# Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
+ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
+
+
+class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much one machine does."""
+
+    slots: int = 32  # requests in flight per worker process
+    processes: int = 0  # worker processes; 0: one per core
+    rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
+    bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
+
+
+class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    dir: str = "zcrawl-data"  # holds the database, blobs and default output files
+
+
+class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    format: Literal["text", "json"] = "text"
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    worker: WorkerConfig = WorkerConfig()
+    data: DataConfig = DataConfig()
+    log: LogConfig = LogConfig()
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """The configuration and where each of its values comes from, by dotted key."""
+
+    config: Config
+    origins: dict[str, str]
+
+    def values(self) -> dict[str, Any]:
+        plain = msgspec.to_builtins(self.config)
+        return {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
+
+
+def resolve(
+    text: str | None,
+    source: str,
+    environ: Mapping[str, str],
+    flags: Mapping[str, Any] | None = None,
+) -> Resolved:
+    """`text` is the file's, None without one; `flags` has dotted keys, None values are unset."""
+    values: dict[str, tuple[Any, str]] = {}
+    if text is not None:
+        for key, value in _flat(_table(text, source), source).items():
+            values[key] = (value, source)
+    values.update(_from_environ(environ))
+    for key, value in (flags or {}).items():
+        if value is not None:
+            values[key] = (value, "flag")
+    nested: dict[str, dict[str, Any]] = {}
+    for key, (value, origin) in values.items():
+        # One by one, so that an error can name the place that the value came from.
+        section, _, name = key.partition(".")
+        _convert({section: {name: value}}, origin, lax=origin.startswith(ENV_PREFIX))
+        nested.setdefault(section, {})[name] = value
+    # Lax for all: each strict value has just been checked strictly.
+    config = _convert(nested, source, lax=True)
+    origins = {key: values[key][1] if key in values else "default" for key in all_keys()}
+    return Resolved(config, origins)
+
+
+def all_keys() -> list[str]:
+    return keys.dotted_keys(Config)
+
+
+def _table(text: str, source: str) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{source}: no valid TOML: {error}", code="bad_toml") from None
+    for key in keys.unknown_keys(table, Config):
+        raise _unknown(key, source, key)
+    return table
+
+
+def _flat(table: Mapping[str, Any], source: str) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for section, inner in table.items():
+        if not isinstance(inner, Mapping):
+            raise ConfigError(f"{source}: {section!r} is a section, written [{section}]")
+        flat.update({f"{section}.{key}": value for key, value in inner.items()})
+    return flat
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    found: dict[str, tuple[Any, str]] = {}
+    known = all_keys()
+    for name, value in sorted(environ.items()):
+        # A name without `__` is nobody's key: CI systems set ZCRAWL_THIS and ZCRAWL_THAT.
+        if not name.startswith(ENV_PREFIX) or "__" not in name or name in ENV_OTHERS:
+            continue
+        key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
+        if key not in known:
+            raise _unknown(name, "environment", key)
+        found[key] = (value, name)
+    return found
+
+
+def _unknown(shown: str, source: str, key: str) -> ConfigError:
+    hint = keys.nearest(key, Config)
+    if hint and source == "environment":
+        hint = ENV_PREFIX + hint.replace(".", "__").upper()
+    meant = f"; did you mean {hint!r}?" if hint else ""
+    return ConfigError(f"{source}: unknown key {shown!r}{meant}", code="unknown_key")
+
+
+def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
+    try:
+        config = msgspec.convert(table, Config, strict=not lax)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{origin}: {keys.type_error(error)}") from None
+    worker = config.worker
+    checks = (
+        ("worker.slots", 1, 10_000, worker.slots),
+        ("worker.processes", 0, 1_000, worker.processes),
+        ("worker.rate", 0, 1e9, worker.rate),
+        ("worker.bandwidth", 0, 1e15, worker.bandwidth),
+    )
+    for key, least, most, value in checks:
+        if not math.isfinite(value) or not least <= value <= most:
+            raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
+    if not config.data.dir.strip() or "\0" in config.data.dir:
+        raise ConfigError(f"{origin}: data.dir is no folder's name")
+    return config

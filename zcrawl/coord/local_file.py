@@ -1,0 +1,84 @@
+"""Leadership of a data folder by a lock on one of its files.
+
+The kernel holds the lock as long as any process has the file open that was locked: the worker
+processes inherit it, so a new leader gets it only when the last worker of the old one is gone.
+That is what makes it `alone`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+from pathlib import Path
+from typing import Final
+
+from zcrawl.coord.ports import Leadership
+from zcrawl.errors import RefusedError, UsageError
+
+LOCK_NAME: Final = "lock"
+LOOK_AGAIN_S: Final = 0.02
+
+
+class FileLock:
+    """Implements `coord.ports.Coordinator`."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / LOCK_NAME
+        self._fd = -1
+
+    @property
+    def fd(self) -> int:
+        """The locked file, for the processes that shall hold it too."""
+        return self._fd
+
+    async def acquire(self, timeout_s: float) -> Leadership:
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(
+                f"{self._path}: cannot be opened: {error.strerror}", code="data_unwritable"
+            ) from error
+        waited = 0.0
+        try:
+            while not _try(fd, fcntl.LOCK_EX):
+                if waited >= timeout_s:
+                    holder = os.pread(fd, 100, 0).decode(errors="replace").strip() or "unknown"
+                    raise RefusedError(
+                        f"{self._path.parent} is in use by process {holder}", code="in_use"
+                    )
+                await asyncio.sleep(LOOK_AGAIN_S)
+                waited += LOOK_AGAIN_S
+        except BaseException:
+            os.close(fd)
+            raise
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._fd = fd
+        return Leadership(hint=0, alone=True)
+
+    def release(self) -> None:
+        """Ours is closed; the lock is free when the workers' copies are closed too."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def is_locked(data: Path) -> bool:
+    """Whether somebody leads in this folder."""
+    try:
+        fd = os.open(data / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not _try(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
+
+
+def _try(fd: int, kind: int) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        return True
+    return False

@@ -1,0 +1,288 @@
+"""The granter: which worker gets which part of a host, now and when workers come and go.
+
+Called by the planner. It decides by rendezvous hashing with bounded load: a host keeps its owner
+while that one can go on; a new owner is the highest-ranked worker that is not full; hosts move
+from an overloaded worker when another joins. Owners are stored before anything is granted, and a
+host that a previous leader granted waits for its owners (rule 12). grants.py has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import math
+
+from zcrawl.dispatch.grants import HostState, Part, shares
+from zcrawl.dispatch.roster import Roster, WorkerInfo
+from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
+from zcrawl.mesh.messages import Grant
+from zcrawl.store.ports import HostRow
+
+CONFIRM_AGAIN_S = 1.0
+LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts
+
+
+@dataclasses.dataclass(slots=True)
+class Settlement:
+    """What follows from looking at one host's parts."""
+
+    lowered: list[str] = dataclasses.field(default_factory=list)  # processes to be told
+    owners: tuple[str, ...] = ()  # to be stored before anything is raised
+    raised: bool = False
+    look_again_at: float = math.inf
+
+
+class Granter:
+    def __init__(self, roster: Roster, runs: Runs) -> None:
+        self.hosts: dict[int, HostState] = {}
+        self.dirty: dict[int, None] = {}  # hosts whose parts need a look
+        self.revision = 0
+        self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
+        self._roster, self._runs = roster, runs
+        self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
+
+    # ------------------------------------------------------------ hosts
+
+    def know_host(self, row: HostRow, clock_offset: float, now: float) -> HostState:
+        host = self.hosts.get(row.id)
+        if host is None:
+            next_at = min(row.next_at - clock_offset, now + LONGEST_DELAY_S)
+            demand = combined_demand([], row.crawl_delay_s)
+            pace = Pace(demand.interval_s, demand.burst, next_at)
+            host = HostState(row.id, row.origin, demand, pace, row.crawl_delay_s)
+            host.stored_owners = frozenset(row.owners)
+            self.hosts[row.id] = host
+        return host
+
+    def inherit(self, row: HostRow, until: float) -> None:
+        """A previous leader granted this host: closed to others until its owners are heard."""
+        host = self.hosts[row.id]
+        host.inherited = set(row.owners)
+        host.inherited_until = until
+        self._assume_a_start(host, until)
+
+    def renew_demand(self, host: HostState) -> None:
+        active = [self._runs.get(run) for run in host.runs]
+        demands = [one.spec.politeness for one in active if one is not None]
+        if demands:
+            host.demand = combined_demand(demands, host.crawl_delay_s)
+            host.pace.interval_s, host.pace.burst = host.demand.interval_s, host.demand.burst
+            self.dirty[host.id] = None
+
+    # ------------------------------------------------------------ processes
+
+    def process_joined(self, name: str) -> None:
+        """Every host may be better placed now; what this process inherited is settled."""
+        for host in self.hosts.values():
+            if name in host.inherited:
+                host.inherited.discard(name)
+                host.pace.next_at = host.next_at_before_inheritance
+            self.dirty[host.id] = None
+
+    def process_lost(self, name: str, last_start_at: float) -> None:
+        """A process that may live starts nothing after `last_start_at`, but finishes what runs:
+        its part stays in use until the longest attempt must be over."""
+        for host in self.hosts.values():
+            part = host.parts.get(name)
+            if part is None:
+                continue
+            self._assume_a_start(host, last_start_at)
+            part.granted = 0
+            part.in_use = min(part.in_use, part.held)
+            part.held = 0
+            part.gone_at = last_start_at + self._longest_attempt_s(host)
+            self._uncount(host, name)
+            self.dirty[host.id] = None
+
+    def process_gone(self, name: str, now: float) -> None:
+        """A process is certainly dead: replaced, or it said BYE."""
+        for host in self.hosts.values():
+            part = host.parts.pop(name, None)
+            if name in host.inherited or (part is not None and part.held):
+                self._assume_a_start(host, now)
+            host.inherited.discard(name)
+            self._uncount(host, name)
+            if part is not None:
+                self.dirty[host.id] = None
+
+    def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
+        """A worker says that its part is in force: what it gave up is free now."""
+        host = self.hosts.get(host_id)
+        part = host.parts.get(name) if host else None
+        if host is None or part is None or part.revision != revision:
+            return
+        if part.in_use > part.granted:
+            part.in_use = part.granted
+            if part.granted == 0:
+                del host.parts[name]
+                self._assume_a_start(host, now)  # its last results may still be on their way
+            self.dirty[host.id] = None
+
+    def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+        for host_id, names in owners:
+            host = self.hosts.get(host_id)
+            if host is not None:
+                host.stored_owners = frozenset(names)
+                host.storing = False
+                self.dirty[host_id] = None
+
+    def adopt(self, worker: WorkerInfo, host_id: int, running: int) -> bool:
+        """On HELLO, of a host that the worker still holds: whether it may go on there. What runs
+        is in use in any case; a sole owner keeps its host, others keep what they are using."""
+        host = self.hosts.get(host_id)
+        if host is None:
+            return False
+        part = host.parts.get(worker.name)
+        if part is None:
+            part = host.parts[worker.name] = Part(0, 0, 0)
+        part.in_use = max(part.in_use, running)
+        others = any(name != worker.name for name in (*host.parts, *host.inherited))
+        if worker.name in host.stored_owners and part.granted == 0:
+            want = running if others else host.demand.concurrency
+            self._raise(host, part, want)
+        if part.granted:
+            self._count(host, host.counted | {worker.name})
+        return part.granted > 0
+
+    def grants_for_welcome(self, worker: WorkerInfo, now: float) -> list[Grant]:
+        """The grants that count from now on; all others of this worker are void."""
+        grants = []
+        for host in self.hosts.values():
+            part = host.parts.get(worker.name)
+            if part is not None:
+                part.gone_at = math.inf
+                self._renumber(part)
+                if part.in_use > part.granted:
+                    self._lowering[(host.id, worker.name)] = now
+                grants.append(self.grant_of(host, worker.name, now))
+        return grants
+
+    def grant_of(self, host: HostState, name: str, now: float) -> Grant:
+        part = host.parts[name]
+        return Grant(
+            host=host.id,
+            origin=host.origin,
+            revision=part.revision,
+            concurrency=part.granted,
+            interval_s=host.part_interval_s(part),
+            burst=host.demand.burst,
+            next_in_s=max(0.0, part.first_at - now),
+        )
+
+    # ------------------------------------------------------------ settling
+
+    def settle(self, host: HostState, usable: list[WorkerInfo], now: float) -> Settlement:
+        """Bring the host's parts nearer to what they should be."""
+        result = Settlement()
+        if host.storing:
+            return result
+        for name, part in list(host.parts.items()):
+            if part.gone_at <= now or part.in_use == 0:
+                del host.parts[name]
+        desired = shares(host.demand, self._rank(host, usable))
+        self._count(host, set(desired))
+        for name, part in host.parts.items():
+            if part.granted > desired.get(name, 0):
+                part.granted = desired.get(name, 0)
+                self._renumber(part)
+                self._lowering[(host.id, name)] = now
+                result.lowered.append(name)
+        room = host.room(now)
+        if room <= 0:
+            result.look_again_at = self._look_again_at(host, now)
+            return result
+        wanted = {
+            name: want
+            for name, want in desired.items()
+            if name not in host.parts or host.parts[name].granted < want
+        }
+        if wanted and not host.stored_owners.issuperset(wanted):
+            host.storing = True
+            result.owners = tuple(sorted({*host.parts, *wanted}))
+            return result
+        for name, want in wanted.items():
+            part = host.parts.setdefault(name, Part(0, 0, 0))
+            if part.granted == 0:
+                part.first_at = host.pace.next_at
+            self._raise(host, part, want)
+            result.raised = True
+        return result
+
+    def unconfirmed(self, now: float) -> list[tuple[int, str]]:
+        """Lowered parts whose confirmation is overdue: the word was lost, say it again."""
+        overdue = []
+        for (host_id, name), told_at in list(self._lowering.items()):
+            part = self.hosts[host_id].parts.get(name)
+            if part is None or part.in_use <= part.granted:
+                del self._lowering[(host_id, name)]
+            elif now - told_at >= CONFIRM_AGAIN_S:
+                self._lowering[(host_id, name)] = now
+                overdue.append((host_id, name))
+        return overdue
+
+    def _rank(self, host: HostState, usable: list[WorkerInfo]) -> list[str]:
+        """Rendezvous order; an owner that can go on stays, a full worker goes last."""
+        names = [worker.name for worker in usable]
+        if not host.demand.spread:
+            owner = next((name for name in names if name in host.counted), None)
+            if owner is not None and not self._overloaded(owner, len(names)):
+                return [owner]
+        names.sort(key=lambda name: _score(host.origin, name.rpartition("#")[0]), reverse=True)
+        if host.demand.spread:
+            return names
+        return [name for name in names if not self._full(name, len(names))] or names
+
+    def _full(self, name: str, workers: int) -> bool:
+        total = sum(self._owned.values()) + 1
+        return self._owned.get(name, 0) >= math.ceil(LOAD_FACTOR * total / workers)
+
+    def _overloaded(self, name: str, workers: int) -> bool:
+        total = sum(self._owned.values())
+        return self._owned.get(name, 0) > math.ceil(LOAD_FACTOR * total / workers)
+
+    def _look_again_at(self, host: HostState, now: float) -> float:
+        """When the first of those who may still be fetching can be so no more."""
+        moments = [part.gone_at for part in host.parts.values()]
+        if host.inherited and host.inherited_until > now:
+            moments.append(host.inherited_until)
+        return min(moments, default=math.inf)
+
+    def _raise(self, host: HostState, part: Part, want: int) -> None:
+        others = sum(one.in_use for one in host.parts.values() if one is not part)
+        part.granted = max(part.granted, min(want, host.demand.concurrency - others))
+        part.in_use = max(part.in_use, part.granted)
+        self._renumber(part)
+
+    def _renumber(self, part: Part) -> None:
+        self.revision += 1
+        part.revision = self.revision
+
+    def _count(self, host: HostState, names: set[str]) -> None:
+        for name in host.counted - names:
+            self._owned[name] -= 1
+        for name in names - host.counted:
+            self._owned[name] = self._owned.get(name, 0) + 1
+        host.counted = names
+
+    def _uncount(self, host: HostState, name: str) -> None:
+        self._count(host, host.counted - {name})
+
+    def _longest_attempt_s(self, host: HostState) -> float:
+        active = [self._runs.get(run) for run in host.runs]
+        return max((one.spec.fetch.timeout for one in active if one), default=0.0) + 1.0
+
+    def _assume_a_start(self, host: HostState, moment: float) -> None:
+        """A next owner must keep its distance from a request that nobody has reported yet."""
+        host.next_at_before_inheritance = host.pace.next_at
+        host.pace.next_at = max(host.pace.next_at, moment + host.demand.interval_s)
+
+    def check(self) -> None:
+        for host in self.hosts.values():
+            host.check()
+        owned = sum(self._owned.values())
+        assert owned == sum(len(host.counted) for host in self.hosts.values()), "load is counted"
+
+
+def _score(origin: str, worker: str) -> bytes:
+    return hashlib.blake2b(f"{origin}\0{worker}".encode(), digest_size=8).digest()

@@ -1,0 +1,89 @@
+"""Grants: which worker may start requests to a host, and how many at a time.
+
+A host (scheme, name, port) has one owner; a host that all its jobs allow to be spread is shared
+by several workers, each with its part of concurrency and rate (rule 11). Both are one rule here:
+the parts that workers may be using never add up to more than the host's concurrency.
+
+So raising is immediate when there is room, and lowering takes effect when the worker confirms it
+(or is lost). A host that a previous leader granted stays closed to others until its owner says
+HELLO, or the stored lease ends (rule 12).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from zcrawl.frontier.politeness import Demand, Pace
+from zcrawl.store.ports import QueuedRow
+
+LOOKAHEAD_S = 0.25  # how far ahead of a host's pace its URLs are dispatched
+HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host
+
+
+@dataclasses.dataclass(slots=True)
+class Part:
+    """One worker's part of a host."""
+
+    granted: int  # what the worker was told last
+    in_use: int  # the most that it may be using: a lowered part counts until confirmed
+    revision: int
+    first_at: float = 0.0  # a fresh owner starts no request before this moment
+    held: int = 0  # open leases of this host at this worker
+    gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
+
+
+@dataclasses.dataclass(slots=True)
+class HostState:
+    id: int
+    origin: str
+    demand: Demand
+    pace: Pace  # the leader's estimate; the owners' reports correct it
+    crawl_delay_s: float = 0.0
+    parts: dict[str, Part] = dataclasses.field(default_factory=dict)  # process name → part
+    stored_owners: frozenset[str] = frozenset()
+    inherited: set[str] = dataclasses.field(default_factory=set)  # owners not heard of yet
+    inherited_until: float = 0.0
+    next_at_before_inheritance: float = 0.0
+    counted: set[str] = dataclasses.field(default_factory=set)  # owners counted as its load
+    storing: bool = False  # owners are being committed: no ASSIGN before that
+    runs: list[int] = dataclasses.field(default_factory=list)  # lanes here, in turn
+    trials: list[QueuedRow] = dataclasses.field(default_factory=list)  # crash suspects
+    due_at: float = math.inf  # stands in the planner's heap for this moment
+
+    def room(self, now: float) -> int:
+        """Concurrency that nobody may be using."""
+        if self.inherited and now < self.inherited_until:
+            return 0
+        return self.demand.concurrency - sum(part.in_use for part in self.parts.values())
+
+    def hold_limit(self, part: Part, worker_rate: float) -> int:
+        """How many URLs of this host a worker may hold."""
+        interval = self.part_interval_s(part)
+        if interval <= 0.0:
+            return part.granted + max(8, math.ceil(LOOKAHEAD_S * worker_rate))
+        ahead = math.ceil(LOOKAHEAD_S / interval) + self.demand.burst
+        return part.granted + min(ahead, math.ceil(HOLD_S / interval))
+
+    def part_interval_s(self, part: Part) -> float:
+        """A part of the concurrency has the same part of the rate."""
+        if part.granted <= 0:
+            return self.demand.interval_s
+        return self.demand.interval_s * self.demand.concurrency / part.granted
+
+    def check(self) -> None:
+        granted = sum(part.granted for part in self.parts.values())
+        assert granted <= self.demand.concurrency, "parts add up to no more than the concurrency"
+        for part in self.parts.values():
+            assert part.granted <= part.in_use and part.held >= 0
+
+
+def shares(demand: Demand, ranked: list[str]) -> dict[str, int]:
+    """The part that each worker should have; `ranked` is the rendezvous order."""
+    if not ranked:
+        return {}
+    if not demand.spread:
+        return {ranked[0]: demand.concurrency}
+    several = ranked[: demand.concurrency]
+    each, rest = divmod(demand.concurrency, len(several))
+    return {name: each + (1 if at < rest else 0) for at, name in enumerate(several)}

@@ -1,0 +1,121 @@
+"""Leases: which worker has which request. In the leader's memory only (rule 6).
+
+A lease is *open* from ASSIGN until its result is received, and then *received* until the result
+is committed: a received lease takes no credit, but its request must not be leased again.
+
+Who makes leases: the planner, and adoption on HELLO. Who ends them: a committed result, a reject,
+the loss of the worker, the end of the run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.store.ports import QueuedRow
+
+Token = tuple[int, int]  # (epoch, n)
+
+
+@dataclasses.dataclass(slots=True)
+class Lease:
+    token: Token
+    row: QueuedRow
+    worker: WorkerInfo
+    number: int  # of the ASSIGN that carried it
+    sent_at: float
+    received: bool = False
+
+
+class Leases:
+    def __init__(self) -> None:
+        self.by_seq: dict[int, Lease] = {}
+        self.by_worker: dict[str, dict[int, Lease]] = {}  # process name → seq → lease
+        self.by_run: dict[int, int] = {}
+        self._next_n = 1
+
+    def next_n(self) -> int:
+        n = self._next_n
+        self._next_n += 1
+        return n
+
+    def holds(self, seq: int) -> bool:
+        return seq in self.by_seq
+
+    def open(
+        self, token: Token, row: QueuedRow, worker: WorkerInfo, number: int, now: float
+    ) -> Lease:
+        assert row.seq not in self.by_seq, "a request has one lease"
+        lease = Lease(token, row, worker, number, now)
+        self.by_seq[row.seq] = lease
+        self.by_worker.setdefault(worker.name, {})[row.seq] = lease
+        self.by_run[row.run] = self.by_run.get(row.run, 0) + 1
+        worker.leases += 1
+        return lease
+
+    def receive(self, lease: Lease) -> None:
+        """Its result is here: the credit returns (rule 10)."""
+        if not lease.received:
+            lease.received = True
+            lease.worker.leases -= 1
+            self._end_trial(lease)
+
+    def close(self, seq: int) -> Lease | None:
+        lease = self.by_seq.pop(seq, None)
+        if lease is None:
+            return None
+        held = self.by_worker[lease.worker.name]
+        del held[seq]
+        if not held:
+            del self.by_worker[lease.worker.name]
+        self.by_run[lease.row.run] -= 1
+        if not self.by_run[lease.row.run]:
+            del self.by_run[lease.row.run]
+        if not lease.received:
+            lease.worker.leases -= 1
+        self._end_trial(lease)
+        return lease
+
+    def _end_trial(self, lease: Lease) -> None:
+        worker, seq = lease.worker, lease.row.seq
+        if worker.on_trial == seq:
+            worker.on_trial = 0
+        if worker.reserved == seq:
+            worker.reserved = 0
+
+    def of_worker(self, worker: WorkerInfo) -> list[Lease]:
+        return list(self.by_worker.get(worker.name, {}).values())
+
+    def of_run(self, run: int) -> list[Lease]:
+        return [lease for lease in self.by_seq.values() if lease.row.run == run]
+
+    def lost_on_the_way(
+        self,
+        worker: WorkerInfo,
+        held: set[Token],
+        assigned: int,
+        all_received: bool,
+        now: float,
+        patience_s: float,
+    ) -> list[Lease]:
+        """Leases that a heartbeat proves lost: the ASSIGN arrived or is long overdue, the worker
+        does not hold the request, and every result that it produced is here."""
+        lost = []
+        for lease in self.by_worker.get(worker.name, {}).values():
+            if lease.received or lease.token in held or not all_received:
+                continue
+            if lease.number <= assigned or now - lease.sent_at > patience_s:
+                lost.append(lease)
+        return lost
+
+    def check(self) -> None:
+        counted: dict[str, int] = {}
+        for seq, lease in self.by_seq.items():
+            assert lease.row.seq == seq
+            assert self.by_worker[lease.worker.name][seq] is lease, "each lease is its worker's"
+            if not lease.received:
+                counted[lease.worker.name] = counted.get(lease.worker.name, 0) + 1
+        for leases in self.by_worker.values():
+            for lease in leases.values():
+                assert lease.worker.leases == counted.get(lease.worker.name, 0), "credit is counted"
+        assert sum(self.by_run.values()) == len(self.by_seq)

@@ -1,0 +1,383 @@
+"""The planner: which request goes to which worker now.
+
+Called by the leader after every event. Hosts with work stand in a heap by the moment at which
+their pace allows the next dispatch, so picking the next due host costs O(log hosts). A host that
+cannot go on leaves the heap and is woken by what it waits for:
+
+| waits for            | woken by                                   |
+|----------------------|--------------------------------------------|
+| ready rows           | insert, refill, a retry's due time         |
+| room at its owner    | a received result, a reject                |
+| its owner's credit   | parked at the worker, `credit_came`        |
+| a grant              | join, confirmation, loss, stored owners    |
+| its run              | resume, a slot of max_pages given back     |
+
+The planner changes leases and grants; sending is its caller's effect.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import math
+
+from zcrawl.dispatch.granter import Granter
+from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState, Part
+from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.roster import Roster, WorkerInfo
+from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.frontier import Frontier
+from zcrawl.mesh.messages import Assignment
+from zcrawl.store.ports import QueuedRow
+
+
+@dataclasses.dataclass(slots=True)
+class Sending:
+    """What one worker is to be sent now."""
+
+    worker: WorkerInfo
+    number: int
+    urls: list[Assignment] = dataclasses.field(default_factory=list)
+    hosts: dict[int, None] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(slots=True)
+class Plan:
+    sendings: dict[str, Sending] = dataclasses.field(default_factory=dict)
+    owners: list[tuple[int, tuple[str, ...]]] = dataclasses.field(default_factory=list)
+
+
+class Planner:
+    def __init__(
+        self, epoch: int, roster: Roster, leases: Leases, frontier: Frontier, runs: Runs
+    ) -> None:
+        self.epoch = epoch
+        self.granter = Granter(roster, runs)
+        self.hosts = self.granter.hosts
+        self.trials: set[int] = set()  # seqs of crash suspects that wait for a worker
+        self._trial_hosts: set[int] = set()
+        self._alone: set[int] = set()  # trials that need a worker of their own
+        self._roster, self._leases = roster, leases
+        self._frontier, self._runs = frontier, runs
+        self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
+        self._turn = 0
+        self._parked: dict[str, dict[int, None]] = {}  # worker name → hosts that want its credit
+        self._capped: set[int] = set()  # runs that have reserved all of their max_pages
+        self._plan = Plan()
+
+    # ------------------------------------------------------------ hosts and runs
+
+    def lane_opened(self, run: int, host_id: int) -> None:
+        """A run has rows of a host: its demand counts from now on."""
+        host = self.hosts[host_id]
+        if run not in host.runs:
+            host.runs.append(run)
+            self.granter.renew_demand(host)
+        self.wake(host_id)
+
+    def run_ended(self, run: int) -> None:
+        for host in self.hosts.values():
+            if run in host.runs:
+                host.runs.remove(run)
+                for row in list(host.trials):
+                    if row.run == run:
+                        self.forget_trial(host.id, row.seq)
+                self.granter.renew_demand(host)
+
+    def run_freed(self, run: int) -> None:
+        """A run was resumed, or has a slot of max_pages again."""
+        for host in self.hosts.values():
+            if run in host.runs:
+                self.wake(host.id)
+
+    def run_slot_freed(self, run: int) -> None:
+        """A request of the run is settled: with max_pages its hosts may go on."""
+        if run in self._capped:
+            self._capped.discard(run)
+            self.run_freed(run)
+
+    def learn_pace(self, host_id: int, next_at: float, crawl_delay_s: float) -> None:
+        host = self.hosts.get(host_id)
+        if host is None:
+            return
+        host.pace.next_at = max(host.pace.next_at, next_at)
+        if crawl_delay_s > host.crawl_delay_s:
+            host.crawl_delay_s = crawl_delay_s
+            self.granter.renew_demand(host)
+
+    def wake(self, host_id: int) -> None:
+        host = self.hosts.get(host_id)
+        if host is not None:
+            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+
+    def _push(self, host: HostState, moment: float) -> None:
+        """Stand in the heap for `moment`, or for an earlier one already agreed."""
+        if host.due_at <= moment:
+            return
+        host.due_at = moment
+        self._turn += 1
+        heapq.heappush(self._due, (moment, self._turn, host.id))
+
+    def next_due_at(self) -> float:
+        return self._due[0][0] if self._due else float("inf")
+
+    # ------------------------------------------------------------ workers
+
+    def process_joined(self, name: str) -> None:
+        self.granter.process_joined(name)
+        for host in self.hosts.values():
+            if not host.inherited:
+                self.wake(host.id)
+
+    def process_gone(self, name: str, now: float) -> None:
+        """A process is certainly dead: replaced, or it said BYE."""
+        self.granter.process_gone(name, now)
+        self._unpark(name)
+
+    def process_lost(self, name: str, last_start_at: float) -> None:
+        """A process may live, but starts nothing after `last_start_at`."""
+        self.granter.process_lost(name, last_start_at)
+        self._unpark(name)
+
+    def _unpark(self, name: str) -> None:
+        for host_id in self._parked.pop(name, {}):
+            self.wake(host_id)
+
+    def worker_drains(self, worker: WorkerInfo) -> None:
+        for host in self.hosts.values():
+            if worker.name in host.parts:
+                self.granter.dirty[host.id] = None
+
+    def credit_came(self, worker: WorkerInfo) -> None:
+        parked = self._parked.get(worker.name)
+        if not parked:
+            return
+        for host_id in list(parked)[: max(0, worker.credit)]:
+            del parked[host_id]
+            self.wake(host_id)
+
+    def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
+        """A lease of this host is no longer in the worker's hands."""
+        host = self.hosts.get(row.host)
+        if host is None:
+            return
+        part = host.parts.get(worker.name)
+        if part is not None and part.held > 0:
+            part.held -= 1
+        self.wake(row.host)
+        for host_id in self._trial_hosts:
+            self.wake(host_id)  # one that waits for a worker without another suspect
+        self.credit_came(worker)
+
+    def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
+        part = self.hosts[row.host].parts.get(worker.name)
+        if part is not None:
+            part.held += 1
+
+    # ------------------------------------------------------------ trials (rule 9)
+
+    def put_on_trial(self, row: QueuedRow, alone: bool) -> None:
+        """It had started when its worker died: it is leased again, one such to a worker; if that
+        one died as well, with nothing else in its worker's hands."""
+        host = self.hosts.get(row.host)
+        if host is not None:
+            host.trials.append(row)
+            self.trials.add(row.seq)
+            self._trial_hosts.add(host.id)
+            if alone:
+                self._alone.add(row.seq)
+            self.wake(row.host)
+
+    def forget_trial(self, host_id: int, seq: int) -> QueuedRow | None:
+        host = self.hosts.get(host_id)
+        if host is None or seq not in self.trials:
+            return None
+        row = next(one for one in host.trials if one.seq == seq)
+        self._take_trial(host, row, None)
+        return row
+
+    def _take_trial(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
+        self.trials.discard(row.seq)
+        self._alone.discard(row.seq)
+        host.trials.remove(row)
+        for worker in self._roster.workers.values():
+            if worker.reserved == row.seq and worker is not taker:
+                worker.reserved = 0
+                self.credit_came(worker)
+        if not host.trials:
+            self._trial_hosts.discard(host.id)
+
+    def _trial_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
+        """The next suspect that this worker may get now."""
+        if worker.on_trial:
+            return None
+        for row in host.trials:
+            if not self._may_start(row.run) or worker.reserved not in (0, row.seq):
+                continue
+            if row.seq in self._alone:
+                if self._reserved_elsewhere(host, row.seq, worker):
+                    continue
+                worker.reserved = row.seq
+                if worker.leases:
+                    return None  # it gets nothing more until it is empty-handed
+            worker.on_trial = row.seq
+            self._take_trial(host, row, worker)
+            return row
+        return None
+
+    def _reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+        for other in self._roster.workers.values():
+            if other.reserved != seq or other is worker:
+                continue
+            part = host.parts.get(other.name)
+            if other.usable and part is not None and part.granted:
+                return True
+            other.reserved = 0  # the host has moved on
+            self.credit_came(other)
+        return False
+
+    # ------------------------------------------------------------ planning
+
+    def plan(self, now: float) -> Plan:
+        self._plan = Plan()
+        for run, host_id in self._frontier.mature(now):
+            self.lane_opened(run, host_id)
+        self._settle_dirty(now)
+        for host_id, name in self.granter.unconfirmed(now):
+            self._tell(self.hosts[host_id], name)
+        while self._due and self._due[0][0] <= now:
+            moment, _, host_id = heapq.heappop(self._due)
+            host = self.hosts[host_id]
+            if host.due_at == moment:  # else it was called earlier, and has been looked at
+                host.due_at = math.inf
+                self._dispatch(host, now)
+            if not self._due or self._due[0][0] > now:
+                self._settle_dirty(now)  # hosts that turned out to have no owner
+        return self._plan
+
+    def _settle_dirty(self, now: float) -> None:
+        if not self.granter.dirty:
+            return
+        usable = [one for one in self._roster.workers.values() if one.usable]
+        dirty, self.granter.dirty = self.granter.dirty, {}
+        for host_id in dirty:
+            host = self.hosts[host_id]
+            if not self._has_rows(host) and not host.parts:
+                continue  # it gets an owner when it has work
+            result = self.granter.settle(host, usable, now)
+            for name in result.lowered:
+                self._tell(host, name)
+            if result.owners:
+                self._plan.owners.append((host.id, result.owners))
+            if result.raised:
+                self.wake(host.id)
+            if result.look_again_at < math.inf:
+                self._push(host, result.look_again_at)
+
+    def _tell(self, host: HostState, name: str) -> None:
+        worker = self._roster.workers.get(name.rpartition("#")[0])
+        if worker is not None and worker.name == name:
+            self._sending(worker).hosts[host.id] = None
+
+    def _sending(self, worker: WorkerInfo) -> Sending:
+        sending = self._plan.sendings.get(worker.name)
+        if sending is None:
+            sending = self._plan.sendings[worker.name] = Sending(worker, worker.next_number())
+        return sending
+
+    def _dispatch(self, host: HostState, now: float) -> None:
+        """Send one URL of this host, if anything allows it, and stand in the heap again."""
+        if host.storing or not self._has_rows(host):
+            return
+        if host.inherited and now < host.inherited_until:
+            self._push(host, host.inherited_until)  # who has not said HELLO may hold its rows
+            return
+        ready_at = host.pace.ready_at() - LOOKAHEAD_S
+        if ready_at > now:
+            self._push(host, ready_at)
+            return
+        chosen = self._choose_worker(host)
+        if chosen is None:
+            return
+        worker, part = chosen
+        row = self._next_row(host, worker)
+        if row is None:
+            return
+        self._send(host, worker, part, row, now)
+        host.pace.take(now)
+        self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+
+    def _has_rows(self, host: HostState) -> bool:
+        return bool(host.trials) or any(
+            self._frontier.has_ready((run, host.id)) for run in host.runs
+        )
+
+    def _choose_worker(self, host: HostState) -> tuple[WorkerInfo, Part] | None:
+        """The granted worker with room that has the least of its part in hand."""
+        best: tuple[float, WorkerInfo, Part] | None = None
+        granted = False
+        for name, part in host.parts.items():
+            worker = self._roster.workers.get(name.rpartition("#")[0])
+            if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
+                continue
+            granted = True
+            if worker.reserved and worker.leases == 0 and host.trials:
+                return worker, part
+            if worker.credit <= 0:
+                self._parked.setdefault(name, {})[host.id] = None
+            elif part.held < host.hold_limit(part, worker.rate):
+                load = part.held / part.granted
+                if best is None or load < best[0]:
+                    best = (load, worker, part)
+        if not granted:
+            self.granter.dirty[host.id] = None
+        return None if best is None else best[1:]
+
+    def _next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
+        row = self._trial_row(host, worker) if host.trials else None
+        if row is not None or worker.reserved:
+            return row
+        for _ in range(len(host.runs)):
+            run = host.runs[0]
+            host.runs.append(host.runs.pop(0))
+            row = self._frontier.pop((run, host.id)) if self._may_start(run) else None
+            if row is not None:
+                return row
+        return None
+
+    def _may_start(self, run: int) -> bool:
+        active = self._runs.get(run)
+        if active is None or not active.dispatches:
+            return False
+        if not active.may_start(self._leases.by_run.get(run, 0)):
+            self._capped.add(run)
+            return False
+        return True
+
+    def _send(
+        self, host: HostState, worker: WorkerInfo, part: Part, row: QueuedRow, now: float
+    ) -> None:
+        sending = self._sending(worker)
+        n = self._leases.next_n()
+        self._leases.open((self.epoch, n), row, worker, sending.number, now)
+        sending.urls.append(
+            Assignment(
+                n=n,
+                seq=row.seq,
+                run=row.run,
+                host=row.host,
+                url=row.url,
+                depth=row.depth,
+                attempt=row.attempts + 1,
+                parent=row.parent,
+                prio=row.prio,
+                crashes=row.crashes,
+            )
+        )
+        sending.hosts[host.id] = None
+        part.held += 1
+
+    def check(self) -> None:
+        self.granter.check()
+        waiting = {row.seq for host in self.hosts.values() for row in host.trials}
+        assert waiting == self.trials, "trials are counted"

@@ -1,0 +1,192 @@
+"""The roster: every worker that the leader has heard of, and how alive it is.
+
+Called by the leader on each message of a worker and on each tick. One incarnation of a worker id
+counts at a time; a second live process with the same id is refused (rule 5).
+
+    joining ──heartbeat──▶ idle ⇄ busy ──3 silent──▶ suspect ──10 silent──▶ lost
+       ▲                     └──DRAIN──▶ draining ──BYE──▶ offline            │
+       └───────────────────────────── HELLO ──────────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from zcrawl.mesh.messages import Heartbeat, Hello
+from zcrawl.mesh.timing import (
+    HEARTBEAT_S,
+    LOST_AFTER,
+    SUSPECT_AFTER,
+    WORKERS_PER_HEARTBEAT_S,
+)
+from zcrawl.model import NodeState
+
+FORGET_AFTER_S = 600.0  # lost and offline workers leave the list
+PREFETCH_FACTOR = 1.25
+PREFETCH_S = 0.25  # of the measured rate
+
+
+@dataclasses.dataclass(slots=True)
+class WorkerInfo:
+    id: str
+    incarnation: int
+    slots: int
+    hello: int
+    heard_at: float
+    state: NodeState = NodeState.JOINING
+    version: str = ""
+    hostname: str = ""
+    pid: int = 0
+    rate: float = 0.0
+    running: int = 0
+    waiting: int = 0
+    outbox: int = 0
+    rss_bytes: int = 0
+    lag_ms: float = 0.0
+    echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
+    draining: bool = False
+    leases: int = 0  # open: assigned, result not received
+    sent: int = 0  # messages numbered to this worker
+    runs: dict[int, int] = dataclasses.field(default_factory=dict)  # run → revision it was told
+    on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
+    reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
+
+    @property
+    def name(self) -> str:
+        """Identity of the process, as hosts.owners stores it."""
+        return f"{self.id}#{self.incarnation}"
+
+    @property
+    def usable(self) -> bool:
+        """Whether new work may go there."""
+        return not self.draining and self.state in (
+            NodeState.JOINING,
+            NodeState.IDLE,
+            NodeState.BUSY,
+        )
+
+    @property
+    def present(self) -> bool:
+        """Whether it may still act on what it was given."""
+        return self.state not in (NodeState.LOST, NodeState.OFFLINE)
+
+    @property
+    def credit(self) -> int:
+        """How many more assignments it may be sent (rule 10)."""
+        if self.reserved:
+            return 0
+        prefetch = max(PREFETCH_FACTOR * self.slots, PREFETCH_S * self.rate)
+        return int(prefetch) - self.leases
+
+    def next_number(self) -> int:
+        self.sent += 1
+        return self.sent
+
+
+class Greeting(enum.Enum):
+    WELCOME = "welcome"
+    AGAIN = "again"  # the HELLO that is in force already: repeat the answer
+    OLD = "old"  # overtaken by a newer HELLO: ignore
+    DUPLICATE = "duplicate"  # another live process has this id
+
+
+class Roster:
+    def __init__(self) -> None:
+        self.workers: dict[str, WorkerInfo] = {}
+
+    @property
+    def heartbeat_s(self) -> float:
+        return HEARTBEAT_S * max(1.0, len(self.workers) / WORKERS_PER_HEARTBEAT_S)
+
+    def judge(self, worker: str, incarnation: int, hello: Hello) -> Greeting:
+        """What a HELLO is to the leader; changes nothing."""
+        known = self.workers.get(worker)
+        if known is None:
+            return Greeting.WELCOME
+        if known.incarnation == incarnation:
+            if hello.hello < known.hello:
+                return Greeting.OLD
+            same = hello.hello == known.hello and known.present
+            return Greeting.AGAIN if same else Greeting.WELCOME
+        # Silence alone is no proof before the worker is lost: it may still start requests.
+        dead = hello.replaces == known.incarnation or not known.present
+        return Greeting.WELCOME if dead else Greeting.DUPLICATE
+
+    def join(self, worker: str, incarnation: int, hello: Hello, now: float) -> WorkerInfo:
+        known = self.workers.get(worker)
+        if known is not None and known.incarnation == incarnation:  # its leases point to it
+            known.hello, known.heard_at, known.echo = hello.hello, now, 0.0
+            known.state, known.runs = NodeState.JOINING, {}
+            return known
+        info = WorkerInfo(
+            id=worker,
+            incarnation=incarnation,
+            slots=max(1, hello.slots),
+            hello=hello.hello,
+            heard_at=now,
+            version=hello.version,
+            hostname=hello.hostname,
+            pid=hello.pid,
+        )
+        self.workers[worker] = info
+        return info
+
+    def find(self, worker: str, incarnation: int) -> WorkerInfo | None:
+        """The worker, if this incarnation of it is the one that counts and is present."""
+        info = self.workers.get(worker)
+        if info is None or info.incarnation != incarnation or not info.present:
+            return None
+        return info
+
+    def heartbeat(self, info: WorkerInfo, beat: Heartbeat, now: float) -> None:
+        info.heard_at = now
+        info.rate = beat.rate
+        info.slots = max(1, beat.slots)
+        info.running, info.waiting = beat.running, beat.waiting
+        info.outbox, info.rss_bytes, info.lag_ms = beat.outbox, beat.rss_bytes, beat.lag_ms
+        info.draining = info.draining or beat.draining
+        if beat.hello == info.hello:
+            info.echo = max(info.echo, beat.sent_at)
+        self._settle_state(info)
+
+    def hear(self, info: WorkerInfo, now: float) -> None:
+        info.heard_at = now
+        if info.state is NodeState.SUSPECT:
+            self._settle_state(info)
+
+    def _settle_state(self, info: WorkerInfo) -> None:
+        if info.draining:
+            info.state = NodeState.DRAINING
+        else:
+            info.state = NodeState.BUSY if info.leases else NodeState.IDLE
+
+    def drain(self, info: WorkerInfo) -> None:
+        info.draining = True
+        info.state = NodeState.DRAINING
+
+    def leave(self, info: WorkerInfo) -> None:
+        info.state = NodeState.OFFLINE
+
+    def tick(self, now: float) -> list[WorkerInfo]:
+        """Silent workers become suspect, then lost; returns those that were lost just now."""
+        lost = []
+        for info in list(self.workers.values()):
+            silent = now - info.heard_at
+            if not info.present:
+                if silent > FORGET_AFTER_S:
+                    del self.workers[info.id]
+                continue
+            if silent > LOST_AFTER * self.heartbeat_s:
+                info.state = NodeState.LOST
+                lost.append(info)
+            elif silent > SUSPECT_AFTER * self.heartbeat_s:
+                info.state = NodeState.SUSPECT
+            elif info.state is not NodeState.JOINING:
+                self._settle_state(info)
+        return lost
+
+    def check(self) -> None:
+        for info in self.workers.values():
+            assert info.leases >= 0, "leases are counted"
+            assert info.id and info.slots > 0

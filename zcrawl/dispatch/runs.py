@@ -1,0 +1,64 @@
+"""The runs that the leader works on, as it knows them: the stored row and what derives from it.
+
+Filled by takeover, submissions and committed batches; read by the planner (may this run
+dispatch?), by the result planner (retries, scope) and by CONFIG.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from zcrawl.frontier.url import CanonicalRules
+from zcrawl.mesh.messages import RunConfig
+from zcrawl.model import RunState
+from zcrawl.store.ports import RunRow
+from zcrawl.submit.spec import JobSpec
+
+
+@dataclasses.dataclass(slots=True)
+class ActiveRun:
+    row: RunRow
+    spec: JobSpec
+    revision: int = 1
+
+    @property
+    def rules(self) -> CanonicalRules:
+        scope = self.spec.scope
+        return CanonicalRules(scope.sort_query, frozenset(scope.drop_params))
+
+    @property
+    def dispatches(self) -> bool:
+        return self.row.state is RunState.RUNNING
+
+    def may_start(self, in_flight: int) -> bool:
+        """`max_pages` reserves: what is done and what is in flight never exceed it."""
+        most = self.spec.scope.max_pages
+        return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
+
+    def config(self) -> RunConfig:
+        return RunConfig(self.row.id, self.revision, self.row.spec, list(self.row.seed_hosts))
+
+
+class Runs:
+    def __init__(self) -> None:
+        self.active: dict[int, ActiveRun] = {}
+
+    def put(self, row: RunRow) -> ActiveRun | None:
+        """The run as it is now stored; None when it has ended."""
+        known = self.active.get(row.id)
+        if row.state.ended:
+            self.active.pop(row.id, None)
+            return None
+        if known is None:
+            spec = msgspec.json.decode(row.spec, type=JobSpec)
+            known = self.active[row.id] = ActiveRun(row, spec)
+        else:
+            if known.row.seed_hosts != row.seed_hosts:
+                known.revision += 1
+            known.row = row
+        return known
+
+    def get(self, run: int) -> ActiveRun | None:
+        return self.active.get(run)

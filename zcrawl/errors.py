@@ -1,0 +1,124 @@
+"""The one error tree. Each error has a stable `code`, which is what counters, log events,
+`job --json` and exit codes show; the message is for people.
+
+    ZcrawlError
+    ├── UsageError            what the user typed or wrote is wrong (exit 2)
+    │   ├── ConfigError       a config file, flag or environment variable
+    │   ├── JobError          a job file or job spec
+    │   └── BadUrl            a string that is no crawlable URL
+    ├── UnreachableError      nobody answers; trying again may help (exit 3)
+    ├── RefusedError          the cluster understood and said no (exit 1)
+    ├── FetchError            one fetch failed; carries its retry class
+    ├── ParseError            a body that cannot be read as what it claims to be
+    ├── MeshError
+    │   └── DecodeError       a frame that is no valid message
+    └── StoreError
+        ├── Fenced            a newer leader exists: the caller must step down
+        ├── StoreDataError    this data cannot be stored, ever (bisect and drop)
+        ├── StoreUnavailable  nothing was applied; the same call may work later
+        │   └── DiskFull
+        ├── CommitUnknown     the commit may or may not have been applied: reload
+        └── StoreCorrupt      the database cannot be read; needs a person
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class ZcrawlError(Exception):
+    """Root of all errors that zcrawl raises on purpose."""
+
+    code = "error"
+    exit_code = 1
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class UsageError(ZcrawlError):
+    code = "usage"
+    exit_code = 2
+
+
+class ConfigError(UsageError):
+    code = "config"
+
+
+class JobError(UsageError):
+    code = "job"
+
+
+class BadUrl(UsageError):
+    """`code` is one of bad_url, url_too_long, unsupported_scheme."""
+
+    code = "bad_url"
+
+
+class UnreachableError(ZcrawlError):
+    code = "unreachable"
+    exit_code = 3
+
+
+class RefusedError(ZcrawlError):
+    code = "refused"
+
+
+class RetryClass(enum.StrEnum):
+    """What a failure says about trying again."""
+
+    TRANSIENT = "transient"  # likely to pass: backoff and try again
+    THROTTLED = "throttled"  # the server asked for patience: honour Retry-After
+    PERMANENT = "permanent"  # the same request will fail the same way
+
+
+class FetchError(ZcrawlError):
+    """One fetch failed. `code` names the cause, e.g. dns, connect, tls, read_timeout, too_large."""
+
+    code = "fetch"
+
+    def __init__(self, message: str, *, code: str, retry: RetryClass) -> None:
+        super().__init__(message, code=code)
+        self.retry = retry
+
+
+class ParseError(ZcrawlError):
+    code = "parse"
+
+
+class MeshError(ZcrawlError):
+    code = "mesh"
+
+
+class DecodeError(MeshError):
+    code = "bad_frame"
+
+
+class StoreError(ZcrawlError):
+    code = "store"
+
+
+class Fenced(StoreError):
+    code = "fenced"
+
+
+class StoreDataError(StoreError):
+    code = "store_data"
+
+
+class StoreUnavailable(StoreError):
+    code = "store_unavailable"
+
+
+class DiskFull(StoreUnavailable):
+    code = "disk_full"
+
+
+class CommitUnknown(StoreError):
+    code = "commit_unknown"
+
+
+class StoreCorrupt(StoreError):
+    code = "store_corrupt"

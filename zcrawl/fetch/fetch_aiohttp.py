@@ -1,0 +1,417 @@
+"""The wire: aiohttp under httpx's types, one class with two faces.
+
+- `AiohttpWire.get` is the lean call of the pipeline (`fetch.ports.Engine`): one GET, the body
+  read whole within its limits, answered as `httpx.Response`, failing only with `FetchError`.
+- `AiohttpWire.handle_async_request` makes it an `httpx.AsyncBaseTransport` for the
+  `httpx.AsyncClient` of spiders and plugins; there the errors are httpx's own.
+
+Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+import httpx
+
+from zcrawl.fetch.tls_aiohttp import aiohttp, verified  # isort: skip - before aiohttp's parts
+from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
+from zcrawl.fetch.ports import HopLimits
+
+DNS_CACHE_TTL_S = 60
+KEEPALIVE_S = 15.0
+READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
+MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies and CSPs
+
+# Whether the request at hand got a connection of its own rather than one from the pool.
+_fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
+
+
+class _Protocol(ResponseHandler):
+    """aiohttp's parser protocol, kinder in two cases that the web is full of.
+
+    - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
+      only whoever waits for the headers, and the reader waits for the total timeout.
+    - More body than was announced, in one segment with the headers, loses only the excess, as in
+      browsers; aiohttp throws away the whole answer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._params: dict[str, Any] = {}
+        self._first: bytes | None = None  # segment of the answer, while it is being parsed
+
+    def set_response_params(self, **params: Any) -> None:
+        self._params = params
+        self._first = None
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        self._first = data if self._first is None else b""
+        super().data_received(data)
+        self._first = b""  # not kept: an idle connection should hold no page
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        if isinstance(exc, HttpProcessingError):
+            if self._first and self._announced_part_of(self._first):
+                self._should_close = True
+                return
+            payload = self._payload
+            if payload is not None and not payload.is_eof():
+                payload.set_exception(exc)
+        super().set_exception(exc, *cause)
+
+    def _announced_part_of(self, data: bytes) -> bool:
+        """Answer with the announced length of the body, if there was more; else False."""
+        head, end, body = data.partition(b"\r\n\r\n")
+        super().set_response_params(**self._params)  # a new parser: the old one has failed
+        parser = self._parser
+        assert parser is not None
+        try:
+            messages, _, _ = parser.feed_data(head + end)
+            message, payload = messages[0]
+            length = int(message.headers["Content-Length"])
+            if length >= len(body):
+                return False
+            parser.feed_data(body[:length])
+        except (HttpProcessingError, LookupError, ValueError):
+            return False
+        self.feed_data((message, payload), 0)
+        return True
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Notes when a connection is made, which tells a stale one from a server that hangs up."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        factory: Callable[..., ResponseHandler] = _Protocol
+        self._factory = functools.partial(factory, loop=self._loop)
+
+    async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:
+        _fresh.set(True)
+        return await super()._create_connection(req, *args, **kwargs)
+
+
+class LeanResponse(httpx.Response):
+    """An `httpx.Response` whose body is there already and whose request is built on demand.
+
+    `httpx.Request` costs more than the rest of the answer, and the pipeline knows the URL.
+    """
+
+    def __init__(
+        self, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes, **ext: Any
+    ) -> None:
+        super().__init__(status, headers=raw_headers, stream=httpx.ByteStream(body), extensions=ext)
+        self._url = url
+        self._content = body
+        self.is_closed = True
+        self.is_stream_consumed = True
+        self._num_bytes_downloaded = len(body)
+
+    @property
+    def request(self) -> httpx.Request:
+        if self._request is None:
+            self._request = httpx.Request("GET", self._url)
+        return self._request
+
+    @request.setter
+    def request(self, value: httpx.Request) -> None:
+        self._request = value
+
+
+class AiohttpWire(httpx.AsyncBaseTransport):
+    """See the module's text. One instance per event loop; opened on first use or `async with`.
+
+    `resolver` decides which addresses a name may be connected to, so a guard there cannot be
+    slipped past by DNS rebinding; a `FetchError` that it raises reaches the caller as it is.
+    `limits` hold for the httpx face, where the client's timeout overrides its seconds.
+    """
+
+    def __init__(
+        self, *, resolver: AbstractResolver | None = None, limits: HopLimits | None = None
+    ) -> None:
+        self._resolver = resolver
+        self._limits = limits or HopLimits()
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+        self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
+
+    async def __aenter__(self) -> AiohttpWire:
+        self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # ------------------------------------------------------------ the pipeline's face
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        try:
+            response = await self._send("GET", url, headers, None, limits)
+            try:
+                return await _read_whole(url, response, limits)
+            finally:
+                # After a whole body this gives nothing back that is not back already; after a
+                # broken or oversized one it closes the connection.
+                response.close()
+        except FetchError:
+            raise
+        except Exception as error:
+            raise translate(url, error) from error
+
+    # ------------------------------------------------------------ the face of httpx clients
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        limits = self._limits
+        timeout = request.extensions.get("timeout")
+        if timeout is not None:
+            limits = HopLimits(
+                total_s=limits.total_s,
+                connect_s=timeout.get("connect") or limits.connect_s,
+                read_s=timeout.get("read") or limits.read_s,
+                max_bytes=limits.max_bytes,
+                verify_tls=limits.verify_tls,
+            )
+        try:
+            body = await request.aread()
+            # httpx adds Host and Content-Length; aiohttp writes its own.
+            headers = [
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in request.headers.raw
+                if name.lower() not in (b"content-length", b"transfer-encoding", b"accept-encoding")
+            ]
+            response = await self._send(
+                request.method, str(request.url), headers, body or None, limits
+            )
+        except FetchError as error:
+            raise _as_httpx(error, request) from error
+        except Exception as error:
+            failure = translate(str(request.url), error)
+            raise _as_httpx(failure, request) from error
+        try:
+            reader = BodyReader(_content_encoding(response), limits.max_bytes)
+        except FetchError as error:
+            response.close()
+            raise _as_httpx(error, request) from error
+        return httpx.Response(
+            response.status,
+            headers=_headers(response, reader),
+            stream=_WireStream(request, response, reader),
+            extensions=_extensions(response),
+        )
+
+    # ------------------------------------------------------------ both
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            if self._closed:
+                raise fetch_error("engine", "the engine is closed")
+            self._session = aiohttp.ClientSession(
+                connector=_Connector(
+                    limit=0,
+                    ttl_dns_cache=DNS_CACHE_TTL_S,
+                    resolver=self._resolver,
+                    keepalive_timeout=KEEPALIVE_S,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
+                # single piece.
+                auto_decompress=False,
+                read_bufsize=READ_BUFFER_BYTES,
+                max_line_size=MAX_HEADER_BYTES,
+                max_field_size=MAX_HEADER_BYTES,
+                headers={"Accept-Encoding": ACCEPT_ENCODING},
+                skip_auto_headers=("User-Agent",),
+            )
+            # aiohttp repeats a GET also when the server hung up on a new connection. That is a
+            # second request which nobody paced; `_send` repeats on pooled connections only.
+            self._session._retry_connection = False
+        return self._session
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str] | list[tuple[str, str]],
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> aiohttp.ClientResponse:
+        """The answer up to its headers."""
+        session = self._session or self._open()
+        target = URL(url, encoded=True)  # canonical already: sent byte for byte
+        options: dict[str, Any] = {}
+        if url.startswith("https:"):
+            options["ssl"] = verified() if limits.verify_tls else False
+        if body is not None:
+            options["data"] = body
+        timeout = self._timeout(limits)
+        repeatable = method in ("GET", "HEAD")
+        while True:
+            _fresh.set(False)
+            try:
+                return await session.request(
+                    method,
+                    target,
+                    headers=headers,
+                    timeout=timeout,
+                    allow_redirects=False,
+                    **options,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                # The server closed a pooled connection while our request was on its way: it was
+                # not answered (`message` would be half an answer), so it is sent again, once.
+                answered = not isinstance(getattr(error, "message", ""), str)
+                if _fresh.get() or answered or not repeatable:
+                    raise
+                repeatable = False
+
+    def _timeout(self, limits: HopLimits) -> aiohttp.ClientTimeout:
+        cached = self._timeout_of
+        if cached is not None and cached[0] is limits:
+            return cached[1]
+        timeout = aiohttp.ClientTimeout(
+            total=limits.total_s, connect=limits.connect_s, sock_read=limits.read_s
+        )
+        self._timeout_of = (limits, timeout)
+        return timeout
+
+
+class _WireStream(httpx.AsyncByteStream):
+    """A body on its way to an httpx client, decoded and bounded."""
+
+    def __init__(
+        self, request: httpx.Request, response: aiohttp.ClientResponse, reader: BodyReader
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._reader = reader
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content = self._response.content
+        try:
+            while piece := await content.readany():
+                for decoded in self._reader.feed(piece):
+                    yield decoded
+            self._reader.finish()
+        except FetchError as error:
+            raise _as_httpx(error, self._request) from error
+        except Exception as error:
+            failure = translate(str(self._request.url), error)
+            raise _as_httpx(failure, self._request) from error
+
+    async def aclose(self) -> None:
+        self._response.close()
+
+
+async def _read_whole(
+    url: str, response: aiohttp.ClientResponse, limits: HopLimits
+) -> httpx.Response:
+    reader = BodyReader(_content_encoding(response), limits.max_bytes)
+    announced = response.content_length
+    if announced is not None and announced > limits.max_bytes:
+        raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
+    content = response.content
+    pieces: list[bytes] = []
+    while not content.at_eof():
+        pieces += reader.feed(await content.readany())
+    reader.finish()
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return LeanResponse(
+        url, response.status, _headers(response, reader), body, **_extensions(response)
+    )
+
+
+def _content_encoding(response: aiohttp.ClientResponse) -> str:
+    return response.headers.get("Content-Encoding", "")
+
+
+def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:
+    """The answer's headers without those that the decoding has made untrue."""
+    raw = response.raw_headers
+    if not reader.decodes:
+        return list(raw)
+    return [pair for pair in raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
+
+
+def _extensions(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    return {"wire_headers": response.raw_headers}  # as sent, for archives
+
+
+def translate(url: str, error: Exception) -> FetchError:
+    """The one place where aiohttp's errors get our names. Narrow types come first."""
+    text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            code = "dns"
+        case (
+            aiohttp.ClientConnectorCertificateError()
+            | aiohttp.ClientSSLError()
+            | aiohttp.ServerFingerprintMismatch()
+            | ssl.SSLError()
+        ):
+            code = "tls"
+        case aiohttp.ClientConnectorError():
+            code = "connect"
+        case aiohttp.ConnectionTimeoutError():
+            code = "connect_timeout"
+        case aiohttp.ServerTimeoutError():
+            code = "read_timeout"
+        case asyncio.TimeoutError():
+            code = "total_timeout"
+        case aiohttp.ClientPayloadError():  # the connection ended within the body
+            code = "truncated"
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            code = "protocol"
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
+            code = "bad_url"
+        case aiohttp.ClientConnectionError() | OSError():
+            code = "reset"
+        case _:
+            code = "engine"
+    return fetch_error(code, text[:MAX_MESSAGE])
+
+
+_HTTPX_ERROR: dict[str, type[httpx.RequestError]] = {
+    "dns": httpx.ConnectError,
+    "connect": httpx.ConnectError,
+    "tls": httpx.ConnectError,
+    "connect_timeout": httpx.ConnectTimeout,
+    "read_timeout": httpx.ReadTimeout,
+    "total_timeout": httpx.ReadTimeout,
+    "protocol": httpx.RemoteProtocolError,
+    "truncated": httpx.RemoteProtocolError,
+    "reset": httpx.ReadError,
+    "bad_encoding": httpx.DecodingError,
+    "bad_url": httpx.UnsupportedProtocol,
+}
+
+
+def _as_httpx(error: FetchError, request: httpx.Request) -> httpx.RequestError:
+    """What a user of an httpx client expects; the FetchError is its `__cause__`."""
+    kind = _HTTPX_ERROR.get(error.code, httpx.TransportError)
+    return kind(f"{error.code}: {error}", request=request)

@@ -1,0 +1,37 @@
+"""What the pipeline needs from a fetch engine: one hop at a time, bounded, typed.
+
+Engines answer with `httpx.Response`, whatever wire they use. They never follow redirects: the
+pipeline does, hop by hop, through the same checks as the first request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import httpx
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HopLimits:
+    """Limits of one request; seconds and bytes."""
+
+    total_s: float = 20.0
+    connect_s: float = 10.0
+    read_s: float = 15.0
+    max_bytes: int = 10_000_000  # of the body after decompression
+    verify_tls: bool = True
+
+
+class Engine(Protocol):
+    """One way to do one HTTP request."""
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        """The answer to one GET with its decoded body read whole.
+
+        Raises FetchError, and nothing else, for whatever the network or the server does.
+        """
+        ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,289 @@
+"""The frontier: for each (run, host) a lane with a window on the queued rows in the database.
+
+Who fills it: the leader, with rows that a commit admitted, that a refill read, or that a lease
+gave back. Who empties it: the planner, by `pop`. Rows are in breadth-first order within a
+priority: (prio, depth, seq).
+
+The window (G6): a lane's memory holds exactly its queued, unleased rows up to `cursor`; rows that
+sort after it are counted in `beyond` and stay in the database. A new row that sorts before the
+cursor enters memory. Refills race with commits, so a lane that waits for one logs what happens
+meanwhile and merges it, whichever way round the two transactions went.
+
+Invariants, asserted by `check()`:
+- every row in memory sorts at or before its lane's cursor
+- a row is ready, delayed, or not in memory; never two of them
+- the rows in memory stay near WINDOW_ROWS however many URLs a run has
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections.abc import Callable, Iterable
+
+from zcrawl.store.ports import LaneCount, LaneWant, QueuedRow, Refilled
+
+WINDOW_ROWS = 50_000  # in memory, over all lanes
+LANE_ROWS = 2_000  # in memory, of one lane
+REFILL_ROWS = 500
+REFILL_BELOW = 200
+CROWDED_ROWS = 20  # what a lane may hold when the window is full
+REFILL_LANES = 100  # in one query
+
+Order = tuple[int, int, int]
+LaneKey = tuple[int, int]  # (run, host)
+START: Order = (-(1 << 62), 0, 0)
+END: Order = (1 << 62, 0, 0)
+
+
+@dataclasses.dataclass(slots=True)
+class Lane:
+    run: int
+    host: int
+    cursor: Order = END
+    beyond: int = 0  # queued rows after the cursor, in the database only
+    ready: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
+    heap: list[Order] = dataclasses.field(default_factory=list)  # may name rows that have left
+    delayed: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
+    refill: _RefillLog | None = None
+
+    @property
+    def rows(self) -> int:
+        return len(self.ready) + len(self.delayed)
+
+    @property
+    def queued(self) -> int:
+        return self.rows + self.beyond
+
+
+@dataclasses.dataclass(slots=True)
+class _RefillLog:
+    """What happened to a lane between the refill query and its answer."""
+
+    admitted: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
+    gone: set[int] = dataclasses.field(default_factory=set)
+
+
+class Frontier:
+    def __init__(self, window_rows: int = WINDOW_ROWS, lane_rows: int = LANE_ROWS) -> None:
+        self.lanes: dict[LaneKey, Lane] = {}
+        self.generation = 0  # a refill that was asked before a load is void
+        self.rows = 0
+        self._window_rows = window_rows
+        self._lane_rows = lane_rows
+        self._due: list[tuple[float, int, int, int]] = []  # (due, run, host, seq)
+        self._hungry: dict[LaneKey, None] = {}
+
+    def load(self, counts: Iterable[LaneCount]) -> None:
+        """Begin anew from what the database has; nothing is in memory until refilled."""
+        self.generation += 1
+        self.lanes.clear()
+        self._due.clear()
+        self._hungry.clear()
+        self.rows = 0
+        for count in counts:
+            key = (count.run, count.host)
+            self.lanes[key] = Lane(*key, cursor=START, beyond=count.queued)
+            self._hungry[key] = None
+
+    # ------------------------------------------------------------ rows in
+
+    def insert(self, row: QueuedRow, due_at: float = 0.0) -> None:
+        """A queued row that nobody has leased: new, given back, or to be retried at `due_at`."""
+        key = (row.run, row.host)
+        lane = self.lanes.get(key)
+        if lane is None:
+            lane = self.lanes[key] = Lane(*key)
+        if lane.refill is not None:
+            lane.refill.admitted[row.seq] = row
+            lane.refill.gone.discard(row.seq)
+        if row.order > lane.cursor or not self._has_room(lane):
+            self._leave_beyond(lane, row, due_at)
+            return
+        self._put(lane, row, due_at)
+
+    def _has_room(self, lane: Lane) -> bool:
+        """A row that must enter an incomplete lane always may; a complete lane can be cut."""
+        if lane.cursor != END:
+            return True
+        most = self._lane_rows if self.rows < self._window_rows else CROWDED_ROWS
+        return lane.rows < most
+
+    def _leave_beyond(self, lane: Lane, row: QueuedRow, due_at: float) -> None:
+        if row.order <= lane.cursor:  # the lane was complete and is full: its cursor comes back
+            orders = [one.order for one in (*lane.ready.values(), *lane.delayed.values())]
+            lane.cursor = max(orders, default=START)
+            if row.order < lane.cursor:
+                self._put(lane, row, due_at)
+                return
+        lane.beyond += 1
+        self._note_hunger(lane)
+
+    def _put(self, lane: Lane, row: QueuedRow, due_at: float) -> None:
+        if row.seq in lane.ready or row.seq in lane.delayed:
+            return
+        self.rows += 1
+        if due_at > 0.0:
+            lane.delayed[row.seq] = row
+            heapq.heappush(self._due, (due_at, row.run, row.host, row.seq))
+        else:
+            lane.ready[row.seq] = row
+            heapq.heappush(lane.heap, row.order)
+
+    def mature(self, now: float) -> list[LaneKey]:
+        """Delayed rows whose time has come become ready; returns their lanes."""
+        keys = []
+        while self._due and self._due[0][0] <= now:
+            _, run, host, seq = heapq.heappop(self._due)
+            lane = self.lanes.get((run, host))
+            row = lane.delayed.pop(seq, None) if lane else None
+            if lane is None or row is None:
+                continue
+            lane.ready[seq] = row
+            heapq.heappush(lane.heap, row.order)
+            keys.append((run, host))
+        return keys
+
+    def next_due_at(self) -> float:
+        return self._due[0][0] if self._due else float("inf")
+
+    # ------------------------------------------------------------ rows out
+
+    def pop(self, key: LaneKey) -> QueuedRow | None:
+        """The first ready row of a lane; the caller leases it."""
+        lane = self.lanes.get(key)
+        if lane is None:
+            return None
+        row = None
+        while lane.heap and row is None:
+            row = lane.ready.pop(heapq.heappop(lane.heap)[2], None)
+        if row is not None:
+            self.rows -= 1
+            if lane.refill is not None:
+                lane.refill.gone.add(row.seq)
+        self._note_hunger(lane)
+        self._forget_if_empty(lane)
+        return row
+
+    def has_ready(self, key: LaneKey) -> bool:
+        lane = self.lanes.get(key)
+        return lane is not None and bool(lane.ready)
+
+    def remove(self, run: int, host: int, seq: int) -> QueuedRow | None:
+        """This row is final, or leased by adoption: it must not be popped any more."""
+        lane = self.lanes.get((run, host))
+        if lane is None:
+            return None
+        if lane.refill is not None:
+            lane.refill.gone.add(seq)
+            lane.refill.admitted.pop(seq, None)
+        row = lane.ready.pop(seq, None) or lane.delayed.pop(seq, None)
+        if row is not None:
+            self.rows -= 1
+        self._note_hunger(lane)
+        self._forget_if_empty(lane)
+        return row
+
+    def reconsider(self, run: int, host: int, seq: int) -> None:
+        """Undo `remove` for a row that only the database has: a refill may bring it."""
+        lane = self.lanes.get((run, host))
+        if lane is not None and lane.refill is not None:
+            lane.refill.gone.discard(seq)
+
+    def drop_run(self, run: int) -> list[int]:
+        """The run ended: its lanes leave memory. Returns the hosts that had one."""
+        hosts = []
+        for key in [key for key in self.lanes if key[0] == run]:
+            lane = self.lanes.pop(key)
+            self.rows -= lane.rows
+            self._hungry.pop(key, None)
+            hosts.append(key[1])
+        return hosts
+
+    # ------------------------------------------------------------ refill
+
+    def wants(self) -> tuple[LaneWant, ...]:
+        """Lanes that run low while the database has more; at most REFILL_LANES at a time."""
+        wants: list[LaneWant] = []
+        room = self._window_rows - self.rows
+        for key in list(self._hungry):
+            if len(wants) == REFILL_LANES:
+                break
+            lane = self.lanes.get(key)
+            if lane is None or lane.refill is not None or not self._is_hungry(lane):
+                del self._hungry[key]
+                continue
+            limit = REFILL_ROWS if room > REFILL_ROWS else CROWDED_ROWS
+            limit = min(limit, self._lane_rows)
+            room -= limit
+            after = None if lane.cursor == START else lane.cursor
+            wants.append(LaneWant(lane.run, lane.host, after, limit))
+            lane.refill = _RefillLog()
+            del self._hungry[key]
+        return tuple(wants)
+
+    def refilled(
+        self, answer: Refilled, is_leased: Callable[[int], bool], clock_offset: float, now: float
+    ) -> list[LaneKey]:
+        """Rows that a refill read; `clock_offset` turns stored UTC into `now`'s clock."""
+        changed = []
+        for want, rows, ends in answer.lanes:
+            key = (want.run, want.host)
+            lane = self.lanes.get(key)
+            if lane is None or lane.refill is None:
+                continue
+            log, lane.refill = lane.refill, None
+            old_cursor = lane.cursor
+            lane.cursor = END if ends else rows[-1].order
+            merged = {row.seq: row for row in rows}
+            for seq, row in log.admitted.items():
+                if old_cursor < row.order <= lane.cursor:
+                    merged[seq] = row
+            # Logged rows beyond the old cursor were counted in `beyond`, as were the rows read.
+            lane.beyond = 0 if ends else max(0, lane.beyond - len(merged))
+            for seq, row in merged.items():
+                if seq not in log.gone and not is_leased(seq):
+                    due_at = row.due_at - clock_offset if row.due_at else 0.0
+                    self._put(lane, row, due_at if due_at > now else 0.0)
+            self._note_hunger(lane)
+            changed.append(key)
+            self._forget_if_empty(lane)
+        return changed
+
+    def refill_failed(self, wants: Iterable[LaneWant]) -> None:
+        for want in wants:
+            lane = self.lanes.get((want.run, want.host))
+            if lane is not None:
+                lane.refill = None
+                self._note_hunger(lane)
+
+    def _is_hungry(self, lane: Lane) -> bool:
+        below = REFILL_BELOW if self.rows < self._window_rows else CROWDED_ROWS // 2
+        # Delayed rows count as well: a dead host must not pull its whole queue into memory.
+        crowded = lane.rows >= self._lane_rows
+        return lane.cursor != END and len(lane.ready) < below and not crowded
+
+    def _note_hunger(self, lane: Lane) -> None:
+        if lane.refill is None and self._is_hungry(lane):
+            self._hungry[(lane.run, lane.host)] = None
+
+    def _forget_if_empty(self, lane: Lane) -> None:
+        if lane.cursor == END and lane.rows == 0 and lane.refill is None:
+            self.lanes.pop((lane.run, lane.host), None)
+            self._hungry.pop((lane.run, lane.host), None)
+
+    # ------------------------------------------------------------ looking
+
+    def queued_of(self, run: int) -> int:
+        return sum(lane.queued for lane in self.lanes.values() if lane.run == run)
+
+    def check(self) -> None:
+        total = 0
+        for lane in self.lanes.values():
+            for row in (*lane.ready.values(), *lane.delayed.values()):
+                assert row.order <= lane.cursor, "a row in memory sorts up to the cursor"
+            assert lane.ready.keys().isdisjoint(lane.delayed), "ready or delayed"
+            assert lane.ready.keys() <= {order[2] for order in lane.heap}, "ready rows are ordered"
+            assert lane.beyond >= 0
+            total += lane.rows
+        assert total == self.rows, "rows in memory are counted"

@@ -1,0 +1,55 @@
+"""Decides whether and when a failed attempt is made again.
+
+Called by the frontier when a result says that an attempt failed. Pure: the jitter is drawn by the
+caller, so that the same seed gives the same trace.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from zcrawl.errors import RetryClass
+
+BACKOFF_BASE_S = 1.0
+BACKOFF_CAP_S = 300.0
+# 2**9 s is above the cap already; a bounded exponent keeps a huge attempt number from overflowing.
+_MAX_DOUBLINGS = 16
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again, `delay_s` from now at the earliest."""
+
+    delay_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The request ends dead, with the reason of its last attempt."""
+
+
+def decide(
+    attempt: int,
+    retries: int,
+    retry_class: RetryClass,
+    retry_after_s: float | None,
+    jitter: float,
+) -> Retry | GiveUp:
+    """What follows after attempt number `attempt` (the first is 1) failed.
+
+    `retries` is how many attempts may follow the first one. The delay doubles with each attempt
+    and is spread over the upper half of its range by `jitter` in [0, 1): spread over all of it,
+    every second retry would come before the server had time to recover. A Retry-After is a lower
+    bound, also above the cap.
+    """
+    if attempt < 1:
+        raise ValueError(f"attempts count from 1, not {attempt}")
+    if not 0.0 <= jitter < 1.0:
+        raise ValueError(f"jitter is in [0, 1), not {jitter}")
+    if retry_class is RetryClass.PERMANENT or attempt > retries:
+        return GiveUp()
+    full = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))
+    delay = full * (0.5 + 0.5 * jitter)
+    if retry_after_s is not None:
+        delay = max(delay, retry_after_s)
+    return Retry(delay)

@@ -1,0 +1,155 @@
+"""Decides whether a link belongs to a crawl, and says why not.
+
+Called by the worker for every new link of a page and by `explain`. Pure. A filter is compiled
+once per run from the job's [scope]; the first rule that says no gives the reason:
+
+    too_deep            deeper than max_depth (seeds have depth 0)
+    out_of_scope_host   no entry of `hosts` matches; without entries: the hosts of the seeds
+    binary_extension    skip_binary, and the file's extension says that no HTML is behind it
+    excluded            an `exclude` expression is found in the canonical URL
+    not_included        there are `include` expressions, and none is found
+
+An entry of `hosts` is
+    example.com         this name, with any scheme and any port, and none of its sub-domains
+    example.com:8443    this name on this port only (80 and 443 are http's and https's defaults)
+    *.example.com       all its sub-domains, however deep, but not example.com itself
+    *                   every host
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zcrawl.errors import BadUrl, JobError
+from zcrawl.frontier.url import canonicalize, host_name_of, origin_of
+from zcrawl.submit.spec import Scope
+
+# In this order: images; audio and video; archives and disk images; documents; fonts; programs;
+# what a page loads but nobody visits. json, xml, txt, csv and the like are not here: they may be
+# feeds, sitemaps or data worth having. Nor are extensions that are words too (.key, .pages).
+_BINARY = """
+    apng avif bmp cr2 dng eps gif heic heif ico jfif jpe jpeg jpg jxl nef png psd svg svgz tga tif
+    tiff webp xcf
+    3gp aac aif aiff amr asf avi flac flv m2ts m3u8 m4a m4b m4v mid midi mkv mov mp2 mp3 mp4 mpeg
+    mpg oga ogg ogv opus qt swf vob wav weba webm wma wmv
+    7z bz2 cab cpio dmg gz img iso jar lha lz lz4 lzma lzo rar tar tbz tbz2 tgz txz vhd vmdk war
+    whl xpi xz zip zst
+    djvu doc docm docx dotx epub mobi odg odp ods odt pdf potx pps ppsx ppt pptm pptx ps rtf vsd
+    vsdx xls xlsb xlsm xlsx
+    eot otf pfb ttc ttf woff woff2
+    apk appimage bin deb dll dylib ear exe ipa ko msi msix pkg pyc rpm sqlite wasm
+    css js mjs
+"""
+BINARY_EXTENSIONS: Final = frozenset(_BINARY.split())
+
+_MAX_CACHED_HOSTS: Final = 10_000
+_HOST_ENTRY = re.compile(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))?")
+
+
+class ScopeFilter:
+    """One run's scope, compiled. Raises JobError for an entry or expression that is wrong."""
+
+    def __init__(self, scope: Scope, seed_hosts: frozenset[str]) -> None:
+        self._max_depth = scope.max_depth
+        self._skip_binary = scope.skip_binary
+        self._excludes = _searches("scope.exclude", scope.exclude)
+        self._includes = _searches("scope.include", scope.include)
+        entries = scope.hosts or sorted(seed_hosts)
+        self._any_host = "*" in entries
+        # (name, port) with port "" for any; a wildcard's name is kept with its leading dot.
+        self._names: set[tuple[str, str]] = set()
+        self._suffixes: set[tuple[str, str]] = set()
+        for entry in entries:
+            if entry != "*":
+                wildcard, name, port = _parse_host(entry)
+                (self._suffixes if wildcard else self._names).add((name, port))
+        self._host_verdicts: dict[str, bool] = {}
+
+    def verdict(self, url: str, depth: int) -> str | None:
+        """None if the canonical `url`, found at `depth`, belongs to the crawl, else the reason."""
+        if self._max_depth is not None and depth > self._max_depth:
+            return "too_deep"
+        origin = origin_of(url)
+        inside = self._host_verdicts.get(origin)
+        if inside is None:
+            inside = self._remember(origin, self._any_host or self._matches(origin))
+        if not inside:
+            return "out_of_scope_host"
+        if self._skip_binary and has_binary_extension(url):
+            return "binary_extension"
+        if self._excludes and any(search(url) for search in self._excludes):
+            return "excluded"
+        if self._includes and not any(search(url) for search in self._includes):
+            return "not_included"
+        return None
+
+    def _remember(self, origin: str, inside: bool) -> bool:
+        # A page can invent hosts without end; forgetting them all costs one match each.
+        if len(self._host_verdicts) >= _MAX_CACHED_HOSTS:
+            self._host_verdicts.clear()
+        self._host_verdicts[origin] = inside
+        return inside
+
+    def _matches(self, origin: str) -> bool:
+        name = host_name_of(origin + "/")
+        port = origin[origin.find("//") + 2 + len(name) + 1 :] or _default_port(origin)
+        if (name, "") in self._names or (name, port) in self._names:
+            return True
+        return any(
+            name.endswith(suffix) and wanted in ("", port) for suffix, wanted in self._suffixes
+        )
+
+
+def validate_scope(scope: Scope) -> None:
+    """Raise JobError for what a ScopeFilter could not be compiled from. For `submit`."""
+    ScopeFilter(scope, frozenset())
+    if scope.max_depth is not None and scope.max_depth < 0:
+        raise JobError(f"scope.max_depth is {scope.max_depth}; it cannot be negative")
+
+
+def has_binary_extension(url: str) -> bool:
+    """Whether the last path segment of a canonical URL ends in an extension without HTML."""
+    end = url.find("?")
+    if end < 0:
+        end = len(url)
+    # An extension is short; looking further left would only find directories and the host.
+    dot = url.rfind(".", max(url.rfind("/", 0, end), end - 10), end)
+    return dot >= 0 and url[dot + 1 : end].lower() in BINARY_EXTENSIONS
+
+
+def _default_port(origin: str) -> str:
+    return "443" if origin.startswith("https:") else "80"
+
+
+def _parse_host(entry: str) -> tuple[bool, str, str]:
+    """(is a wildcard, name in canonical form, port or "")."""
+    parts = _HOST_ENTRY.fullmatch(entry.strip())
+    if parts is None:
+        raise JobError(
+            f"scope.hosts: {entry!a} is no host; write example.com, example.com:8443, "
+            "*.example.com or *, without scheme and path"
+        )
+    try:
+        name = host_name_of(canonicalize(f"http://{parts[2]}/"))
+    except BadUrl:
+        raise JobError(f"scope.hosts: {entry!a} is no valid host name") from None
+    port = parts[3] or ""
+    if port and not 0 < int(port) < 65536:
+        raise JobError(f"scope.hosts: {entry!a} has no valid port")
+    wildcard = parts[1] is not None
+    return wildcard, f".{name}" if wildcard else name, port and str(int(port))
+
+
+def _searches(
+    key: str, expressions: Iterable[str]
+) -> tuple[Callable[[str], re.Match[str] | None], ...]:
+    """The compiled search of each expression. Joining them by | would break their groups."""
+    searches = []
+    for expression in expressions:
+        try:
+            searches.append(re.compile(expression).search)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise JobError(f"{key}: {expression!r} is no regular expression: {error}") from None
+    return tuple(searches)

@@ -1,0 +1,39 @@
+"""The seen-table: a lossy direct-mapped table of full 128-bit keys in front of the unique index.
+
+The leader asks it for each link of a result; it is filled after a commit only. A hit is
+certainly seen; a miss asks the database. It starts empty, forgets by overwriting, and never
+drops an unseen URL, as a Bloom filter would.
+"""
+
+from __future__ import annotations
+
+SLOTS = 1 << 20  # 16 MB when full; pages are touched as they fill
+KEY_BYTES = 16
+_RUN_SPREAD = 0x9E3779B97F4A7C15F39CC0605CEDC835  # odd: distinct runs never share a slot pattern
+_MASK = (1 << 128) - 1
+
+
+class SeenTable:
+    def __init__(self, slots: int = SLOTS) -> None:
+        self._slots = slots
+        self._table = bytearray(slots * KEY_BYTES)
+        self.hits = 0
+        self.misses = 0
+
+    def __contains__(self, run_key: tuple[int, bytes]) -> bool:
+        mixed, at = self._place(run_key)
+        hit = self._table[at : at + KEY_BYTES] == mixed
+        if hit:
+            self.hits += 1
+        else:
+            self.misses += 1
+        return hit
+
+    def add(self, run: int, key: bytes) -> None:
+        mixed, at = self._place((run, key))
+        self._table[at : at + KEY_BYTES] = mixed
+
+    def _place(self, run_key: tuple[int, bytes]) -> tuple[bytes, int]:
+        run, key = run_key
+        number = (int.from_bytes(key, "little") ^ (run * _RUN_SPREAD)) & _MASK
+        return number.to_bytes(KEY_BYTES, "little"), (number % self._slots) * KEY_BYTES

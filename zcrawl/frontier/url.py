@@ -1,0 +1,260 @@
+"""Decides when two spellings are one URL: the canonical form, its key, and what a link points to.
+
+Called by `submit` for seeds, by `parse` for every link of every page, and by the leader, which
+verifies samples of what workers send. Pure. The canonical form, version 1, is the WHATWG
+serialisation (ada_url) of an http or https URL with these rules on top:
+
+ 1. scheme and host in lower case, international names in punycode, IPv4 and IPv6 normalised
+ 2. the default port (http 80, https 443) is dropped
+ 3. user name and password are removed: credentials are never stored
+ 4. the fragment is dropped
+ 5. dot segments are resolved, `\\` is `/`, an empty path is `/`
+ 6. percent-escapes have upper-case hex digits, and escaped unreserved characters
+    (A-Z a-z 0-9 - . _ ~) are written plainly; but in a URL with a stray `%` (one that starts no
+    escape) nothing is unescaped, because `%%32E` would become `%2E` and then `.`
+ 7. what must be escaped (spaces, controls, everything non-ASCII as UTF-8) is: the form is ASCII
+ 8. an empty query (`?`) is dropped
+ 9. parameters named in `drop_params` are removed, whatever their case
+10. the order of parameters is kept, unless `sort_query`: then by name, equal names in their order
+11. at most 8,192 bytes
+
+Canonicalising twice changes nothing (a property test holds that). Anything else raises `BadUrl`.
+Change a rule and CANONICAL_VERSION has to change too: runs store it beside their keys.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter
+from hashlib import blake2b
+from typing import Final
+from urllib.parse import unquote_plus
+
+from ada_url import join_url, normalize_url
+
+from zcrawl.errors import BadUrl
+
+CANONICAL_VERSION: Final = 1
+MAX_URL_BYTES: Final = 8192
+KEY_BYTES: Final = 16
+
+_MAX_CACHED: Final = 20_000  # entries of a resolver
+_MAX_CACHED_HREF: Final = 256  # characters; longer hrefs hardly ever repeat
+
+# What the URL standard strips from both ends before it parses.
+_STRIPPED = "".join(map(chr, range(0x21)))
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CREDENTIALS = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*[^/\\?]*@")
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# A path that joins to a directory by plain concatenation: no dot segment, nothing to escape.
+_PLAIN_PATH = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)?")
+_UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CanonicalRules:
+    """What a job adds to the canonical form."""
+
+    sort_query: bool = False
+    drop_params: frozenset[str] = frozenset()
+
+
+DEFAULT: Final = CanonicalRules()
+
+
+def canonicalize(url: str, rules: CanonicalRules = DEFAULT) -> str:
+    """The canonical form of an absolute URL. Raises only BadUrl."""
+    return _canonical(None, url, rules)
+
+
+def join(base: str, href: str, rules: CanonicalRules = DEFAULT) -> str:
+    """The canonical form of what `href` means on the page `base`. Raises only BadUrl."""
+    return _canonical(base, href, rules)
+
+
+def url_key(url: str) -> bytes:
+    """The identity of a canonical URL within a run: 128 bits of BLAKE2b."""
+    return blake2b(url.encode(), digest_size=KEY_BYTES).digest()
+
+
+def origin_of(canonical_url: str) -> str:
+    """Scheme, name and port: what politeness calls a host, e.g. `https://example.com:8443`."""
+    return canonical_url[: canonical_url.find("/", 8)]  # no host begins later than at 8
+
+
+def host_name_of(canonical_url: str) -> str:
+    """The host's name without its port; an IPv6 address keeps its brackets."""
+    netloc = canonical_url[canonical_url.find("/") + 2 : canonical_url.find("/", 8)]
+    name, colon, port = netloc.rpartition(":")
+    return name if colon and port.isdigit() else netloc
+
+
+class LinkResolver:
+    """Resolves hrefs to (canonical URL, key), fast, because pages repeat their navigation.
+
+    One per worker and set of rules. An absolute href means the same everywhere, one that begins
+    with `/` the same on one origin, any other the same within one directory: three caches,
+    emptied together when they hold more than _MAX_CACHED entries. `rejected` counts by reason.
+    """
+
+    def __init__(self, rules: CanonicalRules = DEFAULT) -> None:
+        self.rejected: Counter[str] = Counter()
+        self._rules = rules
+        self._base: str | None = None  # as given; the next three derive from it
+        self._page: str | None = None  # in canonical form; None if it has none
+        self._origin = self._directory = ""
+        self._cached = 0
+        # A value is the answer, or the code of the BadUrl.
+        self._absolute: dict[str, tuple[str, bytes] | str] = {}
+        self._by_place: dict[str, dict[str, tuple[str, bytes] | str]] = {}
+        self._by_origin = self._by_directory = self._absolute
+
+    def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None:
+        """Where `href` leads on the page `base_url`; None if that is nothing to crawl."""
+        if base_url != self._base:
+            self._enter(base_url)
+        cut = href.find("#")
+        if cut >= 0:
+            href = href[:cut]
+        if href.startswith("/"):
+            cache = self._by_origin
+        elif href.startswith(("http://", "https://")):
+            cache = self._absolute
+        else:
+            cache = self._by_directory
+        answer = cache.get(href)
+        if answer is None:
+            answer = self._look_up(href, cache is self._absolute)
+            if len(href) <= _MAX_CACHED_HREF and (
+                cache is not self._by_directory or _depends_on_directory_only(href)
+            ):
+                cache[href] = answer
+                self._count_cached()
+        if isinstance(answer, str):
+            self.rejected[answer] += 1
+            return None
+        return answer
+
+    def cached(self) -> int:
+        """How many entries the caches hold."""
+        return self._cached
+
+    def _look_up(self, href: str, absolute: bool) -> tuple[str, bytes] | str:
+        if not absolute:
+            if self._page is None:
+                return "bad_url"
+            rooted = href.startswith("/")
+            if href and _PLAIN_PATH.fullmatch(href, 1 if rooted else 0):
+                url = self._origin + href if rooted else self._directory + href
+                if len(url) <= MAX_URL_BYTES:
+                    return url, url_key(url)
+        try:
+            url = _canonical(None if absolute else self._page, href, self._rules)
+        except BadUrl as error:
+            return error.code
+        return url, url_key(url)
+
+    def _enter(self, base_url: str) -> None:
+        """Point the caches at the origin and the directory of another page."""
+        self._page = base_url
+        self._origin = origin_of(base_url)
+        # A plain path on an origin that was met in canonical form needs no second look (5 us).
+        if not (
+            self._origin in self._by_place
+            and base_url.startswith("/", len(self._origin))
+            and _PLAIN_PATH.fullmatch(base_url, len(self._origin) + 1)
+        ):
+            try:
+                self._page = canonicalize(base_url)
+            except BadUrl:
+                self._page = None
+            self._origin = origin_of(self._page or "")
+        path = (self._page or "").partition("?")[0]
+        self._directory = path[: path.rfind("/") + 1]
+        self._by_origin = self._place(self._origin)
+        self._by_directory = self._place(self._directory)
+        self._base = base_url
+
+    def _place(self, place: str) -> dict[str, tuple[str, bytes] | str]:
+        found = self._by_place.get(place)
+        if found is None:
+            found = self._by_place[place] = {}
+            self._count_cached()
+        return found
+
+    def _count_cached(self) -> None:
+        self._cached += 1
+        if self._cached > _MAX_CACHED:
+            self._cached = 0
+            self._absolute.clear()
+            self._by_place.clear()
+            self._base = None  # the next call enters again
+
+
+def _depends_on_directory_only(href: str) -> bool:
+    """False for ``, `?page=2` and `http:?page=2`, which keep the file name of their page too."""
+    return ":" not in href and href.lstrip(_STRIPPED)[:1] not in ("", "?")
+
+
+def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
+    href = href.partition("#")[0].strip(_STRIPPED)
+    scheme = _SCHEME.match(href)
+    if scheme and scheme[1].lower() not in ("http", "https"):
+        raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
+    if len(href) > MAX_URL_BYTES or (base is not None and len(base) > MAX_URL_BYTES):
+        raise _bad(href, "url_too_long", f"longer than {MAX_URL_BYTES} bytes")
+    try:
+        url = normalize_url(href) if base is None else join_url(base, href)
+    except ValueError:
+        raise _bad(href, "bad_url", "not a valid URL") from None
+    name = 8 if url.startswith("https://") else 7
+    if name == 7 and not url.startswith("http://"):  # `ht\ntps:` or a base of another scheme
+        raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
+    path = url.find("/", name)
+    at = url.rfind("@", name, path)
+    if at >= 0:
+        url, path = url[:name] + url[at + 1 :], path - (at + 1 - name)
+    cut = url.find("#", path)  # only a base can bring one along
+    if cut >= 0:
+        url = url[:cut]
+    if "%" in url:
+        url = url[:path] + _normal_escapes(url[path:])
+    mark = url.find("?", path)
+    if mark >= 0:
+        query = url[mark + 1 :]
+        if rules.sort_query or rules.drop_params:
+            query = _apply(rules, query)
+        url = f"{url[:mark]}?{query}" if query else url[:mark]
+    if len(url) > MAX_URL_BYTES:
+        raise _bad(href, "url_too_long", f"longer than {MAX_URL_BYTES} bytes")
+    return url
+
+
+def _normal_escape(match: re.Match[str]) -> str:
+    char = chr(int(match[0][1:], 16))
+    return char if char in _UNRESERVED else match[0].upper()
+
+
+def _normal_escapes(text: str) -> str:
+    # No dot segment can arise here: ada_url reads %2e as a dot when it resolves them.
+    if _STRAY_PERCENT.search(text):
+        return _ESCAPE.sub(lambda match: match[0].upper(), text)
+    return _ESCAPE.sub(_normal_escape, text)
+
+
+def _apply(rules: CanonicalRules, query: str) -> str:
+    pairs = query.split("&")
+    if rules.drop_params:
+        dropped = {name.lower() for name in rules.drop_params}
+        pairs = [p for p in pairs if unquote_plus(p.partition("=")[0]).lower() not in dropped]
+    if rules.sort_query:
+        pairs.sort(key=lambda pair: pair.partition("=")[0])
+    return "&".join(pairs)
+
+
+def _bad(href: str, code: str, reason: str) -> BadUrl:
+    # Printable, short, and without a password.
+    shown = ascii(_CREDENTIALS.sub(r"\1//", href[:MAX_URL_BYTES]))[:200]
+    return BadUrl(f"{shown}: {reason}", code=code)

@@ -1,0 +1,278 @@
+"""From the queue of received results to commits and acks: one batch at a time.
+
+A part of the leader. It plans a batch, asks the store, and changes the leader's memory only when
+the store says `Applied` (rule 14):
+
+    idle ──batch──▶ committing ──Applied──▶ idle            acks go out
+                        │ unavailable ──▶ waiting ──▶ committing   the same batch again
+                        │ bad data ──▶ halves; one alone ends dead: bad_result
+                        └ unknown ──▶ reloading ──Loaded──▶ idle   the watermark tells
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+
+from zcrawl.errors import CommitUnknown, StoreDataError, StoreError
+from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.state import LeaderState, RunTally
+from zcrawl.mesh.messages import Ack, BadBody, Header, Result
+from zcrawl.model import Disposition, Outcome, RequestState
+from zcrawl.result.plan import BAD_RESULT, ResultPlanner
+from zcrawl.result.receive import Received, StreamKey
+from zcrawl.store.ports import Applied, ApplyResults, Change, Loaded, Reload
+
+BATCH_RESULTS = 200
+BATCH_WAIT_S = 0.010
+GAP_AGAIN_S = 0.1
+RETRY_LEAST_S = 0.1
+RETRY_MOST_S = 5.0
+
+
+@dataclasses.dataclass(slots=True)
+class Batch:
+    results: list[Received]
+    changes: list[Change]
+
+
+class Commits:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._results = ResultPlanner(state.leases, state.runs, state.seen)
+        self._batch: Batch | None = None  # being committed
+        self._unknown: Batch | None = None  # whether it was committed, a reload will tell
+        self._halves: list[list[Received]] = []  # parts of a batch that had bad data
+        self._acks: dict[StreamKey, None] = {}  # streams that are to hear where they stand
+        self._retry_s = RETRY_LEAST_S
+        self._retry_at = 0.0
+        self._reloads = 0  # asked and not answered
+        self.failing: StoreError | None = None
+        self.failing_since = 0.0
+        self.committed = 0
+
+    # ------------------------------------------------------------ receiving
+
+    def receive(self, header: Header, result: Result | BadBody, now: float) -> None:
+        state = self._state
+        key = (header.source, header.incarnation)
+        fresh = state.receiver.take(header, result, now)
+        stream = state.receiver.stream(key)
+        if not fresh:
+            gap_is_old = now - stream.gap_told_at > GAP_AGAIN_S
+            if header.sequence <= stream.committed or (stream.early and gap_is_old):
+                stream.gap_told_at = now
+                self._acks[key] = None
+        for one in fresh:
+            self._note_arrival(one, now)
+
+    def _note_arrival(self, one: Received, now: float) -> None:
+        """The credit returns, and nobody else gets the request while its result is committed."""
+        state, result = self._state, one.result
+        state.promised.get(f"{one.stream[0]}#{one.stream[1]}", {}).pop(one.seq, None)
+        lease = state.leases.by_seq.get(one.seq)
+        if isinstance(result, Result):
+            next_at = now + result.host_next_in_s
+            state.planner.learn_pace(result.host, next_at, result.crawl_delay_s)
+            if result.outcome is Outcome.PART:
+                return
+            if lease is None:
+                state.withhold(result.run, result.host, one.seq)
+        if lease is not None and not lease.received and not _is_newer(lease.token, one):
+            state.leases.receive(lease)
+            state.planner.lease_left(lease.worker, lease.row)
+
+    # ------------------------------------------------------------ committing
+
+    def tick(self, now: float, effects: Effects) -> None:
+        self._send_acks(effects)
+        if self._batch is not None or self.reloading or now < self._retry_at:
+            return
+        if self._halves:
+            self._commit(self._halves.pop(0), now, effects)
+            return
+        queue = self._state.receiver.queue
+        full = len(queue) >= BATCH_RESULTS
+        if queue and (full or now - queue[0].received_at >= BATCH_WAIT_S):
+            self._commit(self._state.receiver.next_batch(BATCH_RESULTS), now, effects)
+
+    def next_wakeup(self) -> float:
+        if self._batch is not None or self.reloading:
+            return float("inf")
+        queue = self._state.receiver.queue
+        if self._halves:
+            return self._retry_at
+        return max(queue[0].received_at + BATCH_WAIT_S, self._retry_at) if queue else float("inf")
+
+    def _commit(self, results: list[Received], now: float, effects: Effects) -> None:
+        offset = self._state.clock_offset
+        changes = [self._results.plan(one, offset, now) for one in results]
+        self._execute(Batch(results, changes), now, effects)
+
+    def _execute(self, batch: Batch, now: float, effects: Effects) -> None:
+        state = self._state
+        self._batch = batch
+        effects.append(Execute(ApplyResults(state.epoch, batch.changes, state.utc(now))))
+
+    def applied(self, applied: Applied, now: float, effects: Effects) -> None:
+        state, batch = self._state, self._batch
+        if batch is None:
+            return
+        self._batch = None
+        self._retry_s, self.failing = RETRY_LEAST_S, None
+        state.receiver.commit(batch.results)
+        self.committed += len(batch.results)
+        for one, change, disposition in zip(
+            batch.results, batch.changes, applied.dispositions, strict=True
+        ):
+            self._settle(one, change, disposition, now)
+            state.counters[f"results_{disposition.name.lower()}"] += 1
+        for run, key in applied.seen:
+            state.seen.add(run, key)
+        for row in applied.runs:
+            state.put_run(row, effects)
+        admitted = [row for row in applied.admitted if state.runs.get(row.run) is not None]
+        state.admit(admitted, applied.hosts, now)
+        self._ack_batch(batch, applied.dispositions, effects)
+
+    def _settle(self, one: Received, change: Change, disposition: Disposition, now: float) -> None:
+        """One result's request in memory, now that its fate is stored."""
+        state = self._state
+        if disposition is Disposition.APPLIED and change.state is not None:
+            self._tally(change)
+        lease = state.leases.by_seq.get(change.seq)
+        if disposition is Disposition.DROPPED:
+            if lease is not None and not _is_newer(lease.token, one):
+                state.give_back(lease)
+            state.release(change.run, change.host, change.seq)
+            return
+        if change.state is None and disposition is Disposition.APPLIED:
+            return  # a part: the page itself follows
+        host = change.host or (lease.row.host if lease else 0)
+        known = state.frontier.remove(change.run, host, change.seq)
+        on_trial = state.planner.forget_trial(host, change.seq)
+        closed = state.close_lease(change.seq)
+        row = state.withheld.pop(change.seq, None) or known or on_trial
+        row = closed.row if closed is not None else row
+        if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:
+            return
+        if row is None:
+            state.frontier.reconsider(change.run, host, change.seq)
+        else:
+            row = msgspec.structs.replace(row, attempts=change.attempts, due_at=change.due_at)
+            state.frontier.insert(row, max(now, change.due_at - state.clock_offset))
+            state.planner.lane_opened(row.run, row.host)
+
+    def _tally(self, change: Change) -> None:
+        tally = self._state.tallies.setdefault(change.run, RunTally())
+        if change.status:
+            tally.statuses[str(change.status)] += 1
+        if change.state is RequestState.DEAD:
+            tally.failed[change.reason] += 1
+
+    # ------------------------------------------------------------ failing
+
+    def failed(self, error: StoreError, now: float, effects: Effects) -> None:
+        batch = self._batch
+        if batch is None:
+            return
+        self._batch = None
+        effects.append(Note(f"commit_{error.code}", str(error)))
+        if isinstance(error, StoreDataError):
+            self._bisect(batch, now, effects)
+            return
+        if isinstance(error, CommitUnknown):
+            self._unknown = batch
+            self.reload(now, effects)
+            return
+        self._note_failing(error, now)
+        self._halves.insert(0, batch.results)
+
+    def _note_failing(self, error: StoreError, now: float) -> None:
+        if self.failing is None:
+            self.failing_since = now
+        self.failing = error
+        self._retry_at = now + self._retry_s
+        self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
+
+    def _bisect(self, batch: Batch, now: float, effects: Effects) -> None:
+        if len(batch.results) > 1:
+            middle = len(batch.results) // 2
+            self._halves[:0] = [batch.results[:middle], batch.results[middle:]]
+            return
+        culprit, change = batch.results[0], batch.changes[0]
+        buried = self._results.bury(culprit)
+        if change == buried:  # not even its death can be stored: leave it to the watermark
+            buried = msgspec.structs.replace(buried, state=None, dropped=True)
+        effects.append(Note(BAD_RESULT, str(culprit.seq)))
+        self._execute(Batch([culprit], [buried]), now, effects)
+
+    def reload(self, now: float, effects: Effects) -> None:
+        """Ask the database what is true; nothing is committed meanwhile."""
+        self._reloads += 1
+        effects.append(Execute(Reload(self._state.epoch, self._state.utc(now))))
+
+    def reload_failed(self, error: StoreError, now: float) -> None:
+        """The leader asks again; the count stays."""
+        self._note_failing(error, now)
+
+    @property
+    def reloading(self) -> bool:
+        return self._reloads > 0
+
+    def reloaded(self, loaded: Loaded, now: float) -> None:
+        """The batch was applied if its watermarks are stored; a batch is all or nothing."""
+        self._reloads -= 1
+        self._retry_s, self.failing = RETRY_LEAST_S, None
+        if self._reloads:
+            return  # the last one knows best
+        batch, self._unknown = self._unknown, None
+        if batch is None:
+            return
+        state = self._state
+        first = batch.results[0]
+        if loaded.watermarks.get(first.stream, 0) < first.number:
+            self._halves.insert(0, batch.results)
+            return
+        state.receiver.commit(batch.results)
+        for one, change in zip(batch.results, batch.changes, strict=True):
+            lease = state.leases.by_seq.get(change.seq)
+            if lease is not None and change.state is not None and not _is_newer(lease.token, one):
+                state.close_lease(change.seq)  # if it was a retry, its row is read again
+            if change.state is not None or change.dropped:
+                state.withheld.pop(change.seq, None)
+            self._acks[one.stream] = None
+
+    # ------------------------------------------------------------ acks
+
+    def _ack_batch(self, batch: Batch, dispositions: list[Disposition], effects: Effects) -> None:
+        firsts: dict[StreamKey, int] = {}
+        told: dict[StreamKey, bytearray] = {}
+        for one, change, disposition in zip(
+            batch.results, batch.changes, dispositions, strict=True
+        ):
+            # A buried result's links were not admitted: its worker must not take them as known.
+            fate = Disposition.DROPPED if change.reason == BAD_RESULT else disposition
+            firsts.setdefault(one.stream, one.number)
+            told.setdefault(one.stream, bytearray()).append(int(fate))
+        for key, first in firsts.items():
+            self._ack(key, first, bytes(told[key]), effects)
+            self._acks.pop(key, None)
+
+    def _send_acks(self, effects: Effects) -> None:
+        for key in self._acks:
+            self._ack(key, self._state.receiver.stream(key).committed + 1, b"", effects)
+        self._acks.clear()
+
+    def _ack(self, key: StreamKey, first: int, told: bytes, effects: Effects) -> None:
+        stream = self._state.receiver.stream(key)
+        ack = Ack(stream.committed, first, told, stream.received, stream.missing())
+        effects.append(SendToWorker(key[0], ack))
+
+
+def _is_newer(token: tuple[int, int], one: Received) -> bool:
+    result = one.result
+    if isinstance(result, BadBody):
+        return False
+    return token > (result.lease_epoch, result.lease_n)

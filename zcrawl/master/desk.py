@@ -1,0 +1,372 @@
+"""The desk: what clients ask of the leader, and what they are told.
+
+A part of the leader. Reads become queries, actions become commands; the reply goes out after the
+commit (G1). A request id that was answered before is answered again, without a second effect: the
+store keeps the answers to submissions, the other actions are idempotent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
+from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of, url_key
+from zcrawl.master.events import Ask, Effects, Execute, Note, ReplyTo, SendToWorker
+from zcrawl.master.snapshot import live_run, worker_view
+from zcrawl.master.state import LeaderState
+from zcrawl.mesh.messages import Drain, Reply, Request
+from zcrawl.model import RunState
+from zcrawl.store.ports import (
+    AddSeeds,
+    ChangeRun,
+    Command,
+    CommandOutcome,
+    FindJob,
+    JobList,
+    JobRow,
+    ListJobs,
+    NewLink,
+    Query,
+    QueryOutcome,
+    Retried,
+    RetryDead,
+    RunChanged,
+    SubmitJob,
+    Submitted,
+    Tallies,
+    TallyRows,
+)
+from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.validate import spec_from_dict
+from zcrawl.telemetry.views import job_view
+
+MOST_SEEDS = 1_000  # in one request
+RETRY_ROWS = 1_000
+ACTIONS = {
+    "pause": (RunState.PAUSED, "paused by request"),
+    "resume": (RunState.RUNNING, ""),
+    "cancel": (RunState.CANCELLED, "cancelled"),
+    "delete": (RunState.DELETED, "deleted"),
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Pending:
+    """A request that waits for the store."""
+
+    client: bytes
+    request: Request
+    job: JobRow | None = None
+    runs_left: list[int] = dataclasses.field(default_factory=list)  # of a delete
+    count: int = 0  # of what it changed
+
+
+class Desk:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._pending: dict[str, Pending] = {}
+        self._ops: dict[str, Callable[[Pending, float, Effects], None]] = {
+            "submit": self._submit,
+            "add_seeds": self._add_seeds,
+            "jobs": self._jobs,
+            "job": self._find,
+            "act": self._find,
+            "nodes": self._nodes,
+            "drain": self._drain,
+        }
+
+    def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
+        pending = Pending(client, request)
+        op = self._ops.get(request.op)
+        if op is None:
+            error = RefusedError(f"unknown request {request.op!r}", code="unknown_op")
+            self._refuse(pending, error, effects)
+            return
+        self._pending[request.id] = pending
+        try:
+            op(pending, now, effects)
+        except ZcrawlError as error:
+            self._refuse(pending, error, effects)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            bad = RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
+            self._refuse(pending, bad, effects)
+
+    # ------------------------------------------------------------ submissions
+
+    def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
+        args = pending.request.args
+        spec = spec_from_dict(args["spec"], "submission")
+        rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
+        seeds = _seeds(list(args["seeds"]) or list(spec.seeds), rules)
+        output = args.get("output")
+        if args["mode"] not in ("new", "update", "again"):
+            raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
+        command = SubmitJob(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            name=spec.name,
+            spec=to_json(spec),
+            mode=args["mode"],
+            seeds=seeds,
+            seed_hosts=_netlocs(seeds),
+            seeding=bool(args.get("seeding")),
+            output=(str(output[0]), str(output[1])) if output else None,
+            now=self._state.utc(now),
+        )
+        effects.append(Execute(command))
+
+    def _add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
+        args = pending.request.args
+        active = self._state.runs.get(int(args["run"]))
+        rules = active.rules if active is not None else CanonicalRules()
+        seeds = _seeds(list(args["seeds"]), rules)
+        command = AddSeeds(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            run=int(args["run"]),
+            seeds=seeds,
+            seed_hosts=_netlocs(seeds),
+            last=bool(args["last"]),
+            now=self._state.utc(now),
+        )
+        effects.append(Execute(command))
+
+    def _submitted(self, pending: Pending, done: Submitted, now: float, effects: Effects) -> bool:
+        """True when the stored answer says more than memory knows: reload."""
+        if done.refused:
+            self._refuse(pending, _refusal(done.refused, done.job, done.run), effects)
+            return False
+        if done.row is not None and not done.repeated:
+            self._state.put_run(done.row, effects)
+            if not done.row.state.ended:
+                self._state.admit(done.admitted, done.hosts, now)
+        data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        self._reply(pending, data, effects)
+        return done.repeated  # its rows were admitted by a commit whose answer was lost
+
+    # ------------------------------------------------------------ actions on runs
+
+    def _act(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
+        action = pending.request.args["action"]
+        wanted = pending.request.args.get("run")
+        runs = [one for one in job.runs if wanted in (None, one.id)]
+        if not runs:
+            raise RefusedError(f"job {job.id} has no such run", code="no_such_run")
+        run = runs[0]
+        if action == "retry":
+            effects.append(
+                Execute(RetryDead(self._state.epoch, run.id, 0, RETRY_ROWS, self._state.utc(now)))
+            )
+        elif action in ACTIONS:
+            runs = runs if action == "delete" else [run]
+            pending.runs_left = [one.id for one in runs]
+            pending.count = sum(one.state is not ACTIONS[action][0] for one in runs)
+            self._change_next(pending, now, effects)
+        else:
+            raise RefusedError(f"unknown action {action!r}", code="bad_request")
+
+    def _change_next(self, pending: Pending, now: float, effects: Effects) -> None:
+        state, reason = ACTIONS[pending.request.args["action"]]
+        run = pending.runs_left.pop()
+        effects.append(
+            Execute(
+                ChangeRun(
+                    self._state.epoch, pending.request.id, run, state, reason, self._state.utc(now)
+                )
+            )
+        )
+
+    def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
+        if done.row is not None:
+            self._state.put_run(done.row, effects)
+        if done.refused:
+            error = _refusal(done.refused, 0, 0)
+            self._refuse(pending, error, effects)
+        elif pending.runs_left:
+            self._change_next(pending, now, effects)
+        elif done.row is not None:
+            row = done.row
+            effects.append(Note(f"run_{row.state}", f"run {row.id} by request"))
+            data = {
+                "job": row.job,
+                "run": row.id,
+                "state": str(row.state),
+                "changed": pending.count,
+            }
+            self._reply(pending, data, effects)
+
+    def _retried(
+        self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
+    ) -> None:
+        if done.refused or done.row is None:
+            error = _refusal(done.refused or "no_such_run", 0, command.run)
+            self._refuse(pending, error, effects)
+            return
+        self._state.put_run(done.row, effects)
+        self._state.admit(done.rows, done.hosts, now)
+        pending.count += len(done.rows)
+        if done.more:
+            utc = self._state.utc(now)
+            again = RetryDead(self._state.epoch, command.run, done.last, RETRY_ROWS, utc)
+            effects.append(Execute(again))
+            return
+        row = done.row
+        data = {
+            "job": row.job,
+            "run": row.id,
+            "state": str(row.state),
+            "changed": pending.count,
+        }
+        self._reply(pending, data, effects)
+
+    # ------------------------------------------------------------ reads
+
+    def _jobs(self, pending: Pending, now: float, effects: Effects) -> None:
+        effects.append(Ask(ListJobs(), pending.request.id))
+
+    def _find(self, pending: Pending, now: float, effects: Effects) -> None:
+        effects.append(Ask(FindJob(str(pending.request.args["ref"])), pending.request.id))
+
+    def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
+        state = self._state
+        data = {
+            "leader": {"id": state.me, "epoch": state.epoch},
+            "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+        }
+        self._reply(pending, data, effects)
+
+    def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
+        node = str(pending.request.args["node"])
+        info = self._state.roster.workers.get(node)
+        if info is None or not info.present:
+            known = ", ".join(sorted(self._state.roster.workers)) or "none"
+            raise RefusedError(f"no worker {node!r}; known: {known}", code="no_such_node")
+        self._state.roster.drain(info)
+        self._state.planner.worker_drains(info)
+        effects.append(SendToWorker(info.id, Drain(True), info.next_number()))
+        self._reply(pending, {"node": node, "state": str(info.state)}, effects)
+
+    # ------------------------------------------------------------ the store's answers
+
+    def answer(
+        self, query: Query, tag: str, outcome: QueryOutcome, now: float, effects: Effects
+    ) -> None:
+        pending = self._pending.get(tag)
+        if pending is None:
+            return
+        utc = self._state.utc(now)
+        try:
+            if isinstance(outcome, TallyRows) and pending.job is not None:
+                live = live_run(self._state, pending.job.runs[0].id)
+                self._reply(pending, job_view(pending.job, outcome, live, utc), effects)
+            elif isinstance(outcome, JobList):
+                self._listed(pending, outcome, now, effects)
+        except ZcrawlError as error:
+            self._refuse(pending, error, effects)
+
+    def _listed(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+        utc = self._state.utc(now)
+        if pending.request.op == "jobs":
+            views = [
+                job_view(
+                    job, None, live_run(self._state, job.runs[0].id) if job.runs else None, utc
+                )
+                for job in found.jobs
+            ]
+            self._reply(pending, {"jobs": views}, effects)
+            return
+        if not found.jobs:
+            ref = pending.request.args["ref"]
+            raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code="no_such_job")
+        job = found.jobs[0]
+        if pending.request.op == "act":
+            self._act(pending, job, now, effects)
+        elif not job.runs:
+            self._reply(pending, job_view(job, None, None, utc), effects)
+        else:
+            pending.job = job
+            effects.append(Ask(Tallies(job.runs[0].id), pending.request.id))
+
+    def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
+        pending = self._pending.get(tag)
+        if pending is not None:
+            self._refuse(pending, error, effects)
+
+    def done(self, command: Command, outcome: CommandOutcome, now: float, effects: Effects) -> bool:
+        """A client's command was committed; True asks for a reload."""
+        pending = self._of(command)
+        if pending is None:
+            # Its client was served by an earlier try, or is gone; memory still has to follow.
+            pending = Pending(b"", Request("", "", {}))
+        match command, outcome:
+            case SubmitJob() | AddSeeds(), Submitted():
+                return self._submitted(pending, outcome, now, effects)
+            case ChangeRun(), RunChanged():
+                self._changed(pending, outcome, now, effects)
+            case RetryDead(), Retried():
+                self._retried(pending, command, outcome, now, effects)
+            case _:
+                effects.append(Note("unexpected_outcome", type(outcome).__name__))
+        return False
+
+    def failed(self, command: Command, error: StoreError, effects: Effects) -> None:
+        pending = self._of(command)
+        if pending is not None:
+            self._refuse(pending, error, effects)
+
+    def _of(self, command: Command) -> Pending | None:
+        if isinstance(command, RetryDead):
+            for pending in self._pending.values():
+                args = pending.request.args
+                if args.get("action") == "retry" and pending.request.op == "act":
+                    return pending
+            return None
+        request = getattr(command, "request", "")
+        return self._pending.get(request)
+
+    # ------------------------------------------------------------ replies
+
+    def _reply(self, pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        if pending.client:
+            effects.append(ReplyTo(pending.client, Reply(pending.request.id, True, data)))
+
+    def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        effects.append(Note("request_refused", f"{pending.request.op}: {error.code}"))
+        if pending.client:
+            data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
+            effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
+
+
+def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
+    if len(urls) > MOST_SEEDS:
+        raise RefusedError(
+            f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code="too_many_seeds"
+        )
+    seeds: dict[bytes, NewLink] = {}
+    for url in urls:
+        if not isinstance(url, str):
+            raise JobError(f"a seed must be a string, not {type(url).__name__}")
+        try:
+            canonical = canonicalize(url, rules)
+        except BadUrl as error:
+            raise BadUrl(f"seed {url[:100]!r}: {error}", code=error.code) from None
+        key = url_key(canonical)
+        seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
+    return tuple(seeds.values())
+
+
+def _netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
+    return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))
+
+
+def _refusal(code: str, job: int, run: int) -> RefusedError:
+    messages = {
+        "name_exists": f"a job of this name exists: {job}; --update replaces its spec and runs it,"
+        " --again runs it as it is",
+        "run_ended": f"run {run} has ended" if run else "the run has ended",
+    }
+    return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

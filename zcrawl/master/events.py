@@ -1,0 +1,130 @@
+"""What happens to a master, and what a master wants done: the vocabulary of its machines.
+
+Events are past tense and come from the edge (sockets, the store threads, the lock service, the
+clock); effects are imperative and go there.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from zcrawl.errors import StoreError
+from zcrawl.mesh.messages import BadBody, Body, Message, Reply, Request
+from zcrawl.store.ports import Command, CommandOutcome, Query, QueryOutcome
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+# ---------------------------------------------------------------- events
+
+
+class Elected(_Data, frozen=True):
+    """The lock is ours. `alone`: no process of an earlier leader can be alive."""
+
+    hint: int  # the lock's own fencing number
+    alone: bool
+
+
+class Deposed(_Data, frozen=True):
+    """The lock is gone, or must be taken as gone."""
+
+    reason: str
+
+
+class MessageCame(_Data, frozen=True):
+    message: Message | BadBody
+
+
+class ClientAsked(_Data, frozen=True):
+    client: bytes  # the route back
+    request: Request
+
+
+class CommandDone(_Data, frozen=True):
+    command: Command
+    outcome: CommandOutcome
+
+
+class CommandFailed(_Data, frozen=True):
+    command: Command
+    error: StoreError
+
+
+class QueryDone(_Data, frozen=True):
+    query: Query
+    tag: str
+    outcome: QueryOutcome
+
+
+class QueryFailed(_Data, frozen=True):
+    query: Query
+    tag: str
+    error: StoreError
+
+
+class Ticked(_Data, frozen=True):
+    """Time passed, or a batch of messages was handed over: plan, commit, beat."""
+
+
+Event: TypeAlias = (
+    Elected
+    | Deposed
+    | MessageCame
+    | ClientAsked
+    | CommandDone
+    | CommandFailed
+    | QueryDone
+    | QueryFailed
+    | Ticked
+)
+
+# ---------------------------------------------------------------- effects
+
+
+class SendToWorker(_Data, frozen=True):
+    worker: str
+    body: Body
+    sequence: int = 0
+
+
+class Publish(_Data, frozen=True):
+    body: Body
+
+
+class Execute(_Data, frozen=True):
+    """Run a command on the writer thread, in order."""
+
+    command: Command
+
+
+class Ask(_Data, frozen=True):
+    """Run a query on the reader thread."""
+
+    query: Query
+    tag: str
+
+
+class ReplyTo(_Data, frozen=True):
+    client: bytes
+    reply: Reply
+
+
+class StepDown(_Data, frozen=True):
+    """Give the lock back; this master leads no more."""
+
+    reason: str
+
+
+class Note(_Data, frozen=True):
+    """A counter and a log event (G7)."""
+
+    name: str
+    detail: str = ""
+
+
+Effect: TypeAlias = SendToWorker | Publish | Execute | Ask | ReplyTo | StepDown | Note
+Effects: TypeAlias = list[Effect]

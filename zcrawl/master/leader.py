@@ -1,0 +1,327 @@
+"""The leader: one epoch's worth of deciding. Built at takeover, dropped when leadership ends.
+
+It composes membership (workers), commits (results), the desk (clients) and the planner, and keeps
+time: beats, the stored lease, refills, sweeps. `handle(Ticked)` follows every batch of messages;
+planning and committing happen there, once per batch.
+"""
+
+from __future__ import annotations
+
+from zcrawl.errors import CommitUnknown, Fenced, StoreError
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.commits import Commits
+from zcrawl.master.desk import Desk
+from zcrawl.master.events import (
+    Ask,
+    ClientAsked,
+    CommandDone,
+    CommandFailed,
+    Effects,
+    Event,
+    Execute,
+    MessageCame,
+    Note,
+    Publish,
+    QueryDone,
+    QueryFailed,
+    SendToWorker,
+    StepDown,
+    Ticked,
+)
+from zcrawl.master.membership import Membership
+from zcrawl.master.snapshot import snapshot
+from zcrawl.master.state import LeaderState
+from zcrawl.mesh.messages import (
+    Accept,
+    Assign,
+    BadBody,
+    Beat,
+    Bye,
+    Config,
+    Heartbeat,
+    Hello,
+    Kind,
+    Message,
+    Reject,
+    Result,
+    Snapshot,
+    Stale,
+)
+from zcrawl.store.ports import (
+    AddSeeds,
+    Applied,
+    ApplyResults,
+    ChangeRun,
+    Command,
+    CommandOutcome,
+    CountCrash,
+    CrashCounted,
+    ExtendLease,
+    GrantHosts,
+    Loaded,
+    Refill,
+    Refilled,
+    Reload,
+    RetryDead,
+    SubmitJob,
+    Sweep,
+    Swept,
+)
+
+LEASE_S = 20.0  # how far ahead the stored lease reaches
+LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
+SNAPSHOT_S = 1.0
+SWEEP_ROWS = 1_000
+COMMAND_AGAIN_S = 0.5
+
+
+class Leader:
+    def __init__(
+        self, me: str, loaded: Loaded, utc: float, now: float, *, alone: bool, seen: SeenTable
+    ) -> None:
+        self.state = LeaderState(me, loaded.epoch, utc - now, seen)
+        self.membership = Membership(self.state)
+        self.commits = Commits(self.state)
+        self.desk = Desk(self.state)
+        self._beat_at = now
+        self._lease_until = 0.0
+        self._extending = False
+        self._snapshot_at = now + SNAPSHOT_S
+        self._sweeping = False
+        self._again: list[tuple[float, Command]] = []  # commands to repeat, idempotent all
+        self.state.receiver.streams.clear()
+        for key, number in loaded.watermarks.items():
+            stream = self.state.receiver.stream(key)
+            stream.committed = stream.received = number
+        self.state.load(loaded, now)
+        if not alone:
+            self._inherit(loaded, now)
+
+    def _inherit(self, loaded: Loaded, now: float) -> None:
+        state = self.state
+        longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
+        until = loaded.lease_until - state.clock_offset + longest
+        for host in loaded.hosts:
+            if host.owners and until > now:
+                state.planner.granter.inherit(host, until)
+
+    # ------------------------------------------------------------ the one mutator
+
+    def handle(self, event: Event, now: float) -> Effects:
+        effects: Effects = []
+        match event:
+            case MessageCame(message):
+                self._on_message(message, now, effects)
+            case ClientAsked(client, request):
+                self.desk.ask(client, request, now, effects)
+            case CommandDone(command, outcome):
+                self._on_done(command, outcome, now, effects)
+            case CommandFailed(command, error):
+                self._on_failed(command, error, now, effects)
+            case QueryDone(query, tag, outcome):
+                if isinstance(outcome, Refilled):
+                    self._on_refilled(outcome, tag, now)
+                else:
+                    self.desk.answer(query, tag, outcome, now, effects)
+            case QueryFailed(query, tag, error):
+                if isinstance(query, Refill):
+                    self.state.frontier.refill_failed(query.lanes)
+                else:
+                    self.desk.answer_failed(tag, error, effects)
+            case Ticked():
+                self._on_tick(now, effects)
+            case _:
+                pass  # Elected and Deposed are the master's business
+        return effects
+
+    def next_wakeup(self, now: float) -> float:
+        """The next moment at which a tick can do something; the store's answers come anyway."""
+        state = self.state
+        moments = [now + 0.5, self._snapshot_at, self.commits.next_wakeup()]
+        moments.extend(moment for moment, _ in self._again)
+        if now + LEASE_MARGIN_S <= self._lease_until:
+            moments.append(self._beat_at)
+        if self._may_dispatch(now):
+            moments += [state.planner.next_due_at(), state.frontier.next_due_at()]
+        return min(moments)
+
+    def current_snapshot(self, now: float) -> dict[str, object]:
+        return snapshot(self.state, self.commits, now)
+
+    # ------------------------------------------------------------ messages
+
+    def _on_message(self, message: Message | BadBody, now: float, effects: Effects) -> None:
+        header = message.header
+        if header.epoch > self.state.epoch:
+            effects.append(StepDown("a message carried a higher epoch"))
+            return
+        if isinstance(message, BadBody):
+            effects.append(Note("bad_body", message.error))
+            if header.kind == Kind.RESULT:
+                self.commits.receive(header, message, now)
+            return
+        body = message.body
+        match body:
+            case Result():
+                self._hear(header.source, header.incarnation, now)
+                self.commits.receive(header, body, now)
+            case Heartbeat():
+                self.membership.heartbeat(header, body, now, effects)
+            case Hello():
+                self.membership.hello(header, body, now, effects)
+            case Accept():
+                self.membership.accept(header, body, now)
+            case Reject():
+                self.membership.reject(header, body, now, effects)
+            case Bye():
+                self.membership.bye(header, body, now, effects)
+            case Stale():
+                effects.append(Note("told_stale", header.source))
+            case _:
+                effects.append(Note("unexpected_message", type(body).__name__))
+
+    def _hear(self, worker: str, incarnation: int, now: float) -> None:
+        info = self.state.roster.find(worker, incarnation)
+        if info is not None:
+            self.state.roster.hear(info, now)
+
+    # ------------------------------------------------------------ the store's answers
+
+    def _on_done(
+        self, command: Command, outcome: CommandOutcome, now: float, effects: Effects
+    ) -> None:
+        state = self.state
+        match command, outcome:
+            case ApplyResults(), Applied():
+                self.commits.applied(outcome, now, effects)
+            case Reload(), Loaded():
+                self.commits.reloaded(outcome, now)
+                state.load(outcome, now)
+            case GrantHosts(), _:
+                state.planner.granter.owners_stored(command.owners)
+            case ExtendLease(), _:
+                self._extending = False
+                self._lease_until = command.until - state.clock_offset
+            case Sweep(), Swept():
+                self._sweeping = False
+                if not outcome.more:
+                    state.sweeps.pop(outcome.run, None)
+            case CountCrash(), CrashCounted():
+                if outcome.row is not None:
+                    state.put_run(outcome.row, effects)
+            case _:
+                if self.desk.done(command, outcome, now, effects):
+                    self.commits.reload(now, effects)
+
+    def _on_failed(self, command: Command, error: StoreError, now: float, effects: Effects) -> None:
+        if isinstance(error, Fenced):
+            effects.append(StepDown("a newer leader wrote"))
+            return
+        match command:
+            case ApplyResults():
+                self.commits.failed(error, now, effects)
+            case Reload():
+                self.commits.reload_failed(error, now)
+                self._repeat(command, now)
+            case SubmitJob() | AddSeeds() | ChangeRun() | RetryDead():
+                if isinstance(error, CommitUnknown):
+                    self._repeat(command, now)  # a stored answer makes the repeat harmless
+                else:
+                    self.desk.failed(command, error, effects)
+            case Sweep():
+                self._sweeping = False
+            case _:
+                self._repeat(command, now)
+        effects.append(Note(f"store_{error.code}", f"{type(command).__name__}: {error}"))
+
+    def _repeat(self, command: Command, now: float) -> None:
+        self._again.append((now + COMMAND_AGAIN_S, command))
+
+    def _on_refilled(self, answer: Refilled, tag: str, now: float) -> None:
+        state = self.state
+        if tag != str(state.frontier.generation):
+            return
+        state.know_withheld(row for _, rows, _ in answer.lanes for row in rows)
+        for run, host in state.frontier.refilled(answer, state.is_taken, state.clock_offset, now):
+            state.planner.lane_opened(run, host)
+
+    # ------------------------------------------------------------ time
+
+    def _on_tick(self, now: float, effects: Effects) -> None:
+        self.membership.tick(now, effects)
+        self._keep_lease(now, effects)
+        self._beat(now, effects)
+        self.commits.tick(now, effects)
+        self._dispatch(now, effects)
+        self._refill(effects)
+        self._sweep(effects)
+        due = [command for moment, command in self._again if moment <= now]
+        if due:
+            self._again = [one for one in self._again if one[0] > now]
+            effects.extend(Execute(command) for command in due)
+        if now >= self._snapshot_at:
+            self._snapshot_at = now + SNAPSHOT_S
+            effects.append(Publish(Snapshot(self.current_snapshot(now))))
+
+    def _keep_lease(self, now: float, effects: Effects) -> None:
+        if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:
+            self._extending = True
+            until = self.state.utc(now) + LEASE_S
+            effects.append(Execute(ExtendLease(self.state.epoch, until)))
+
+    def _beat(self, now: float, effects: Effects) -> None:
+        if now < self._beat_at or now + LEASE_MARGIN_S > self._lease_until:
+            return
+        roster = self.state.roster
+        self._beat_at = now + roster.heartbeat_s
+        received = {
+            info.id: (
+                info.incarnation,
+                self.state.receiver.stream((info.id, info.incarnation)).received,
+                info.echo,
+            )
+            for info in roster.workers.values()
+            if info.present
+        }
+        effects.append(Publish(Beat(self.state.me, roster.heartbeat_s, received)))
+
+    def _may_dispatch(self, now: float) -> bool:
+        return not self.commits.reloading and now <= self._lease_until
+
+    def _dispatch(self, now: float, effects: Effects) -> None:
+        state = self.state
+        if not self._may_dispatch(now):
+            return
+        plan = state.planner.plan(now)
+        if plan.owners:
+            effects.append(Execute(GrantHosts(state.epoch, plan.owners)))
+        for sending in plan.sendings.values():
+            worker = sending.worker
+            fresh = []
+            for url in sending.urls:
+                active = state.runs.get(url.run)
+                if active is not None and worker.runs.get(url.run) != active.revision:
+                    worker.runs[url.run] = active.revision
+                    fresh.append(active.config())
+            if fresh:
+                effects.append(SendToWorker(worker.id, Config(fresh), worker.next_number()))
+            grants = [
+                state.planner.granter.grant_of(state.planner.hosts[host], worker.name, now)
+                for host in sending.hosts
+                if worker.name in state.planner.hosts[host].parts
+            ]
+            effects.append(SendToWorker(worker.id, Assign(grants, sending.urls), sending.number))
+
+    def _refill(self, effects: Effects) -> None:
+        wants = self.state.frontier.wants()
+        if wants:
+            effects.append(Ask(Refill(wants), str(self.state.frontier.generation)))
+
+    def _sweep(self, effects: Effects) -> None:
+        if self.state.sweeps and not self._sweeping:
+            self._sweeping = True
+            run = next(iter(self.state.sweeps))
+            effects.append(Execute(Sweep(self.state.epoch, run, SWEEP_ROWS)))
+
+    def check(self, now: float) -> None:
+        self.state.check(now)

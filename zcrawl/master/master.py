@@ -1,0 +1,156 @@
+"""A master: follower or leader, as the lock and the database say.
+
+    follower ──Elected──▶ taking over ──Loaded──▶ leader
+        ▲                     │ failed: try again     │ Deposed, Fenced, a higher epoch
+        └─────────────────────┴──────────────────────-┘
+
+Called by `master_loop` and by the simulated world. The epoch that the database gave at takeover
+stamps every message; a leader that lost the lock in its sleep is stopped by the store (G4).
+"""
+
+from __future__ import annotations
+
+import enum
+
+from zcrawl.errors import CommitUnknown, StoreError
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.events import (
+    ClientAsked,
+    CommandDone,
+    CommandFailed,
+    Deposed,
+    Effects,
+    Elected,
+    Event,
+    Execute,
+    MessageCame,
+    Note,
+    ReplyTo,
+    SendToWorker,
+    StepDown,
+)
+from zcrawl.master.leader import Leader
+from zcrawl.mesh.messages import BadBody, Hello, NotLeader, Reply
+from zcrawl.store.ports import Loaded, TakeOver
+
+TAKEOVER_AGAIN_S = 0.5
+
+
+class Role(enum.Enum):
+    FOLLOWER = "follower"
+    TAKING_OVER = "taking over"
+    LEADER = "leader"
+
+
+class Master:
+    def __init__(self, me: str, seen_slots: int = 1 << 20) -> None:
+        self.me = me
+        self.role = Role.FOLLOWER
+        self.leader: Leader | None = None
+        self._seen_slots = seen_slots
+        self._elected: Elected | None = None
+        self._takeover: TakeOver | None = None  # the one whose answer counts
+        self._takeover_at = float("inf")
+        self._clock_offset = 0.0
+
+    @property
+    def epoch(self) -> int:
+        return self.leader.state.epoch if self.leader is not None else 0
+
+    def handle(self, event: Event, now: float, utc: float) -> Effects:
+        """`utc` is the wall clock; it is read at takeover and nowhere else."""
+        match event:
+            case Elected():
+                return self._on_elected(event, now, utc)
+            case Deposed(reason):
+                return self._step_down(reason)
+            case CommandDone(TakeOver(), Loaded()):
+                return self._on_loaded(event, now)
+            case CommandFailed(TakeOver(), error):
+                return self._on_takeover_failed(event, error, now)
+            case _:
+                pass
+        if self.leader is None:
+            return self._as_follower(event, now, utc)
+        if isinstance(event, CommandDone | CommandFailed):
+            command = event.command
+            if isinstance(command, TakeOver) or command.epoch != self.epoch:
+                return []  # an answer to an earlier epoch of this very process
+        effects = self.leader.handle(event, now)
+        for effect in effects:
+            if isinstance(effect, StepDown):
+                return [*effects, *self._step_down(effect.reason)]
+        return effects
+
+    def next_wakeup(self, now: float) -> float:
+        if self.leader is not None:
+            return self.leader.next_wakeup(now)
+        return min(self._takeover_at, now + 0.5)
+
+    # ------------------------------------------------------------ roles
+
+    def _on_elected(self, elected: Elected, now: float, utc: float) -> Effects:
+        self._elected = elected
+        self.leader = None
+        self.role = Role.TAKING_OVER
+        return self._take_over(now, utc)
+
+    def _take_over(self, now: float, utc: float) -> Effects:
+        assert self._elected is not None
+        self._takeover_at = float("inf")
+        self._clock_offset = utc - now
+        self._takeover = TakeOver(self.me, self._elected.hint, utc)
+        return [Execute(self._takeover)]
+
+    def _on_loaded(self, event: CommandDone, now: float) -> Effects:
+        if event.command is not self._takeover or self._elected is None:
+            return []
+        assert isinstance(event.outcome, Loaded)
+        self._takeover = None
+        self.role = Role.LEADER
+        self.leader = Leader(
+            self.me,
+            event.outcome,
+            now + self._clock_offset,
+            now,
+            alone=self._elected.alone,
+            seen=SeenTable(self._seen_slots),
+        )
+        return [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
+
+    def _on_takeover_failed(self, event: CommandFailed, error: StoreError, now: float) -> Effects:
+        if event.command is not self._takeover:
+            return []
+        self._takeover = None
+        unknown = isinstance(error, CommitUnknown)  # a second try only raises the epoch once more
+        self._takeover_at = now if unknown else now + TAKEOVER_AGAIN_S
+        return [Note("takeover_failed", f"{error.code}: {error}")]
+
+    def _step_down(self, reason: str) -> Effects:
+        self.leader = None
+        self._elected = None
+        self._takeover = None
+        self._takeover_at = float("inf")
+        self.role = Role.FOLLOWER
+        return [Note("step_down", reason)]
+
+    # ------------------------------------------------------------ as a follower
+
+    def _as_follower(self, event: Event, now: float, utc: float) -> Effects:
+        if self.role is Role.TAKING_OVER and self._takeover is None and now >= self._takeover_at:
+            return self._take_over(now, utc)
+        match event:
+            case MessageCame(message):
+                if not isinstance(message, BadBody) and isinstance(message.body, Hello):
+                    return [SendToWorker(message.header.source, NotLeader(None))]
+                return []  # reports tell a follower who lives, and nothing more (rule 15)
+            case ClientAsked(client, request):
+                data = {"code": "no_leader", "message": "this master does not lead", "exit_code": 3}
+                return [ReplyTo(client, Reply(request.id, False, data))]
+            case _:
+                return []
+
+    def check(self, now: float) -> None:
+        assert (self.leader is None) == (self.role is not Role.LEADER), "a leader has its state"
+        if self.leader is not None:
+            self.leader.check(now)

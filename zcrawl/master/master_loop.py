@@ -1,0 +1,198 @@
+"""Drives a Master with real parts: sockets, clock, the store's threads, clients.
+
+Messages of one drained batch are handed over one by one, then one Ticked plans, commits and
+beats for all of them. Clients within this process use a route of their own instead of a socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final, assert_never
+
+from zcrawl.errors import StoreError
+from zcrawl.master import events as m
+from zcrawl.master.master import Master, Role
+from zcrawl.master.store_thread import StoreThreads
+from zcrawl.mesh.messages import BadBody, Reply, Request
+from zcrawl.mesh.ports import Arrived, MasterMesh
+from zcrawl.store.ports import Applied, Command, CommandOutcome, Query, QueryOutcome
+
+LEAST_WAIT_S: Final = 0.001
+ELECT_AGAIN_S: Final = 0.2
+LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
+
+Log = Callable[[str, str], None]
+
+
+class MasterLoop:
+    def __init__(
+        self,
+        machine: Master,
+        mesh: MasterMesh,
+        store: StoreThreads,
+        *,
+        clock: Callable[[], float],
+        utc: Callable[[], float],
+        log: Log,
+        on_applied: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.machine = machine
+        self.counters: Counter[str] = Counter()
+        self._mesh, self._store = mesh, store
+        self._clock, self._utc = clock, utc
+        self._log = log
+        self._on_applied = on_applied
+        self._loop = asyncio.get_running_loop()
+        self._tick_planned = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._elected: m.Elected | None = None
+        self._leads = asyncio.Event()
+        self._closed = False
+        self._last_snapshot: dict[str, Any] = {}
+        self._locals: dict[bytes, asyncio.Future[Reply]] = {}
+        self._numbers = itertools.count(1)
+        self.takeover_error = ""  # why leadership was not reached yet
+
+    # ------------------------------------------------------------ from outside
+
+    async def lead(self, elected: m.Elected) -> None:
+        """The lock is ours; returns when the database is loaded."""
+        self._elected = elected
+        self.handle(elected)
+        await self._leads.wait()
+
+    def listen(self) -> None:
+        """Workers and clients are heard from now on."""
+        self._mesh.listen(self._on_messages)
+
+    async def ask(self, request: Request) -> Reply:
+        """A request of a client in this process."""
+        route = LOCAL + str(next(self._numbers)).encode()
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        self._locals[route] = future
+        try:
+            self.handle(m.ClientAsked(route, request))
+            return await future
+        finally:
+            del self._locals[route]
+
+    def snapshot(self) -> dict[str, Any]:
+        leader = self.machine.leader
+        if leader is not None:
+            counters = leader.state.counters + self.counters + self._mesh.counters
+            self._last_snapshot = {
+                **leader.current_snapshot(self._clock()),
+                "counters": dict(counters),
+            }
+        return self._last_snapshot
+
+    def close(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ------------------------------------------------------------ events
+
+    def handle(self, event: m.Event) -> None:
+        if self._closed:
+            return
+        self._do_all(self.machine.handle(event, self._clock(), self._utc()))
+        self._plan_tick()
+
+    def note(self, name: str, detail: str = "") -> None:
+        self.counters[name] += 1
+        self._log(name, detail)
+
+    def _on_messages(self, arrived: list[Arrived]) -> None:
+        handle, now, utc = self.machine.handle, self._clock(), self._utc()
+        for one in arrived:
+            message = one.message
+            event: m.Event
+            if not isinstance(message, BadBody) and isinstance(message.body, Request):
+                event = m.ClientAsked(one.route, message.body)
+            else:
+                event = m.MessageCame(message)
+            effects = handle(event, now, utc)
+            if effects:
+                self._do_all(effects)
+        self._plan_tick()
+
+    def _plan_tick(self) -> None:
+        if not self._tick_planned:
+            self._tick_planned = True
+            self._loop.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._tick_planned = False
+        if self._closed:
+            return
+        now = self._clock()
+        self._do_all(self.machine.handle(m.Ticked(), now, self._utc()))
+        if self._timer is not None:
+            self._timer.cancel()
+        wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
+        self._timer = self._loop.call_later(wait_s, self._plan_tick)
+
+    # ------------------------------------------------------------ effects
+
+    def _do_all(self, effects: m.Effects) -> None:
+        for effect in effects:
+            self._do(effect)
+
+    def _do(self, effect: m.Effect) -> None:
+        epoch = self.machine.epoch
+        match effect:
+            case m.SendToWorker(worker, body, sequence):
+                self._mesh.send(worker.encode(), epoch, body, sequence)
+            case m.Publish(body):
+                self._mesh.publish(epoch, body)
+            case m.Execute(command):
+                self._execute(command)
+            case m.Ask(query, tag):
+                self._ask(query, tag)
+            case m.ReplyTo(client, reply):
+                self._reply(client, reply)
+            case m.StepDown(reason):
+                self._leads.clear()
+                self._log("step_down", reason)
+                if self._elected is not None:  # the lock is still ours: lead in a new epoch
+                    self._loop.call_later(ELECT_AGAIN_S, self.handle, self._elected)
+            case m.Note(name, detail):
+                self.note(name, detail)
+                if name == "takeover_failed":
+                    self.takeover_error = detail
+                if self.machine.role is Role.LEADER:
+                    self._leads.set()
+            case _:
+                assert_never(effect)
+
+    def _execute(self, command: Command) -> None:
+        def then(outcome: CommandOutcome | StoreError) -> None:
+            if isinstance(outcome, StoreError):
+                self.handle(m.CommandFailed(command, outcome))
+                return
+            self.handle(m.CommandDone(command, outcome))
+            if isinstance(outcome, Applied):
+                self._on_applied()
+
+        self._store.execute(command, then)
+
+    def _ask(self, query: Query, tag: str) -> None:
+        def then(outcome: QueryOutcome | StoreError) -> None:
+            if isinstance(outcome, StoreError):
+                self.handle(m.QueryFailed(query, tag, outcome))
+            else:
+                self.handle(m.QueryDone(query, tag, outcome))
+
+        self._store.query(query, then)
+
+    def _reply(self, client: bytes, reply: Reply) -> None:
+        if not client.startswith(LOCAL):
+            self._mesh.send(client, self.machine.epoch, reply)
+            return
+        future = self._locals.get(client)
+        if future is not None and not future.done():
+            future.set_result(reply)

@@ -1,0 +1,233 @@
+"""Workers come, speak and go: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, and silence.
+
+A part of the leader. Leases of a worker that is gone are given back; those that had started go on
+trial (rule 9). What a joining worker holds is adopted, not repeated (rule 12).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.dispatch.roster import Greeting, WorkerInfo
+from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.state import LeaderState
+from zcrawl.mesh.messages import (
+    Accept,
+    Bye,
+    Drain,
+    Header,
+    Heartbeat,
+    HeldLease,
+    Hello,
+    Rehello,
+    Reject,
+    Stale,
+    Welcome,
+)
+from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.store.ports import CountCrash, QueuedRow
+
+ASSIGN_PATIENCE_S = 3.0  # an ASSIGN that no heartbeat covers by then was lost
+REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
+QUARANTINE_AFTER = 3  # crashes with the request alone
+
+
+class Membership:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+
+    # ------------------------------------------------------------ coming
+
+    def hello(self, header: Header, hello: Hello, now: float, effects: Effects) -> None:
+        state = self._state
+        greeting = state.roster.judge(header.source, header.incarnation, hello)
+        if greeting is Greeting.OLD:
+            return
+        if greeting is Greeting.DUPLICATE:
+            effects.append(Note("duplicate_worker_id", header.source))
+            effects.append(SendToWorker(header.source, Stale("duplicate_id")))
+            return
+        if greeting is Greeting.WELCOME:
+            known = state.roster.workers.get(header.source)
+            if known is not None and known.incarnation != header.incarnation:
+                self._gone(known, now, effects, blame=known.present)
+            if hello.replaces:
+                state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
+            info = state.roster.join(header.source, header.incarnation, hello, now)
+            self._adopt(info, hello.held, now)
+            self._await_results(info, hello)
+            state.planner.process_joined(info.name)
+        else:
+            info = state.roster.workers[header.source]
+        self._welcome(info, effects, now)
+
+    def _welcome(self, info: WorkerInfo, effects: Effects, now: float) -> None:
+        state = self._state
+        grants = state.planner.granter.grants_for_welcome(info, now)
+        stream = state.receiver.stream((info.id, info.incarnation))
+        welcome = Welcome(
+            watermark=stream.committed,
+            heartbeat_s=state.roster.heartbeat_s,
+            hello=info.hello,
+            grants=grants,
+            keep=[lease.row.seq for lease in state.leases.of_worker(info)],
+        )
+        effects.append(SendToWorker(info.id, welcome, info.next_number()))
+
+    def _adopt(self, info: WorkerInfo, held: list[HeldLease], now: float) -> None:
+        """What a worker reports as running stays with it, unless somebody else has it by now;
+        what has not started stays if the worker may go on with that host."""
+        state = self._state
+        by_host: dict[int, list[HeldLease]] = {}
+        for one in held:
+            by_host.setdefault(one.assignment.host, []).append(one)
+        for host, leases in by_host.items():
+            running = sum(one.started for one in leases)
+            may_go_on = state.planner.granter.adopt(info, host, running)
+            for one in leases:
+                if one.started or may_go_on:
+                    self._adopt_lease(info, one, now)
+
+    def _adopt_lease(self, info: WorkerInfo, one: HeldLease, now: float) -> None:
+        state, url = self._state, one.assignment
+        token = (one.epoch, url.n)
+        lease = state.leases.by_seq.get(url.seq)
+        if lease is not None:
+            if lease.worker is info and not lease.received:
+                lease.token = max(lease.token, token)
+            return
+        if state.runs.get(url.run) is None or url.seq in state.withheld:
+            return  # the run has ended, or the result is here already
+        known = state.frontier.remove(url.run, url.host, url.seq)
+        state.planner.forget_trial(url.host, url.seq)
+        row = known or QueuedRow(
+            run=url.run,
+            host=url.host,
+            prio=url.prio,
+            depth=url.depth,
+            seq=url.seq,
+            url=url.url,
+            attempts=url.attempt - 1,
+            crashes=url.crashes,
+            parent=url.parent,
+        )
+        state.leases.open(token, row, info, 0, now)
+        state.planner.lease_adopted(info, row)
+
+    def _await_results(self, info: WorkerInfo, hello: Hello) -> None:
+        """What it has fetched and not yet delivered is not fetched again while it lives."""
+        state = self._state
+        received = state.receiver.stream((info.id, info.incarnation)).received
+        for number, run, host, seq in hello.reported:
+            if number > received and not state.leases.holds(seq) and state.runs.get(run):
+                state.withhold(run, host, seq)
+                state.promised.setdefault(info.name, {})[seq] = (run, host)
+
+    # ------------------------------------------------------------ speaking
+
+    def heartbeat(self, header: Header, beat: Heartbeat, now: float, effects: Effects) -> None:
+        state = self._state
+        info = state.roster.find(header.source, header.incarnation)
+        if info is None or beat.hello > info.hello:
+            effects.append(SendToWorker(header.source, Rehello("unknown")))
+            return
+        newest = beat.hello == info.hello and beat.sent_at >= info.echo
+        if not newest:
+            state.roster.hear(info, now)
+            return
+        state.roster.heartbeat(info, beat, now)
+        stream = state.receiver.stream((header.source, header.incarnation))
+        lost = state.leases.lost_on_the_way(
+            info,
+            {(epoch, n) for epoch, n, _ in beat.held},
+            beat.assigned,
+            stream.received >= beat.produced,
+            now,
+            ASSIGN_PATIENCE_S,
+        )
+        for lease in lost:
+            effects.append(Note("assignment_lost", str(lease.row.seq)))
+            state.give_back(lease)
+        state.planner.credit_came(info)
+
+    def accept(self, header: Header, accept: Accept, now: float) -> None:
+        info = self._state.roster.find(header.source, header.incarnation)
+        if info is not None:
+            self._state.roster.hear(info, now)
+            for host, revision in accept.grants:
+                self._state.planner.granter.confirmed(info.name, host, revision, now)
+
+    def reject(self, header: Header, reject: Reject, now: float, effects: Effects) -> None:
+        state = self._state
+        info = state.roster.find(header.source, header.incarnation)
+        if info is None:
+            return
+        reasons = {(epoch, n): reason for epoch, n, reason in reject.leases}
+        for lease in state.leases.of_worker(info):
+            reason = reasons.get(lease.token)
+            if reason is None or lease.received:
+                continue
+            effects.append(Note("rejected", reason))
+            if reason == "unknown_run":
+                info.runs.pop(lease.row.run, None)
+            pause = 0.0 if reason == "draining" else now + REJECT_PAUSE_S
+            state.give_back(lease, pause)
+
+    def drain(self, info: WorkerInfo, effects: Effects) -> None:
+        self._state.roster.drain(info)
+        self._state.planner.worker_drains(info)
+        effects.append(SendToWorker(info.id, Drain(True), info.next_number()))
+
+    # ------------------------------------------------------------ going
+
+    def bye(self, header: Header, bye: Bye, now: float, effects: Effects) -> None:
+        info = self._state.roster.find(header.source, header.incarnation)
+        if info is not None:
+            self._gone(info, now, effects, blame=False)
+            self._state.roster.leave(info)
+            effects.append(Note("worker_left", f"{info.id}: {bye.reason}"))
+
+    def tick(self, now: float, effects: Effects) -> None:
+        for info in self._state.roster.tick(now):
+            effects.append(Note("worker_lost", info.id))
+            # First what it may still be running, then its leases: the leases tell how much.
+            self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
+            self._release(info, now, effects, blame=True)
+
+    def _gone(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
+        """The process is certainly dead: its hosts are free at once."""
+        self._state.planner.process_gone(info.name, now)
+        self._release(info, now, effects, blame)
+
+    def _release(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
+        state = self._state
+        for seq, (run, host) in state.promised.pop(info.name, {}).items():
+            state.release(run, host, seq)
+        on_trial, alone = info.on_trial, info.reserved
+        for lease in state.leases.of_worker(info):
+            if lease.received:
+                continue  # its result is here and will be committed
+            if not blame:
+                state.give_back(lease)
+                continue
+            state.leases.close(lease.row.seq)
+            state.planner.lease_left(info, lease.row)
+            seq = lease.row.seq
+            self._put_on_trial(lease.row, seq == on_trial, seq == alone, now, effects)
+
+    def _put_on_trial(
+        self, row: QueuedRow, again: bool, was_alone: bool, now: float, effects: Effects
+    ) -> None:
+        """A crash blames nobody by itself; only a crash with one alone counts against it."""
+        state = self._state
+        if was_alone:
+            row = msgspec.structs.replace(row, crashes=row.crashes + 1)
+            quarantine = row.crashes >= QUARANTINE_AFTER
+            effects.append(Note("crash_counted", f"{row.seq}: {row.crashes}"))
+            effects.append(
+                Execute(CountCrash(state.epoch, row.seq, row.crashes, quarantine, state.utc(now)))
+            )
+            if quarantine:
+                return
+        if state.runs.get(row.run) is not None:
+            state.planner.put_on_trial(row, alone=again or was_alone)

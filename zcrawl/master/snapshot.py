@@ -1,0 +1,85 @@
+"""The leader's state as one plain dict a second, for consoles, displays and `nodes`.
+
+Pure reading: whoever shows something about the cluster reads only this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.master.commits import Commits
+from zcrawl.master.state import LeaderState
+from zcrawl.store.ports import RunRow
+from zcrawl.telemetry.views import LiveRun, elapsed
+
+
+def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
+    rows = [active.row for active in state.runs.active.values()]
+    failing = commits.failing
+    return {
+        "leader": state.me,
+        "epoch": state.epoch,
+        "at": state.utc(now),
+        "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+        "runs": [
+            _run(row, state.leases.by_run.get(row.id, 0), state.utc(now))
+            for row in (*rows, *state.ended.values())
+        ],
+        "statuses": {str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
+        "failed": {str(run): dict(tally.failed) for run, tally in state.tallies.items()},
+        "store": {
+            "state": "ok" if failing is None else "retrying",
+            "error": None if failing is None else failing.code,
+            "since_s": 0.0 if failing is None else now - commits.failing_since,
+        },
+        "counters": dict(state.counters),
+    }
+
+
+def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:
+    return {
+        "id": info.id,
+        "state": str(info.state),
+        "slots": info.slots,
+        "running": info.running,
+        "waiting": info.waiting,
+        "leases": info.leases,
+        "rate": round(info.rate, 2),
+        "outbox": info.outbox,
+        "rss_bytes": info.rss_bytes,
+        "lag_ms": info.lag_ms,
+        "heard_s_ago": round(now - info.heard_at, 3),
+        "pid": info.pid,
+        "hostname": info.hostname,
+        "version": info.version,
+    }
+
+
+def live_run(state: LeaderState, run: int) -> LiveRun:
+    leases = state.leases.of_run(run)
+    return LiveRun(
+        in_flight=len(leases),
+        workers=sorted({lease.worker.id for lease in leases}),
+        in_flight_urls=[lease.row.url for lease in leases[:50]],
+    )
+
+
+def _run(row: RunRow, in_flight: int, utc: float) -> dict[str, Any]:
+    counters = row.counters
+    return {
+        "run": row.id,
+        "job": row.job,
+        "name": row.name,
+        "state": str(row.state),
+        "reason": row.reason,
+        "pages": counters.done,
+        "items": counters.items,
+        "failed": counters.failed,
+        "skipped": counters.skipped,
+        "queued": max(0, counters.pending - in_flight),
+        "in_flight": in_flight,
+        "admitted": counters.admitted,
+        "bytes": counters.bytes,
+        "seconds": elapsed(row, utc),
+    }

@@ -1,0 +1,165 @@
+"""What a leader has in memory, and the few moves that several of its parts share.
+
+It is built anew from the database at each takeover and dropped when leadership ends, so that
+nothing of an older epoch can survive in it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable
+
+from zcrawl.dispatch.leases import Lease, Leases
+from zcrawl.dispatch.planner import Planner
+from zcrawl.dispatch.roster import Roster
+from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.frontier import Frontier
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.events import Effects, SendToWorker
+from zcrawl.mesh.messages import Cancel
+from zcrawl.result.receive import Receiver
+from zcrawl.store.ports import HostRow, Loaded, QueuedRow, RunRow
+
+ENDED_RUNS = 20
+
+
+@dataclasses.dataclass(slots=True)
+class RunTally:
+    """Answers by status and failures by reason, as committed since this leader took over."""
+
+    statuses: Counter[str] = dataclasses.field(default_factory=Counter)
+    failed: Counter[str] = dataclasses.field(default_factory=Counter)
+
+
+class LeaderState:
+    def __init__(self, me: str, epoch: int, clock_offset: float, seen: SeenTable) -> None:
+        self.me = me
+        self.epoch = epoch
+        self.clock_offset = clock_offset  # UTC = now + clock_offset
+        self.roster = Roster()
+        self.leases = Leases()
+        self.frontier = Frontier()
+        self.runs = Runs()
+        self.planner = Planner(epoch, self.roster, self.leases, self.frontier, self.runs)
+        self.receiver = Receiver({})
+        self.seen = seen
+        # Rows whose result was received without a lease: not leased again while it is committed.
+        self.withheld: dict[int, QueuedRow | None] = {}
+        # process name → seq → (run, host): fetched, by its word, and not delivered yet
+        self.promised: dict[str, dict[int, tuple[int, int]]] = {}
+        self.sweeps: dict[int, None] = {}  # ended runs whose rows are still to be swept
+        self.counters: Counter[str] = Counter()
+        self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
+        self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
+
+    def load(self, loaded: Loaded, now: float) -> None:
+        """What the database holds becomes the window (takeover and reload)."""
+        for row in loaded.runs:
+            self.runs.put(row)
+        ended = self.runs.active.keys() - {row.id for row in loaded.runs}
+        for run in ended:
+            del self.runs.active[run]
+        for host in loaded.hosts:
+            self.planner.granter.know_host(host, self.clock_offset, now)
+        self.frontier.load(loaded.lanes)
+        for lane in loaded.lanes:
+            self.planner.lane_opened(lane.run, lane.host)
+        self.sweeps.update(dict.fromkeys(loaded.sweeps))
+
+    def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
+        for host in hosts:
+            self.planner.granter.know_host(host, self.clock_offset, now)
+        for row in rows:
+            # A refill may have read the row before the word of its commit came here.
+            if not self.is_taken(row.seq):
+                self.frontier.insert(row)
+                self.planner.lane_opened(row.run, row.host)
+
+    def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
+        """Nobody works on it any more: it is queued again."""
+        self.leases.close(lease.row.seq)
+        self.planner.lease_left(lease.worker, lease.row)
+        if self.runs.get(lease.row.run) is not None:
+            self.frontier.insert(lease.row, due_at)
+            self.planner.lane_opened(lease.row.run, lease.row.host)
+
+    def close_lease(self, seq: int) -> Lease | None:
+        """Its request is settled."""
+        lease = self.leases.close(seq)
+        if lease is not None:
+            if not lease.received:
+                self.planner.lease_left(lease.worker, lease.row)
+            self.planner.run_slot_freed(lease.row.run)
+        return lease
+
+    def put_run(self, row: RunRow, effects: Effects) -> None:
+        """The run as it is stored now; when it ended, nothing of it stays in memory."""
+        known = self.runs.get(row.id)
+        dispatched = known is not None and known.dispatches
+        if self.runs.put(row) is not None:
+            if not dispatched:
+                self.planner.run_freed(row.id)
+            return
+        if known is None and row.id in self.sweeps:
+            return
+        self.sweeps[row.id] = None
+        self.ended[row.id] = row
+        for old in list(self.ended)[:-ENDED_RUNS]:
+            del self.ended[old]
+            self.tallies.pop(old, None)
+        self.frontier.drop_run(row.id)
+        for lease in self.leases.of_run(row.id):
+            self.leases.close(lease.row.seq)
+            if not lease.received:
+                self.planner.lease_left(lease.worker, lease.row)
+        self.planner.run_ended(row.id)
+        for seq, held in list(self.withheld.items()):
+            if held is not None and held.run == row.id:
+                self.withheld[seq] = None
+        for worker in self.roster.workers.values():
+            if row.id in worker.runs and worker.present:
+                del worker.runs[row.id]
+                effects.append(SendToWorker(worker.id, Cancel([row.id]), worker.next_number()))
+
+    def is_taken(self, seq: int) -> bool:
+        """Whether a queued row must not enter the window: leased, on trial, or being settled."""
+        return self.leases.holds(seq) or seq in self.planner.trials or seq in self.withheld
+
+    def withhold(self, run: int, host: int, seq: int) -> None:
+        if seq not in self.withheld:
+            on_trial = self.planner.forget_trial(host, seq)
+            self.withheld[seq] = self.frontier.remove(run, host, seq) or on_trial
+
+    def know_withheld(self, rows: Iterable[QueuedRow]) -> None:
+        """A refill read rows that are withheld: they come back from here, not from there."""
+        if self.withheld:
+            for row in rows:
+                if row.seq in self.withheld:
+                    self.withheld[row.seq] = row
+
+    def release(self, run: int, host: int, seq: int) -> None:
+        """A withheld row whose result was not used is queued again."""
+        row = self.withheld.pop(seq, None)
+        if row is None:
+            self.frontier.reconsider(run, host, seq)
+        elif self.runs.get(row.run) is not None and not self.is_taken(seq):
+            self.frontier.insert(row)
+            self.planner.lane_opened(row.run, row.host)
+
+    def utc(self, now: float) -> float:
+        return now + self.clock_offset
+
+    def check(self, now: float) -> None:
+        self.roster.check()
+        self.leases.check()
+        self.frontier.check()
+        self.planner.check()
+        self.receiver.check()
+        for lane in self.frontier.lanes.values():
+            for seq in (*lane.ready, *lane.delayed):
+                assert not self.leases.holds(seq), "a leased request is not in the frontier"
+        for seq in self.withheld:
+            assert not self.leases.holds(seq), "a withheld request has no lease"
+        for lease in self.leases.by_seq.values():
+            assert self.runs.get(lease.row.run) is not None, "only active runs have leases"

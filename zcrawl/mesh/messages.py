@@ -1,0 +1,334 @@
+"""The closed union of messages that travel over the mesh. Frozen, versioned, arrays on the wire.
+
+A message is two frames: a `Header` and a body. The header's `subject` names the request that a
+RESULT is about, so that a result whose body cannot be read can still be consumed (rule 3).
+docs/protocol.md explains each message and the fifteen rules.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from zcrawl.errors import RetryClass
+from zcrawl.model import Outcome
+
+PROTOCOL_VERSION = 1
+LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
+
+
+Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
+Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
+Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Link: TypeAlias = tuple[Url, Key]  # canonical
+
+
+class Kind(enum.IntEnum):
+    """The type field of the header."""
+
+    HELLO = 1
+    HEARTBEAT = 2
+    ACCEPT = 3
+    REJECT = 4
+    RESULT = 5
+    BYE = 6
+    WELCOME = 16
+    ASSIGN = 17
+    ACK = 18
+    CANCEL = 19
+    REHELLO = 20
+    STALE = 21
+    NOT_LEADER = 22
+    DRAIN = 23
+    CONFIG = 24
+    BEAT = 32
+    EVENT = 33
+    SNAPSHOT = 34
+    REQUEST = 48
+    REPLY = 49
+
+
+class Header(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    kind: int
+    shard: Number  # 0 until leadership is sharded
+    epoch: Number  # stamped when sent, also on a resend
+    source: str
+    incarnation: Number  # random per process start
+    sequence: Number  # RESULT: the result's number; leader → worker: numbered per worker
+    subject: Number = 0  # RESULT: the request's seq
+
+
+class _Body(msgspec.Struct, frozen=True, array_like=True):
+    pass
+
+
+# ---------------------------------------------------------------- worker → leader
+
+
+class Assignment(_Body, frozen=True):
+    n: int  # the lease token is (header epoch, n)
+    seq: int
+    run: int
+    host: int
+    url: str
+    depth: int
+    attempt: int
+    parent: str | None
+    prio: int = 0
+    crashes: int = 0  # crashes with this request alone (rule 9)
+
+
+class HeldLease(_Body, frozen=True):
+    """An assignment in a worker's hands, whole: a new leader can adopt it without a look-up."""
+
+    epoch: int
+    started: bool
+    assignment: Assignment
+
+
+class Hello(_Body, frozen=True):
+    slots: int
+    version: str
+    hostname: str
+    pid: int
+    held: list[HeldLease]
+    produced: int  # number of the newest result ever numbered by this incarnation
+    acked: int  # results up to here are known to be settled
+    hello: int  # counts this incarnation's HELLOs: an old one must not undo a newer one
+    reported: list[tuple[int, int, int, int]]  # (number, run, host, seq) of unsettled results
+    replaces: int = 0  # incarnation that the worker's supervisor saw die
+
+
+class Heartbeat(_Body, frozen=True):
+    held: list[tuple[int, int, bool]]  # (lease epoch, lease n, started)
+    produced: int
+    acked: int
+    assigned: int  # highest ASSIGN sequence taken in
+    rate: float  # results per second, smoothed
+    slots: int
+    running: int
+    waiting: int
+    outbox: int
+    rss_bytes: int
+    lag_ms: float
+    draining: bool
+    hello: int  # the HELLO under whose WELCOME this worker acts
+    sent_at: float  # the worker's own clock; BEAT echoes it, and the echo carries the permission
+
+
+class Accept(_Body, frozen=True):
+    """An ASSIGN arrived; lowered grants are named once they are in force."""
+
+    assigned: int
+    grants: list[tuple[int, int]]  # (host, revision) in force
+
+
+class Reject(_Body, frozen=True):
+    leases: list[tuple[int, int, str]]  # (lease epoch, lease n, reason)
+
+
+class Page(_Body, frozen=True):
+    final_url: str
+    title: str | None
+    content_type: str
+    size: int
+    fetched_at: float  # UTC seconds
+    elapsed_ms: float
+    body: str | None = None  # blob name, when bodies are kept
+
+
+class Result(_Body, frozen=True):
+    lease_epoch: Number
+    lease_n: Number
+    seq: Number
+    run: Number
+    host: Number
+    attempt: Annotated[int, Meta(ge=1, le=1_000_000)]
+    outcome: Outcome
+    reason: str = ""
+    status: Annotated[int, Meta(ge=0, le=999)] = 0
+    retry: RetryClass | None = None  # of a failure
+    retry_after_s: Seconds | None = None
+    depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    page: Page | None = None
+    items: list[bytes] = []  # JSON objects
+    links: list[Link] = []
+    handover: Link | None = None  # target of a redirect to another host
+    host_next_in_s: Seconds = 0.0  # until the host's next request may start
+    crawl_delay_s: Seconds = 0.0  # what robots.txt asks for
+    detail: str = ""  # for people: the error's text, cut
+
+
+class Bye(_Body, frozen=True):
+    reason: str
+
+
+# ---------------------------------------------------------------- leader → worker
+
+
+class Grant(_Body, frozen=True):
+    """The right to start requests to one host, until 7 s after the last BEAT."""
+
+    host: int
+    origin: str
+    revision: int
+    concurrency: int
+    interval_s: float  # between two starts; 0: unlimited
+    burst: int
+    next_in_s: float  # not before this long from now
+
+
+class Welcome(_Body, frozen=True):
+    """The worker is known. Whatever it holds beyond `grants` and `keep` it must not start."""
+
+    watermark: int  # results of this incarnation up to here are committed
+    heartbeat_s: float
+    hello: int
+    grants: list[Grant]
+    keep: list[int]  # seqs of held requests that the leader adopted
+
+
+class Assign(_Body, frozen=True):
+    grants: list[Grant]
+    urls: list[Assignment]
+
+
+class Ack(_Body, frozen=True):
+    upto: int  # cumulative: every result up to here is settled
+    first: int  # dispositions are given for first..upto
+    dispositions: bytes
+    received: int  # contiguous, maybe not committed yet
+    missing: list[tuple[int, int]]  # gaps to resend at once, inclusive
+
+
+class Cancel(_Body, frozen=True):
+    runs: list[int]
+    leases: list[int] = []
+
+
+class Rehello(_Body, frozen=True):
+    reason: str
+
+
+class Stale(_Body, frozen=True):
+    reason: str  # stale_epoch, duplicate_id, version
+
+
+class NotLeader(_Body, frozen=True):
+    leader: str | None
+
+
+class Drain(_Body, frozen=True):
+    exit: bool
+
+
+class RunConfig(_Body, frozen=True):
+    run: int
+    revision: int
+    spec: bytes  # JSON of JobSpec
+    seed_hosts: list[str]  # netlocs that the default scope allows
+
+
+class Config(_Body, frozen=True):
+    runs: list[RunConfig]
+
+
+# ---------------------------------------------------------------- leader → all
+
+
+class Beat(_Body, frozen=True):
+    leader: str
+    interval_s: float
+    # worker → (incarnation, contiguous result number, its newest heartbeat's sent_at)
+    received: dict[str, tuple[int, int, float]]
+
+
+class Event(_Body, frozen=True):
+    name: str
+    fields: dict[str, Any]
+
+
+class Snapshot(_Body, frozen=True):
+    data: dict[str, Any]
+
+
+# ---------------------------------------------------------------- client → any master
+
+
+class Request(_Body, frozen=True):
+    id: str
+    op: str
+    args: dict[str, Any]
+    forwarded: bool = False
+
+
+class Reply(_Body, frozen=True):
+    id: str
+    ok: bool
+    data: dict[str, Any]  # the answer, or {code, message}
+
+
+Body: TypeAlias = (
+    Hello
+    | Heartbeat
+    | Accept
+    | Reject
+    | Result
+    | Bye
+    | Welcome
+    | Assign
+    | Ack
+    | Cancel
+    | Rehello
+    | Stale
+    | NotLeader
+    | Drain
+    | Config
+    | Beat
+    | Event
+    | Snapshot
+    | Request
+    | Reply
+)
+
+BODY_TYPES: dict[Kind, type[Body]] = {
+    Kind.HELLO: Hello,
+    Kind.HEARTBEAT: Heartbeat,
+    Kind.ACCEPT: Accept,
+    Kind.REJECT: Reject,
+    Kind.RESULT: Result,
+    Kind.BYE: Bye,
+    Kind.WELCOME: Welcome,
+    Kind.ASSIGN: Assign,
+    Kind.ACK: Ack,
+    Kind.CANCEL: Cancel,
+    Kind.REHELLO: Rehello,
+    Kind.STALE: Stale,
+    Kind.NOT_LEADER: NotLeader,
+    Kind.DRAIN: Drain,
+    Kind.CONFIG: Config,
+    Kind.BEAT: Beat,
+    Kind.EVENT: Event,
+    Kind.SNAPSHOT: Snapshot,
+    Kind.REQUEST: Request,
+    Kind.REPLY: Reply,
+}
+
+KIND_OF: dict[type[Body], Kind] = {body: kind for kind, body in BODY_TYPES.items()}
+
+
+class Message(msgspec.Struct, frozen=True):
+    header: Header
+    body: Body
+
+
+class BadBody(msgspec.Struct, frozen=True):
+    """What a message becomes whose header can be read and whose body cannot."""
+
+    header: Header
+    error: str

@@ -1,0 +1,14 @@
+"""The moments that leader and workers must agree on: who may start what, and for how long.
+
+A worker starts no request later than PERMISSION_S after it sent the newest heartbeat that a BEAT
+echoed; the leader moves a host LOST_AFTER heartbeats after the last one it received. The second
+is longer than the first, so two owners never start requests at the same time (rules 7 and 8).
+"""
+
+from __future__ import annotations
+
+HEARTBEAT_S = 1.0
+WORKERS_PER_HEARTBEAT_S = 200  # above this many workers the interval grows
+SUSPECT_AFTER = 3  # intervals of silence
+LOST_AFTER = 10
+PERMISSION_S = 7.0

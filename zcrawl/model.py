@@ -1,0 +1,69 @@
+"""The nouns that every part shares: states and small value types. No behaviour, no I/O.
+
+docs/glossary.md tells which word means what.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import NewType
+
+WorkerId = NewType("WorkerId", str)
+MasterId = NewType("MasterId", str)
+Incarnation = NewType("Incarnation", int)  # random per process start
+Seq = NewType("Seq", int)  # a request's number, given by the leader, never used twice
+RunId = NewType("RunId", int)
+JobId = NewType("JobId", int)
+HostId = NewType("HostId", int)
+
+
+class RequestState(enum.IntEnum):
+    """The state of a URL within a run, as stored. Leases live in the leader's memory only."""
+
+    QUEUED = 0  # admitted, not final; may be leased, or delayed until its due time
+    DONE = 1  # answered with 2xx, page and items committed
+    DEAD = 2  # failed for good, with its reason
+    SKIPPED = 3  # will not be fetched, with its reason
+
+
+class RunState(enum.StrEnum):
+    """The state of one execution of a job."""
+
+    RUNNING = "running"
+    PAUSED = "paused"  # nothing is dispatched; results in flight are committed
+    COMPLETED = "completed"  # no pending request is left
+    CANCELLED = "cancelled"  # ended by a person; results in flight are dropped
+    DELETED = "deleted"  # ended, and its rows are being removed
+
+    @property
+    def ended(self) -> bool:
+        return self in (RunState.COMPLETED, RunState.CANCELLED, RunState.DELETED)
+
+
+class NodeState(enum.StrEnum):
+    """The state of a worker as the leader sees it."""
+
+    JOINING = "joining"  # said HELLO, not yet heard a heartbeat
+    IDLE = "idle"  # alive, holds no lease
+    BUSY = "busy"  # alive, holds leases
+    SUSPECT = "suspect"  # silent for 3 heartbeat intervals: no new work
+    LOST = "lost"  # silent for 10: its work goes elsewhere
+    DRAINING = "draining"  # finishes what it has, gets nothing new
+    OFFLINE = "offline"  # said BYE
+
+
+class Disposition(enum.IntEnum):
+    """What became of one result, as told in an ACK."""
+
+    APPLIED = 0  # committed: its links are known to the store
+    DUPLICATE = 1  # its request was final already, nothing changed
+    DROPPED = 2  # run ended, or a newer attempt is known, nothing changed
+
+
+class Outcome(enum.IntEnum):
+    """How an attempt ended, as the worker saw it."""
+
+    DONE = 0
+    FAILED = 1
+    SKIPPED = 2
+    PART = 3  # a chunk of links; the page itself follows in a later result

@@ -1,0 +1,74 @@
+"""Decides which links a parsed page has.
+
+Called by `parse.page`, once per page, on a lexbor tree. Pure. A link is the href of an <a> or
+<area> or the src of an <iframe> or <frame>, resolved against the first <base href> that is a
+crawlable URL itself, else against the page. Not a link is
+
+- what the resolver rejects (mailto:, javascript:, garbage; it counts them)
+- `#here` and an empty href on a page without <base>: a place on the same page
+- an <a> or <area> with rel=nofollow, unless told to follow those
+- what stands in a <template>: it is not part of the document
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from selectolax.lexbor import LexborHTMLParser
+
+from zcrawl.frontier.url import LinkResolver
+
+# One pass in C for all of them, in document order. With the attributes, on 96 KB and 333 links:
+# 216 us; a pass by tags() for each name 393 us, a walk in Python 440 us (14 KB: 41, 35, 58 us).
+_SELECTOR: Final = "a[href],area[href],iframe[src],frame[src],base[href]"
+
+
+def _tag_id(name: str) -> int:
+    """Lexbor's number for a tag; comparing numbers spares making a string for each node."""
+    node = LexborHTMLParser(f"<{name}>").css_first(name)
+    assert node is not None
+    return node.tag_id
+
+
+_A: Final = _tag_id("a")
+_AREA: Final = _tag_id("area")
+_BASE: Final = _tag_id("base")
+
+
+def links_of(
+    tree: LexborHTMLParser, page_url: str, follow_nofollow: bool, resolver: LinkResolver
+) -> list[tuple[str, bytes]]:
+    """The links of a page as (canonical URL, key): each once, in document order."""
+    base: str | None = None
+    hrefs: dict[str, None] = {}  # an ordered set, without fragments: half of all links repeat
+    for node in tree.css(_SELECTOR):
+        attributes = node.attributes
+        tag = node.tag_id
+        if tag == _A or tag == _AREA:  # noqa: SIM109 - `in` would build a tuple for each link
+            if "href" not in attributes:  # an SVG <a xlink:href> matches a[href]
+                continue
+            href = attributes["href"] or ""
+            if not follow_nofollow and "rel" in attributes and _says_nofollow(attributes["rel"]):
+                continue
+        elif tag == _BASE:
+            if base is None and (found := resolver.resolve(page_url, attributes.get("href") or "")):
+                base = found[0]
+            continue
+        else:
+            href = attributes.get("src") or ""
+        cut = href.find("#")
+        hrefs[href[:cut] if cut >= 0 else href] = None
+    if base is None:
+        base = page_url
+        hrefs.pop("", None)
+    # Resolved only now, because a <base> holds for the links before it too.
+    links: dict[str, tuple[str, bytes]] = {}
+    for href in hrefs:
+        link = resolver.resolve(base, href)
+        if link is not None:
+            links[link[0]] = link
+    return list(links.values())
+
+
+def _says_nofollow(rel: str | None) -> bool:
+    return rel is not None and "nofollow" in rel.lower().split()

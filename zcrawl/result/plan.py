@@ -1,0 +1,152 @@
+"""What is to become of one result: the change that the leader asks the store to commit.
+
+Pure planning (rule 14): nothing in memory changes here; the leader changes its state when the
+store says `Applied`. Called once per result and batch.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.runs import ActiveRun, Runs
+from zcrawl.errors import BadUrl, RetryClass
+from zcrawl.frontier.retry import Retry, decide
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.frontier.url import canonicalize, origin_of, url_key
+from zcrawl.mesh.messages import BadBody, Result
+from zcrawl.model import Outcome, RequestState
+from zcrawl.result.receive import Received
+from zcrawl.store.ports import Change, NewLink
+
+SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
+MOST_REASON = 100
+BAD_RESULT = "bad_result"
+
+
+class ResultPlanner:
+    def __init__(self, leases: Leases, runs: Runs, seen: SeenTable) -> None:
+        self._leases, self._runs, self._seen = leases, runs, seen
+        self._links_until_sample = SAMPLE_EVERY
+        self.bad_samples = 0
+
+    def plan(self, one: Received, clock_offset: float, now: float) -> Change:
+        if isinstance(one.result, BadBody):
+            return self.bury(one)
+        result = one.result
+        active = self._runs.get(result.run)
+        lease = self._leases.by_seq.get(result.seq)
+        newer = lease is not None and lease.token > (result.lease_epoch, result.lease_n)
+        if active is None or newer:
+            return self._change(one, result, None, dropped=True)
+        links = self._links(result, active)
+        if links is None:
+            self.bad_samples += 1
+            return self.bury(one)
+        return self._outcome(one, result, active, links, clock_offset, now)
+
+    def bury(self, one: Received) -> Change:
+        """Consume a result that cannot be used: its request ends dead (rule 3)."""
+        lease = self._leases.by_seq.get(one.seq)
+        run = lease.row.run if lease is not None else 0
+        if isinstance(one.result, Result):
+            run = one.result.run
+        worker, incarnation = one.stream
+        return Change(
+            worker, incarnation, one.number, one.seq, run, RequestState.DEAD, reason=BAD_RESULT
+        )
+
+    def _outcome(
+        self,
+        one: Received,
+        result: Result,
+        active: ActiveRun,
+        links: list[NewLink],
+        clock_offset: float,
+        now: float,
+    ) -> Change:
+        utc = now + clock_offset
+        change = self._change(one, result, None)
+        if result.outcome is Outcome.PART:
+            return msgspec.structs.replace(change, links=tuple(links))
+        change = msgspec.structs.replace(
+            change,
+            reason=result.reason[:MOST_REASON],
+            status=result.status,
+            host_next_at=utc + result.host_next_in_s if result.host_next_in_s > 0 else 0.0,
+            crawl_delay_s=result.crawl_delay_s,
+        )
+        if result.outcome is Outcome.FAILED:
+            return self._failure(change, result, active, utc)
+        done = result.outcome is Outcome.DONE
+        return msgspec.structs.replace(
+            change,
+            state=RequestState.DONE if done else RequestState.SKIPPED,
+            page=result.page if done else None,
+            items=tuple(result.items) if done else (),
+            links=tuple(links),
+            attempts=result.attempt,
+            seed_host=self._vouched_host(result, active),
+        )
+
+    def _failure(self, change: Change, result: Result, active: ActiveRun, utc: float) -> Change:
+        retry = result.retry or RetryClass.PERMANENT
+        # The jitter must be the same when the batch is planned again: it derives from the row.
+        jitter = (result.seq * 2654435761 + result.attempt * 40503) % 1024 / 1024
+        verdict = decide(
+            result.attempt, active.spec.fetch.retries, retry, result.retry_after_s, jitter
+        )
+        if isinstance(verdict, Retry):
+            return msgspec.structs.replace(
+                change,
+                state=RequestState.QUEUED,
+                attempts=result.attempt,
+                due_at=utc + verdict.delay_s,
+            )
+        return msgspec.structs.replace(change, state=RequestState.DEAD, attempts=result.attempt)
+
+    def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:
+        """Links that are not certainly seen; None when a sample shows a lying worker."""
+        links = []
+        run, seen = result.run, self._seen
+        for url, key in result.links:
+            if (run, key) in seen:
+                continue
+            if not self._sample_holds(url, key, active):
+                return None
+            links.append(NewLink(url, key, origin_of(url), result.depth + 1))
+        if result.handover is not None and (run, result.handover[1]) not in seen:
+            url, key = result.handover
+            links.append(NewLink(url, key, origin_of(url), result.depth))
+        return links
+
+    def _sample_holds(self, url: str, key: bytes, active: ActiveRun) -> bool:
+        self._links_until_sample -= 1
+        if self._links_until_sample > 0:
+            return True
+        self._links_until_sample = SAMPLE_EVERY
+        try:
+            return canonicalize(url, active.rules) == url and url_key(url) == key
+        except BadUrl:
+            return False
+
+    def _vouched_host(self, result: Result, active: ActiveRun) -> str:
+        """A seed that redirects elsewhere vouches for its target under the default scope."""
+        if result.handover is None or result.depth > 0 or active.spec.scope.hosts:
+            return ""
+        return origin_of(result.handover[0]).partition("://")[2]
+
+    def _change(
+        self, one: Received, result: Result, state: RequestState | None, dropped: bool = False
+    ) -> Change:
+        worker, incarnation = one.stream
+        return Change(
+            worker,
+            incarnation,
+            one.number,
+            result.seq,
+            result.run,
+            state,
+            dropped=dropped,
+            host=result.host,
+        )

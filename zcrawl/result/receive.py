@@ -1,0 +1,104 @@
+"""Results on their way to the commit: put into sequence per worker, then queued.
+
+Called by the leader for every RESULT, from XPUB or resent over the DEALER. Results may come
+twice, late, out of order, or before the HELLO of their sender (rule 6). What is contiguous counts
+as received and is told in BEAT and ACK; gaps are named at once, so that only they are resent.
+
+Invariants, asserted by `check()`:
+- committed <= received < every number that waits in `early`
+- the commit queue holds each number of a stream once, ascending
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+
+from zcrawl.mesh.messages import BadBody, Header, Result
+
+STREAM_WINDOW = 2_000  # numbers further ahead than this are refused, not kept
+STREAMS = 4_096  # (worker, incarnation) pairs in memory
+
+StreamKey = tuple[str, int]  # (worker, incarnation)
+
+
+@dataclasses.dataclass(slots=True)
+class Received:
+    """One result in the commit queue."""
+
+    stream: StreamKey
+    number: int
+    seq: int
+    result: Result | BadBody
+    received_at: float
+
+
+@dataclasses.dataclass(slots=True)
+class Stream:
+    committed: int  # the stored watermark
+    received: int  # contiguous
+    early: dict[int, Received] = dataclasses.field(default_factory=dict)
+    gap_told_at: float = -1.0
+
+    def missing(self) -> list[tuple[int, int]]:
+        gaps = []
+        expected = self.received + 1
+        for number in sorted(self.early):
+            if number > expected:
+                gaps.append((expected, number - 1))
+            expected = number + 1
+        return gaps
+
+
+class Receiver:
+    def __init__(self, watermarks: dict[StreamKey, int]) -> None:
+        self.streams: dict[StreamKey, Stream] = {
+            key: Stream(number, number) for key, number in watermarks.items()
+        }
+        self.queue: deque[Received] = deque()
+
+    def stream(self, key: StreamKey) -> Stream:
+        """A stream nobody has stored yet begins at 0: results may overtake HELLO."""
+        stream = self.streams.get(key)
+        if stream is None:
+            stream = self.streams[key] = Stream(0, 0)
+        return stream
+
+    def take(self, header: Header, result: Result | BadBody, now: float) -> list[Received]:
+        """The results that became contiguous by this one; empty for a repeat or an early one."""
+        key = (header.source, header.incarnation)
+        stream = self.stream(key)
+        number = header.sequence
+        known = number <= stream.received or number in stream.early
+        if known or number > stream.committed + STREAM_WINDOW or number < 1:
+            return []
+        seq = result.seq if isinstance(result, Result) else header.subject
+        stream.early[number] = Received(key, number, seq, result, now)
+        fresh = []
+        while (one := stream.early.pop(stream.received + 1, None)) is not None:
+            stream.received += 1
+            fresh.append(one)
+        self.queue.extend(fresh)
+        return fresh
+
+    def next_batch(self, most: int) -> list[Received]:
+        return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
+
+    def put_back(self, batch: list[Received]) -> None:
+        """A batch that was certainly not committed goes first again."""
+        self.queue.extendleft(reversed(batch))
+
+    def commit(self, batch: list[Received]) -> None:
+        for one in batch:
+            stream = self.stream(one.stream)
+            stream.committed = max(stream.committed, one.number)
+
+    def check(self) -> None:
+        last: dict[StreamKey, int] = {}
+        for one in self.queue:
+            previous = last.get(one.stream)
+            assert previous is None or one.number == previous + 1, "the queue is in sequence"
+            last[one.stream] = one.number
+        for stream in self.streams.values():
+            assert stream.committed <= stream.received, "what is committed was received"
+            assert all(number > stream.received + 1 for number in stream.early), "early is early"

@@ -1,0 +1,197 @@
+"""A whole cluster in one folder: a master in this process, workers in processes of their own.
+
+Wiring only. The order of starting: sockets' names, lock, workers (they need longest to load),
+database, leadership, ears. The order of stopping, the other way round, is `__aexit__`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from zcrawl.coord.local_file import FileLock
+from zcrawl.coord.ports import Leadership
+from zcrawl.errors import RefusedError, StoreError, UnreachableError
+from zcrawl.mesh.messages import Request
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.model import RunState
+from zcrawl.roles import place
+from zcrawl.roles.client import answer
+from zcrawl.runtime import clock_os
+from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.telemetry.logs import EventLog, rotate
+
+if TYPE_CHECKING:
+    from zcrawl.master.master_loop import MasterLoop
+    from zcrawl.master.output_loop import OutputLoop
+
+WORKER_MODULE: Final = "zcrawl.roles.worker_main"
+LEAD_TIMEOUT_S: Final = 30.0
+ASK_TIMEOUT_S: Final = 60.0
+POLL_S: Final = 0.02
+
+
+class EmbeddedCluster:
+    """`async with EmbeddedCluster(data, workers) as cluster: ...`."""
+
+    def __init__(
+        self,
+        data: Path,
+        workers: int,
+        *,
+        slots: int = 32,
+        rate: float = 0.0,
+        bandwidth: float = 0.0,
+        pause_unfinished: bool = False,
+        takeover_timeout_s: float = 10.0,
+    ) -> None:
+        self._data = data
+        self._ids = [f"w{n}" for n in range(1, workers + 1)]
+        self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth}
+        self._pause_unfinished = pause_unfinished
+        self._takeover_timeout_s = takeover_timeout_s
+        self._stack = contextlib.AsyncExitStack()
+        self._master: MasterLoop | None = None
+        self._outputs: OutputLoop | None = None
+        self._supervisor: Supervisor | None = None
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        try:
+            await self._open()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    async def _open(self) -> None:
+        data, stack = self._data, self._stack
+        clock_os.raise_file_limit()
+        data.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(data)
+        leadership = await lock.acquire(self._takeover_timeout_s)
+        stack.callback(lock.release)
+        rotate(data / place.LOG)
+        log = EventLog(data / place.LOG, place.MASTER)
+        stack.callback(log.close)
+        endpoints, temporary = place.make_endpoints(data)
+        stack.callback(place.remove_mesh_file, data, endpoints, temporary)
+
+        spec = {
+            **self._worker,
+            "masters": [endpoints],
+            "log": str(data / place.LOG),
+            "blobs": str(data / place.BLOBS),
+        }
+        supervisor = Supervisor(
+            WORKER_MODULE,
+            self._ids,
+            spec,
+            pass_fds=[lock.fd],
+            stderr=data / place.WORKER_ERRORS,
+            log=log,
+        )
+        self._supervisor = await stack.enter_async_context(supervisor)
+        await self._lead(leadership, endpoints, log)
+        place.write_mesh_file(data, endpoints)
+        # The workers go first when all ends: they report to a master that still listens.
+        stack.push_async_callback(supervisor.stop)
+
+    async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
+        # Loaded only now: the workers, on another core, load their own half of zcrawl meanwhile.
+        from zcrawl.master.events import Elected
+        from zcrawl.master.master import Master
+        from zcrawl.master.master_loop import MasterLoop
+        from zcrawl.master.output_loop import OutputLoop
+        from zcrawl.master.store_thread import StoreThreads
+        from zcrawl.mesh.mesh_zmq import ZmqMasterMesh
+        from zcrawl.store.store_peewee import open_sqlite
+
+        data, stack = self._data, self._stack
+        database = await asyncio.to_thread(open_sqlite, data / place.DATABASE)
+        store = StoreThreads(database, log)
+        stack.push_async_callback(store.close)
+        mesh = stack.enter_context(
+            ZmqMasterMesh(endpoints, new_incarnation(), lambda error: log(error.code, str(error)))
+        )
+        master = MasterLoop(
+            Master(place.MASTER),
+            mesh,
+            store,
+            clock=clock_os.now,
+            utc=clock_os.utc,
+            log=log,
+            on_applied=lambda: outputs.committed(),
+        )
+        stack.callback(master.close)
+        outputs = OutputLoop(store, lambda: master.machine.epoch, master.note)
+        stack.push_async_callback(outputs.close)
+        self._master, self._outputs = master, outputs
+        try:
+            async with asyncio.timeout(LEAD_TIMEOUT_S):
+                await master.lead(Elected(leadership.hint, leadership.alone))
+        except TimeoutError:
+            raise StoreError(
+                f"no leadership after {LEAD_TIMEOUT_S:.0f} s: {master.takeover_error}"
+            ) from None
+        if self._pause_unfinished:
+            await self._pause()
+        outputs.start()
+        master.listen()
+
+    async def _pause(self) -> None:
+        """No worker is heard yet, so nothing of the old runs is dispatched before."""
+        for row in self.snapshot()["runs"]:
+            if row["state"] == RunState.RUNNING:
+                args = {"ref": str(row["job"]), "action": "pause", "run": row["run"]}
+                with contextlib.suppress(RefusedError):  # it has ended meanwhile
+                    await self.ask("act", args)
+
+    # ------------------------------------------------------------ what commands use
+
+    async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+        assert self._master is not None
+        request = Request(secrets.token_hex(16), op, args)
+        try:
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                while True:
+                    reply = await self._master.ask(request)
+                    if reply.ok or reply.data.get("code") != "no_leader":
+                        return answer(reply)
+                    await asyncio.sleep(POLL_S)  # between two epochs
+        except TimeoutError:
+            raise UnreachableError(f"{op}: no answer within {ASK_TIMEOUT_S:.0f} s") from None
+
+    def snapshot(self) -> dict[str, Any]:
+        assert self._master is not None and self._outputs is not None
+        failure = self._outputs.error
+        complaint = self._supervisor.complaint() if self._supervisor is not None else None
+        if complaint is not None:
+            raise UnreachableError(complaint, code="workers_fail")
+        restarts = self._supervisor.restarts if self._supervisor is not None else 0
+        return {
+            **self._master.snapshot(),
+            "outputs": {
+                "error": None if failure is None else failure.code,
+                "detail": "" if failure is None else str(failure),
+            },
+            "restarts": restarts,
+        }
+
+    async def drain(self, timeout_s: float) -> None:
+        """Workers finish what they began and leave; a worker leaves when all is committed."""
+        assert self._supervisor is not None
+        self._supervisor.expect_leaving()
+        for id in self._ids:
+            with contextlib.suppress(RefusedError, UnreachableError):  # it is not there
+                await self.ask("drain", {"node": id})
+        await self._supervisor.wait_gone(timeout_s)
+
+    async def flush_outputs(self) -> None:
+        assert self._outputs is not None
+        await self._outputs.flush()

@@ -1,0 +1,64 @@
+"""Where things lie in a data folder, and how others find the master that runs there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from zcrawl.mesh.ports import Endpoints
+
+DATABASE: Final = "zcrawl.db"
+BLOBS: Final = "blobs"
+LOG: Final = "zcrawl.log"
+WORKER_ERRORS: Final = "workers.err"
+MESH: Final = "mesh.json"
+MOST_PATH_BYTES: Final = 90  # a Unix socket's path holds 107, and the sockets' names need some
+MASTER: Final = "m1"
+
+
+class MeshFile(msgspec.Struct, frozen=True):
+    """Written by a master when it listens."""
+
+    pid: int
+    endpoints: Endpoints
+
+
+def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
+    """Sockets in the data folder, or in a short temporary one, which is returned too."""
+    folder, temporary = data / "run", None
+    if len(os.fsencode(folder)) > MOST_PATH_BYTES:
+        folder = temporary = Path(tempfile.mkdtemp(prefix="zcrawl-"))
+    else:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    control, reports, events = (f"ipc://{folder}/{name}" for name in ("ctl", "rep", "evt"))
+    return Endpoints(MASTER, control, reports, events), temporary
+
+
+def write_mesh_file(data: Path, endpoints: Endpoints) -> None:
+    path = data / MESH
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_bytes(msgspec.json.encode(MeshFile(os.getpid(), endpoints)))
+    aside.replace(path)
+
+
+def read_mesh_file(data: Path) -> MeshFile | None:
+    try:
+        return msgspec.json.decode((data / MESH).read_bytes(), type=MeshFile)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def remove_mesh_file(data: Path, endpoints: Endpoints, temporary: Path | None) -> None:
+    with contextlib.suppress(OSError):
+        (data / MESH).unlink()
+    for endpoint in (endpoints.control, endpoints.reports, endpoints.events):
+        with contextlib.suppress(OSError):
+            Path(endpoint.removeprefix("ipc://")).unlink()
+    folder = temporary or data / "run"
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -1,0 +1,130 @@
+"""One worker process: `python -m zcrawl.roles.worker_main SPEC`, started by a supervisor."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import types
+from pathlib import Path
+
+import msgspec
+
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.runtime.supervisor_os import DRAINED, end_with_parent
+
+FAILED = 1
+GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardly any cycle
+
+
+class WorkerSpec(msgspec.Struct, frozen=True):
+    """What a worker is told at its start."""
+
+    id: str
+    incarnation: int
+    replaces: int
+    parent: int
+    parent_pipe: int
+    masters: list[Endpoints]
+    slots: int
+    log: str
+    blobs: str
+    rate: float = 0.0
+    bandwidth: float = 0.0
+
+
+def main() -> None:
+    spec = msgspec.json.decode(sys.argv[1], type=WorkerSpec)
+    end_with_parent(spec.parent, spec.parent_pipe)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    gc.disable()  # while modules are loaded: nothing of them is garbage
+    from zcrawl.runtime.run_loop import run_async
+
+    reason = run_async(run_worker(spec))
+    sys.stderr.flush()
+    # Nothing is left to tidy up, and the interpreter's own tidying takes longer than our work.
+    os._exit(DRAINED if reason == "drained" else FAILED)
+
+
+def _without_httpx_command() -> None:
+    """httpx imports its own command line with click, rich and pygments: 80 ms of a start."""
+    stub = types.ModuleType("httpx._main")
+    stub.main = _without_httpx_command  # type: ignore[attr-defined] # httpx wants a function
+    sys.modules.setdefault("httpx._main", stub)
+
+
+async def run_worker(spec: WorkerSpec) -> str:
+    _without_httpx_command()
+    from zcrawl import __version__
+    from zcrawl.fetch.ports import Engine
+    from zcrawl.mesh.mesh_zmq import ZmqWorkerMesh
+    from zcrawl.runtime import clock_os
+    from zcrawl.store.blobs_file import FileBlobs
+    from zcrawl.telemetry.logs import EventLog
+    from zcrawl.worker.machine import WorkerMachine
+    from zcrawl.worker.pipeline_loop import Pipeline
+    from zcrawl.worker.worker_loop import WorkerLoop
+
+    clock_os.raise_file_limit()
+    log = EventLog(Path(spec.log), spec.id)
+    machine = WorkerMachine(
+        spec.id,
+        spec.incarnation,
+        slots=spec.slots,
+        version=__version__,
+        hostname=os.uname().nodename,
+        pid=os.getpid(),
+        replaces=spec.replaces,
+    )
+    engines: dict[str, Engine] = {}
+
+    def engine(name: str) -> Engine:
+        """Made when first asked for: most workers need one, and httpx's own is slow to load."""
+        found = engines.get(name)
+        if found is None:
+            if name == "httpx":
+                from zcrawl.fetch.fetch_httpx import HttpxEngine
+
+                found = HttpxEngine()
+            else:
+                from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+
+                found = AiohttpWire()
+            engines[name] = found
+        return found
+
+    with ZmqWorkerMesh(
+        spec.id, spec.incarnation, lambda error: log(error.code, str(error))
+    ) as mesh:
+        for endpoints in spec.masters:
+            mesh.connect(endpoints)
+        worker = WorkerLoop(
+            machine, mesh, clock=clock_os.now, rss_bytes=clock_os.rss_bytes, log=log
+        )
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
+        engine("http")
+        pipeline = Pipeline(
+            engine,
+            clock_os.now,
+            clock_os.utc,
+            on_end=worker.fetch_ended,
+            on_hop=worker.hop_wanted,
+            on_error=worker.note,
+            blobs=FileBlobs(Path(spec.blobs)),
+            rate=spec.rate,
+            bandwidth=spec.bandwidth,
+        )
+        gc.freeze()  # what is loaded stays: later collections need not look at it
+        gc.enable()
+        gc.set_threshold(*GC_THRESHOLDS)
+        reason = await worker.run(pipeline)
+        log("exit", reason)
+        for one in engines.values():
+            await one.aclose()
+    return reason
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Worker processes: started, watched, started again when they die, and never left behind.
+
+A child ends with its parent in two ways, each enough by itself: the kernel kills it when the
+parent's thread dies (PR_SET_PDEATHSIG), and it ends itself when the pipe from its parent closes.
+The supervisor chooses incarnations, so it can tell the leader which one it saw die (`replaces`):
+the leader then gives the dead process's work away at once instead of after ten silent seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import dataclasses
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+BACKOFF_LEAST_S: Final = 0.1
+BACKOFF_MOST_S: Final = 5.0
+STEADY_S: Final = 10.0  # a process that lived this long starts its backoff anew
+FALSE_STARTS: Final = 5  # in a row, of every worker: nothing will come of it
+TERM_PATIENCE_S: Final = 0.5
+DRAINED: Final = 0  # exit code of a worker that was asked to leave: not started again
+POLL_S: Final = 0.05
+_PR_SET_PDEATHSIG: Final = 1
+
+Log = Callable[[str, str], None]
+
+
+def new_incarnation() -> int:
+    """Random per process start; 53 bits, so that JSON readers keep it whole."""
+    return secrets.randbits(53) | 1
+
+
+@dataclasses.dataclass(slots=True)
+class Child:
+    """One worker's place: the process changes, the id stays."""
+
+    id: str
+    process: subprocess.Popen[bytes] | None = None
+    incarnation: int = 0
+    died: int = 0  # the incarnation that was seen dying
+    started_at: float = 0.0
+    backoff_s: float = BACKOFF_LEAST_S
+    restarts: int = 0
+    false_starts: int = 0  # deaths in a row soon after the start
+    left: bool = False  # it was drained
+
+
+class Supervisor:
+    """`async with`; `spec` is what every worker is told besides its id and incarnation."""
+
+    def __init__(
+        self,
+        module: str,
+        ids: Sequence[str],
+        spec: dict[str, Any],
+        *,
+        pass_fds: Sequence[int] = (),
+        stderr: Path | None = None,
+        log: Log = lambda name, detail: None,
+    ) -> None:
+        self.children = [Child(id) for id in ids]
+        self._module = module
+        self._spec = spec
+        self._pass_fds = tuple(pass_fds)
+        self._stderr = stderr
+        self._log = log
+        self._pipe: tuple[int, int] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def __aenter__(self) -> Supervisor:
+        self._pipe = os.pipe()  # both ends are closed on exec, but for the child's reading end
+        loop = asyncio.get_running_loop()
+        for child in self.children:
+            self._spawn(child)
+            watching = self._watch(child)
+            self._tasks.append(loop.create_task(watching, name=f"watch {child.id}"))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+    @property
+    def restarts(self) -> int:
+        return sum(child.restarts for child in self.children)
+
+    def complaint(self) -> str | None:
+        """What is wrong when no worker gets beyond its start."""
+        if not self.children or any(c.false_starts < FALSE_STARTS for c in self.children):
+            return None
+        last = ""
+        if self._stderr is not None:
+            with contextlib.suppress(OSError):
+                text = self._stderr.read_bytes()[-2_000:].decode(errors="replace").strip()
+                last = text.rpartition("\n")[2]
+        return f"the worker processes die at their start: {last or 'no message'}"
+
+    def expect_leaving(self) -> None:
+        """From now on a worker that ends is not started again."""
+        self._stopping = True
+
+    async def wait_gone(self, timeout_s: float) -> bool:
+        """Whether all processes have ended in time."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        return all(_is_gone(child) for child in self.children)
+
+    async def stop(self) -> None:
+        """Ask, wait a moment, kill. What a worker had not reported is fetched again."""
+        self._stopping = True
+        for child in self.children:
+            _signal(child, signal.SIGTERM)
+        if not await self.wait_gone(TERM_PATIENCE_S):
+            for child in self.children:
+                _signal(child, signal.SIGKILL)
+            await self.wait_gone(5.0)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._pipe is not None:
+            for fd in self._pipe:
+                os.close(fd)
+            self._pipe = None
+
+    def _spawn(self, child: Child) -> None:
+        assert self._pipe is not None
+        child.incarnation = new_incarnation()
+        child.started_at = asyncio.get_running_loop().time()
+        told = {
+            **self._spec,
+            "id": child.id,
+            "incarnation": child.incarnation,
+            "replaces": child.died,
+            "parent_pipe": self._pipe[0],
+            "parent": os.getpid(),
+        }
+        errors = self._stderr.open("ab") if self._stderr is not None else None
+        try:
+            child.process = subprocess.Popen(
+                [sys.executable, "-m", self._module, msgspec.json.encode(told).decode()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors if errors is not None else subprocess.DEVNULL,
+                pass_fds=(*self._pass_fds, self._pipe[0]),
+            )
+        finally:
+            if errors is not None:
+                errors.close()
+        self._log("worker_started", f"{child.id}: pid {child.process.pid}")
+
+    async def _watch(self, child: Child) -> None:
+        while not self._stopping or not _is_gone(child):
+            assert child.process is not None
+            code = await _ended(child.process)
+            child.died = child.incarnation
+            if code == DRAINED:
+                child.left = True
+            if child.left or self._stopping:
+                self._log("worker_ended", f"{child.id}: exit {code}")
+                return
+            self._log("worker_died", f"{child.id}: exit {code}")
+            child.false_starts += 1
+            if asyncio.get_running_loop().time() - child.started_at > STEADY_S:
+                child.backoff_s = BACKOFF_LEAST_S
+                child.false_starts = 0
+            await asyncio.sleep(child.backoff_s)
+            child.backoff_s = min(child.backoff_s * 2, BACKOFF_MOST_S)
+            self._restart(child)
+
+    def _restart(self, child: Child) -> None:
+        if not self._stopping:
+            child.restarts += 1
+            self._spawn(child)
+
+
+def _is_gone(child: Child) -> bool:
+    return child.process is None or child.process.poll() is not None
+
+
+def _signal(child: Child, number: int) -> None:
+    if child.process is not None and child.process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            child.process.send_signal(number)
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code, as soon as there is one, without a thread and without SIGCHLD."""
+    loop = asyncio.get_running_loop()
+    try:
+        pidfd = os.pidfd_open(process.pid)
+    except (OSError, AttributeError):  # an old kernel, or it was reaped already
+        while process.poll() is None:  # noqa: ASYNC110 - nothing there would set an event
+            await asyncio.sleep(POLL_S)
+        return int(process.returncode)
+    gone = asyncio.Event()
+    try:
+        loop.add_reader(pidfd, gone.set)
+        await gone.wait()
+    finally:
+        loop.remove_reader(pidfd)
+        os.close(pidfd)
+    return process.wait()
+
+
+# ---------------------------------------------------------------- in the child
+
+
+def end_with_parent(parent: int, pipe: int) -> None:
+    """Called by a child first of all: whatever happens to the parent, this process ends too."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux: the pipe remains
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    threading.Thread(target=_wait_for_eof, args=(pipe,), name="parent", daemon=True).start()
+
+
+def _wait_for_eof(pipe: int) -> None:
+    while True:
+        try:
+            if not os.read(pipe, 1):
+                os._exit(1)
+        except InterruptedError:
+            continue
+        except OSError:
+            os._exit(1)

@@ -1,0 +1,126 @@
+"""A file that derives from committed items, so it holds each of them once (JSON lines or CSV).
+
+The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
+Whatever lies behind the committed length was written by a leader that did not get to commit it,
+and is cut off when the file is opened again.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
+from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
+
+FORMATS = ("jsonl", "csv")
+HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
+
+
+class OutputFile:
+    """Use as a context manager. `append` returns the length to commit."""
+
+    def __init__(self, path: Path, format: str, length: int) -> None:
+        """`length` is what the store knows; 0 makes a new file or replaces an old one."""
+        self._path = path
+        self._format = format
+        self._length = length
+        self._columns: tuple[str, ...] | None = None
+        self._file: BinaryIO | None = None
+
+    def __enter__(self) -> OutputFile:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def open(self) -> None:
+        if self._format not in FORMATS:
+            raise UsageError(f"{self._path}: unknown format {self._format}", code="output_format")
+        if self._path.exists() and not self._path.is_file():
+            raise UsageError(f"{self._path} is no file", code="output_unwritable")
+        try:
+            missing = not self._path.exists()
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write {self._path}: {error.strerror}", code="output_unwritable"
+            ) from error
+        file = os.fdopen(descriptor, "r+b", buffering=0)
+        try:
+            self._cut(file, missing)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def append(self, items: Sequence[bytes]) -> int:
+        """Write the items and make them durable; the new length. No items: nothing is written."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code="output_closed")
+        if not items:
+            return self._length
+        data = self._render(items)
+        try:
+            # A failed attempt may have left a piece behind the length.
+            self._file.truncate(self._length)
+            self._file.seek(self._length)
+            _write_all(self._file, data)
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(f"{self._path}: {error.strerror}") from error
+            raise StoreUnavailable(f"cannot write {self._path}: {error.strerror}") from error
+        self._length += len(data)
+        return self._length
+
+    def _render(self, items: Sequence[bytes]) -> bytes:
+        if self._format == "jsonl":
+            return render_jsonl(items)
+        if self._length == 0:
+            self._columns = csv_columns(items)
+        assert self._columns is not None  # read from the file when it was opened
+        return render_csv(items, self._columns, header=self._length == 0)
+
+    def _cut(self, file: BinaryIO, missing: bool) -> None:
+        found = os.fstat(file.fileno()).st_size
+        if found < self._length:
+            raise StoreError(
+                f"{self._path} has {found} bytes, but {self._length} were written to it: it was "
+                "changed or replaced; export the run's items to a new file instead",
+                code="output_damaged",
+            )
+        file.truncate(self._length)
+        if missing:  # a file that is not in its folder after a power cut would be damaged
+            folder = os.open(self._path.absolute().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        if self._format == "csv" and self._length:
+            self._columns = read_header(file.read(HEADER_BYTES))
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

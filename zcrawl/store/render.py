@@ -1,0 +1,90 @@
+"""Items as the bytes of a file: JSON lines or CSV. Pure; used by output files and by `export`.
+
+An item is stored as one JSON object. CSV quotes as RFC 4180 does. A cell that begins with `=` is
+not altered: data stays what the page said; spreadsheets can be told to import text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import StoreDataError
+
+# Fields of a default item, the first columns of every CSV file.
+COLUMNS = (
+    "url",
+    "final_url",
+    "status",
+    "depth",
+    "title",
+    "content_type",
+    "bytes",
+    "fetched_at",
+    "parent",
+)
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def render_jsonl(items: Iterable[bytes]) -> bytes:
+    """Each item on its own line. A line break within an item could only be layout: JSON escapes
+    those in strings."""
+    return b"".join(_one_line(item) + b"\n" for item in items)
+
+
+def _one_line(item: bytes) -> bytes:
+    if b"\n" in item or b"\r" in item:
+        return msgspec.json.format(item, indent=-1)
+    return item
+
+
+def csv_columns(items: Iterable[bytes]) -> tuple[str, ...]:
+    """The default item's fields, then further keys in the order in which the items bring them.
+
+    A file's columns are fixed by its first batch: keys that only later items have are left out.
+    """
+    return tuple(dict.fromkeys([*COLUMNS, *(key for item in items for key in _decode(item))]))
+
+
+def render_csv(items: Iterable[bytes], columns: Sequence[str], header: bool) -> bytes:
+    """One row for each item. A missing value is an empty cell, a list or an object is JSON."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    if header:
+        writer.writerow(columns)
+    for item in items:
+        values = _decode(item)
+        writer.writerow([_cell(values.get(column)) for column in columns])
+    return text.getvalue().encode()
+
+
+def read_header(beginning: bytes) -> tuple[str, ...]:
+    """The columns of a CSV file, from its first bytes."""
+    text = io.StringIO(beginning.decode(errors="replace"), newline="")
+    return tuple(next(csv.reader(text), ()))
+
+
+def _decode(item: bytes) -> dict[str, Any]:
+    try:
+        return _object(item)
+    except msgspec.MsgspecError as error:
+        raise StoreDataError(f"an item is no JSON object: {error}", code="bad_item") from error
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,61 @@
+"""Rules that every backend of the store shares: what a change must hold, how a run ends.
+
+Called by `store_peewee` and `testing.fake_store`; everything else is written twice on purpose, so
+that the contract suite compares two independent readings of `ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from zcrawl.errors import Fenced, StoreDataError
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.ports import Change
+
+QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
+MAX_PAGES = "max_pages"  # reason of a run that reached its limit
+LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
+
+
+class _Scope(msgspec.Struct):
+    max_pages: int | None = None
+
+
+class _Spec(msgspec.Struct):
+    """The only part of a job spec that the store itself obeys."""
+
+    scope: _Scope = msgspec.field(default_factory=_Scope)
+
+
+def max_pages_of(spec: bytes) -> int | None:
+    try:
+        return msgspec.json.decode(spec, type=_Spec).scope.max_pages
+    except msgspec.MsgspecError as error:
+        raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
+
+
+def skip_reason(state: RunState, reason: str) -> str:
+    """The reason that the queued rows of an ended run derive."""
+    return reason or state.value
+
+
+def check_epoch(given: int, stored: int) -> None:
+    # A higher one is refused too: it was never taken over in this database (a restored backup).
+    if given != stored:
+        raise Fenced(f"epoch {given} may not write: the database is at epoch {stored}")
+
+
+def check_changes(changes: Iterable[Change]) -> None:
+    for change in changes:
+        if change.state is RequestState.DONE and change.page is None and not change.dropped:
+            raise StoreDataError(f"request {change.seq} is done without a page", code="no_page")
+
+
+def result_gap(change: Change, watermark: int) -> StoreDataError:
+    return StoreDataError(
+        f"result {change.number} of {change.worker}/{change.incarnation} does not follow "
+        f"{watermark}",
+        code="result_gap",
+    )

@@ -1,0 +1,280 @@
+"""The tables of the store, as peewee models, and the numbered migrations that lead to them.
+
+The models are the one description of the schema; the hot statements are raw SQL in
+`store_peewee_*`, because peewee's query builder costs about 20 µs a row. What differs between
+SQLite and MySQL (types, indexes) comes from the dialect; no name is a reserved word in either.
+`store_peewee` calls `migrate` before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import peewee
+
+from zcrawl.errors import StoreCorrupt, StoreError
+from zcrawl.store.dialect_peewee import Session
+
+SEQUENCES = ("jobs", "runs", "requests", "hosts", "items")
+URL_BYTES = 8_192
+PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
+
+
+class IdField(peewee.Field):
+    """An id given by the store. SQLite needs the word INTEGER to make it the row id."""
+
+    field_type = "ZC_ID"
+
+
+class BytesField(peewee.BlobField):
+    """Bytes of bounded length: BLOB on SQLite, VARBINARY(n) on MySQL, so no collation applies."""
+
+    def __init__(self, length: int, **options: Any) -> None:
+        self.length = length
+        super().__init__(**options)
+
+    field_type = "ZC_BYTES"
+
+    def get_modifiers(self) -> list[int]:
+        return [self.length]
+
+
+def _default(value: str) -> dict[str, Any]:
+    return {"constraints": [peewee.SQL(f"DEFAULT {value}")]}
+
+
+class SchemaVersion(peewee.Model):
+    version = peewee.IntegerField(primary_key=True)
+
+    class Meta:
+        table_name = "schema_version"
+
+
+class Sequence_(peewee.Model):
+    """The last id given, of each kind. Ids are never used twice, also not after a delete."""
+
+    name = peewee.CharField(32, primary_key=True)
+    value = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "sequences"
+
+
+class Leader(peewee.Model):
+    shard = peewee.IntegerField(primary_key=True)
+    epoch = peewee.BigIntegerField()
+    holder = peewee.CharField(255)
+    lease_until = peewee.DoubleField(**_default("0"))
+    taken_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "leaders"
+
+
+class Job(peewee.Model):
+    id = IdField(primary_key=True)
+    name = peewee.CharField(255, index=True)  # not unique: a name is free once its runs are deleted
+    spec = peewee.BlobField()
+    created_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "jobs"
+
+
+class Run(peewee.Model):
+    id = IdField(primary_key=True)
+    job = peewee.BigIntegerField(index=True)
+    state = peewee.CharField(16)
+    reason = peewee.CharField(255, **_default("''"))
+    spec = peewee.BlobField()
+    max_pages = peewee.BigIntegerField(null=True)
+    seed_hosts = peewee.BlobField()  # JSON
+    seeding = peewee.BooleanField()
+    created_at = peewee.DoubleField()
+    started_at = peewee.DoubleField()
+    ended_at = peewee.DoubleField(**_default("0"))
+    admitted = peewee.BigIntegerField(**_default("0"))
+    pending = peewee.BigIntegerField(**_default("0"))
+    done = peewee.BigIntegerField(**_default("0"))
+    failed = peewee.BigIntegerField(**_default("0"))
+    skipped = peewee.BigIntegerField(**_default("0"))
+    items = peewee.BigIntegerField(**_default("0"))
+    bytes = peewee.BigIntegerField(**_default("0"))
+
+    class Meta:
+        table_name = "runs"
+
+
+class Request(peewee.Model):
+    """A sequential primary key: a random one falls to a quarter of the speed beyond 1 M rows."""
+
+    seq = IdField(primary_key=True)
+    run = peewee.BigIntegerField()
+    url_key = BytesField(16)
+    url = BytesField(URL_BYTES)
+    host = peewee.BigIntegerField()
+    prio = peewee.IntegerField()
+    depth = peewee.IntegerField()
+    parent = peewee.BigIntegerField(null=True)
+    state = peewee.SmallIntegerField(**_default("0"))
+    attempts = peewee.IntegerField(**_default("0"))
+    crashes = peewee.IntegerField(**_default("0"))
+    due_at = peewee.DoubleField(**_default("0"))
+    reason = peewee.CharField(255, **_default("''"))
+    status = peewee.IntegerField(**_default("0"))
+
+    class Meta:
+        table_name = "requests"
+        indexes = ((("run", "url_key"), True),)
+
+
+class Host(peewee.Model):
+    id = IdField(primary_key=True)
+    origin = BytesField(300, unique=True)
+    owners = peewee.BlobField()  # JSON
+    owned = peewee.BooleanField(**_default("0"))
+    next_at = peewee.DoubleField(**_default("0"))
+    crawl_delay = peewee.DoubleField(**_default("0"))
+
+    class Meta:
+        table_name = "hosts"
+
+
+class Page(peewee.Model):
+    seq = IdField(primary_key=True)
+    final_url = BytesField(URL_BYTES)
+    title = peewee.TextField(null=True)
+    content_type = peewee.CharField(255)
+    size = peewee.BigIntegerField()
+    fetched_at = peewee.DoubleField()
+    elapsed_ms = peewee.DoubleField()
+    body = peewee.CharField(255, null=True)
+
+    class Meta:
+        table_name = "pages"
+
+
+class Item(peewee.Model):
+    """The index on `run` holds the id too, on both backends: a run's items in order."""
+
+    id = IdField(primary_key=True)
+    run = peewee.BigIntegerField(index=True)
+    seq = peewee.BigIntegerField()
+    data = peewee.BlobField()
+
+    class Meta:
+        table_name = "items"
+
+
+class Worker(peewee.Model):
+    """Watermarks: results up to here are committed."""
+
+    worker = peewee.CharField(255)
+    incarnation = peewee.BigIntegerField()
+    watermark = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "workers"
+        primary_key = peewee.CompositeKey("worker", "incarnation")
+
+
+class ClientRequest(peewee.Model):
+    """Replies to submissions, so that a repeat is answered and not done again."""
+
+    id = peewee.CharField(255, primary_key=True)
+    job = peewee.BigIntegerField()
+    run = peewee.BigIntegerField()
+    created_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "client_requests"
+
+
+class Output(peewee.Model):
+    run = peewee.BigIntegerField()
+    path = BytesField(PATH_BYTES)
+    format = peewee.CharField(32)
+    item_cursor = peewee.BigIntegerField(**_default("0"))
+    length = peewee.BigIntegerField(**_default("0"))
+
+    class Meta:
+        table_name = "outputs"
+        primary_key = peewee.CompositeKey("run", "path")
+
+
+class Tally(peewee.Model):
+    run = peewee.BigIntegerField()
+    kind = peewee.CharField(16)  # status, failed, skipped
+    name = peewee.CharField(255)
+    n = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "tallies"
+        primary_key = peewee.CompositeKey("run", "kind", "name")
+
+
+MODELS: tuple[type[peewee.Model], ...] = (
+    SchemaVersion,
+    Sequence_,
+    Leader,
+    Job,
+    Run,
+    Request,
+    Host,
+    Page,
+    Item,
+    Worker,
+    ClientRequest,
+    Output,
+    Tally,
+)
+
+
+def _create(database: peewee.Database, session: Session, indexes: Sequence[str]) -> None:
+    with database.bind_ctx(MODELS):
+        database.create_tables(MODELS, safe=False)
+    for statement in indexes:
+        session.run(statement)
+    for name in SEQUENCES:
+        session.run("INSERT INTO sequences (name, value) VALUES (?, 0)", (name,))
+
+
+# Migration n leads from version n - 1 to n. The first makes the tables as the models are; when a
+# second comes, new databases are still made from the models, and a test compares both ways.
+MIGRATIONS: dict[int, Callable[[peewee.Database, Session, Sequence[str]], None]] = {1: _create}
+VERSION = max(MIGRATIONS)
+
+
+def migrate(
+    database: peewee.Database, session: Session, indexes: Sequence[str], where: str
+) -> None:
+    """Bring the schema to VERSION, in one transaction. The caller holds the write lock."""
+    stored = read_version(database, session, where)
+    if stored == VERSION:
+        return
+    for version in range(stored + 1, VERSION + 1):
+        MIGRATIONS[version](database, session, indexes)
+    session.run("DELETE FROM schema_version")
+    session.run("INSERT INTO schema_version (version) VALUES (?)", (VERSION,))
+
+
+def read_version(database: peewee.Database, session: Session, where: str) -> int:
+    """0: an empty database. Refuses what is no database of ours, or a newer one."""
+    tables = database.get_tables()
+    if not tables:
+        return 0
+    if "schema_version" not in tables:
+        raise StoreCorrupt(
+            f"{where} is a database of another program (its tables: {', '.join(tables[:5])}); "
+            "choose another data folder"
+        )
+    row = session.one("SELECT version FROM schema_version")
+    version = int(row[0]) if row else 0
+    if version > VERSION:
+        raise StoreError(
+            f"{where} has schema version {version}, this zcrawl knows {VERSION}: "
+            "it was written by a newer zcrawl; upgrade this one",
+            code="schema_newer",
+        )
+    return version

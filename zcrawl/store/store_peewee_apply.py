@@ -1,0 +1,212 @@
+"""ApplyResults: pages, items, new links, counters and watermarks of a batch, in one transaction.
+
+Three steps: read what the batch is about, decide change by change in memory, write each table
+with one statement. Called by `store_peewee` after the epoch check; it commits afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import Applied, ApplyResults, Change, NewLink
+from zcrawl.store.rules import MAX_PAGES, check_changes, result_gap
+from zcrawl.store.store_peewee_rows import (
+    Admission,
+    Ids,
+    RunRecord,
+    TallyChanges,
+    host_rows,
+    load_runs,
+    save_run,
+    save_tallies,
+)
+
+
+def apply_results(session: Session, command: ApplyResults) -> Applied:
+    check_changes(command.changes)
+    return _Batch(session, command).apply()
+
+
+class _Batch:
+    """One batch on its way; the dicts and lists are what will be written."""
+
+    def __init__(self, session: Session, command: ApplyResults) -> None:
+        self._session = session
+        self._changes = command.changes
+        self._now = command.now
+        self._dispositions: list[Disposition] = []
+        self._touched: dict[int, RunRecord] = {}
+        self._seen: dict[tuple[int, bytes], None] = {}
+        self._tallies: TallyChanges = TallyChanges()
+        self._updates: dict[int, tuple[Any, ...]] = {}
+        self._pages: list[tuple[Any, ...]] = []
+        self._items: list[tuple[int, int, int, bytes]] = []
+        self._next_at: dict[int, float] = {}
+        self._crawl_delays: dict[int, float] = {}
+
+    def apply(self) -> Applied:
+        self._read()
+        for change in self._changes:
+            disposition = self._settle(change)
+            self._dispositions.append(disposition)
+            if disposition is Disposition.APPLIED:
+                self._apply(change)
+        for run in self._touched.values():
+            run.complete_if_empty(self._now, self._tallies)
+        self._write()
+        admitted = [row for row in self._admission.rows if not self._runs[row.run].state.ended]
+        return Applied(
+            dispositions=self._dispositions,
+            admitted=admitted,
+            seen=list(self._seen),
+            hosts=host_rows(self._session, (row.host for row in admitted)),
+            runs=[self._touched[id].row() for id in sorted(self._touched)],
+        )
+
+    # ------------------------------------------------------------ read
+
+    def _read(self) -> None:
+        session = self._session
+        workers = dict.fromkeys((c.worker, c.incarnation) for c in self._changes)
+        select = "SELECT watermark FROM workers WHERE worker = ? AND incarnation = ?"
+        rows = [(worker, session.one(select, worker)) for worker in workers]
+        self._stored_marks: dict[tuple[str, int], int] = {
+            worker: row[0] for worker, row in rows if row is not None
+        }
+        self._marks = dict(self._stored_marks)
+        self._runs = load_runs(session, dict.fromkeys(c.run for c in self._changes))
+        select = "SELECT seq, run, state, url FROM requests WHERE seq IN ({})"
+        self._requests: dict[int, tuple[int, bytes]] = {}
+        self._queued: set[int] = set()
+        for seq, run, state, url in session.all_in(
+            select, (), dict.fromkeys(c.seq for c in self._changes)
+        ):
+            self._requests[seq] = (run, url)
+            if state == RequestState.QUEUED:
+                self._queued.add(seq)
+        links: dict[int, list[NewLink]] = defaultdict(list)
+        for change in self._changes:
+            if change.links and change.seq in self._queued:
+                links[change.run] += change.links
+        self._ids = Ids(session)
+        self._admission = Admission(session, self._ids, links)
+
+    # ------------------------------------------------------------ decide
+
+    def _settle(self, change: Change) -> Disposition:
+        worker = (change.worker, change.incarnation)
+        mark = self._marks.get(worker, 0)
+        if change.number <= mark:
+            return Disposition.DUPLICATE
+        if change.number != mark + 1:
+            raise result_gap(change, mark)
+        self._marks[worker] = change.number
+        run = self._runs.get(change.run)
+        if change.dropped or run is None or run.state.ended:
+            return Disposition.DROPPED
+        request = self._requests.get(change.seq)
+        if request is None or request[0] != change.run:
+            return Disposition.DROPPED
+        if change.seq not in self._queued:
+            return Disposition.DUPLICATE
+        return Disposition.APPLIED
+
+    def _apply(self, change: Change) -> None:
+        run = self._runs[change.run]
+        self._touched[run.id] = run
+        if change.state is not None:
+            self._move(run, change, change.state)
+        if change.seed_host:
+            run.add_seed_hosts((change.seed_host,))
+        if change.host_next_at > self._next_at.get(change.host, 0.0):
+            self._next_at[change.host] = change.host_next_at
+        if change.crawl_delay_s > 0:
+            self._crawl_delays[change.host] = change.crawl_delay_s
+        if change.links:
+            parent_url = self._requests[change.seq][1].decode()
+            for link in change.links:
+                self._seen[(run.id, link.key)] = None
+                self._admission.add(run, link, link.depth, change.seq, parent_url)
+        if run.max_pages is not None and run.done >= run.max_pages:
+            run.end(RunState.COMPLETED, MAX_PAGES, self._now, self._tallies)
+
+    def _move(self, run: RunRecord, change: Change, state: RequestState) -> None:
+        seq, status = change.seq, change.status
+        self._updates[seq] = (state, change.attempts, change.due_at, change.reason, status, seq)
+        if status:
+            self._tallies[(run.id, "status", str(status))] += 1
+        if state is RequestState.QUEUED:
+            return
+        self._queued.discard(seq)
+        run.pending -= 1
+        if state is RequestState.DONE:
+            page = change.page
+            assert page is not None  # check_changes refused it
+            self._pages.append(
+                (
+                    seq,
+                    page.final_url.encode(),
+                    page.title,
+                    page.content_type,
+                    page.size,
+                    page.fetched_at,
+                    page.elapsed_ms,
+                    page.body,
+                )
+            )
+            run.done += 1
+            run.bytes += page.size
+            run.items += len(change.items)
+            for data in change.items:
+                self._items.append((self._ids.take("items"), run.id, seq, data))
+        elif state is RequestState.DEAD:
+            run.failed += 1
+            self._tallies[(run.id, "failed", change.reason)] += 1
+        else:
+            run.skipped += 1
+            self._tallies[(run.id, "skipped", change.reason)] += 1
+
+    # ------------------------------------------------------------ write
+
+    def _write(self) -> None:
+        many = self._session.many
+        many(
+            "UPDATE requests SET state = ?, attempts = ?, due_at = ?, reason = ?, status = ? "
+            "WHERE seq = ?",
+            list(self._updates.values()),
+        )
+        many(
+            "INSERT INTO pages "
+            "(seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            self._pages,
+        )
+        many("INSERT INTO items (id, run, seq, data) VALUES (?, ?, ?, ?)", self._items)
+        self._admission.save()
+        for run in self._touched.values():
+            save_run(self._session, run)
+        save_tallies(self._session, self._tallies)
+        many(
+            "UPDATE hosts SET next_at = ? WHERE id = ? AND next_at < ?",
+            [(at, host, at) for host, at in self._next_at.items()],
+        )
+        many(
+            "UPDATE hosts SET crawl_delay = ? WHERE id = ?",
+            [(delay, host) for host, delay in self._crawl_delays.items()],
+        )
+        self._write_marks()
+        self._ids.save()
+
+    def _write_marks(self) -> None:
+        moved = {w: n for w, n in self._marks.items() if n != self._stored_marks.get(w)}
+        self._session.many(
+            "UPDATE workers SET watermark = ? WHERE worker = ? AND incarnation = ?",
+            [(n, *worker) for worker, n in moved.items() if worker in self._stored_marks],
+        )
+        self._session.many(
+            "INSERT INTO workers (worker, incarnation, watermark) VALUES (?, ?, ?)",
+            [(*worker, n) for worker, n in moved.items() if worker not in self._stored_marks],
+        )

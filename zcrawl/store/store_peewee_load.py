@@ -1,0 +1,99 @@
+"""TakeOver and Reload: the epoch, and what a leader loads before it assigns anything (rule 12).
+Also the small writes of a leader: grants, its lease, the cursors of output files.
+
+Called by `store_peewee`, which begins and commits.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import (
+    AdvanceOutput,
+    Done,
+    ExtendLease,
+    GrantHosts,
+    LaneCount,
+    Loaded,
+    TakeOver,
+)
+from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, load_runs
+from zcrawl.store.store_peewee_submit import encode_path
+
+
+def take_over(session: Session, command: TakeOver, stored: int | None) -> Loaded:
+    """`stored` is the epoch that was read with a lock; None: nobody ever led."""
+    epoch = max((stored or 0) + 1, command.hint)
+    if stored is None:
+        session.run(
+            "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, ?, ?, ?)",
+            (command.shard, epoch, command.holder, command.now),
+        )
+    else:
+        session.run(
+            "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
+            (epoch, command.holder, command.now, command.shard),
+        )
+    return load(session, epoch, command.shard)
+
+
+def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
+    (lease_until,) = session.one("SELECT lease_until FROM leaders WHERE shard = ?", (shard,))
+    select = "SELECT id FROM runs WHERE state IN ('running', 'paused') ORDER BY id"
+    live = [id for (id,) in session.all(select)]
+    sweeps = [
+        id
+        for (id,) in session.all(
+            "SELECT r.id FROM runs r WHERE r.state = 'deleted' OR "
+            "(r.state IN ('completed', 'cancelled') AND EXISTS "
+            "(SELECT 1 FROM requests q WHERE q.run = r.id AND q.state = 0)) ORDER BY r.id"
+        )
+    ]
+    lanes = [
+        LaneCount(run, host, queued)
+        for run, host, queued in session.all_in(
+            "SELECT run, host, COUNT(*) FROM requests WHERE state = 0 AND run IN ({}) "
+            "GROUP BY run, host ORDER BY run, host",
+            (),
+            live,
+        )
+    ]
+    runs = load_runs(session, sorted([*live, *sweeps]))
+    hosts = {host.id: host for host in host_rows(session, (lane.host for lane in lanes))}
+    for row in session.all(HOST_SELECT + "WHERE owned = 1"):
+        hosts[row[0]] = host_row(row)
+    workers = session.all("SELECT worker, incarnation, watermark FROM workers")
+    return Loaded(
+        epoch=epoch,
+        lease_until=lease_until,
+        runs=[run.row() for run in runs.values()],
+        lanes=lanes,
+        hosts=[hosts[id] for id in sorted(hosts)],
+        watermarks={(worker, incarnation): n for worker, incarnation, n in workers},
+        sweeps=sweeps,
+    )
+
+
+def grant_hosts(session: Session, command: GrantHosts) -> Done:
+    session.many(
+        "UPDATE hosts SET owners = ?, owned = ? WHERE id = ?",
+        [(msgspec.json.encode(owners), bool(owners), id) for id, owners in command.owners],
+    )
+    return Done()
+
+
+def extend_lease(session: Session, command: ExtendLease) -> Done:
+    session.run(
+        "UPDATE leaders SET lease_until = ? WHERE shard = 0 AND lease_until < ?",
+        (command.until, command.until),
+    )
+    return Done()
+
+
+def advance_output(session: Session, command: AdvanceOutput) -> Done:
+    session.run(
+        "UPDATE outputs SET item_cursor = ?, length = ? WHERE run = ? AND path = ?",
+        (command.cursor, command.length, command.run, encode_path(command.path)),
+    )
+    return Done()

@@ -1,0 +1,154 @@
+"""The queries: refills of the frontier's window, and what people and output files ask for.
+
+Called by `store_peewee` on the reader's connection, inside one read transaction each.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import (
+    FailedRow,
+    Failures,
+    FindJob,
+    ItemRow,
+    Items,
+    JobList,
+    JobRow,
+    LaneWant,
+    OutputRow,
+    Outputs,
+    QueuedRow,
+    ReadFailed,
+    ReadItems,
+    ReadOutputs,
+    Refill,
+    Refilled,
+    RunRow,
+    Tallies,
+    TallyRows,
+)
+from zcrawl.store.rules import skip_reason
+from zcrawl.store.store_peewee_rows import (
+    QUEUED_SELECT,
+    RUN_SELECT,
+    RunRecord,
+    load_run,
+    queued_row,
+)
+from zcrawl.store.store_peewee_submit import decode_path
+
+_LANE = QUEUED_SELECT + "WHERE q.run = ? AND q.host = ? AND q.state = 0 "
+_LANE_ORDER = "ORDER BY q.prio, q.depth, q.seq LIMIT ?"
+_BIGGEST_ID = (1 << 63) - 1
+
+
+def refill(session: Session, query: Refill) -> Refilled:
+    # A statement for each lane: in SQLite it costs no round trip. (MySQL: one UNION ALL.)
+    return Refilled([_lane(session, want) for want in query.lanes])
+
+
+def _lane(session: Session, want: LaneWant) -> tuple[LaneWant, list[QueuedRow], bool]:
+    if want.after is None:
+        found = session.all(_LANE + _LANE_ORDER, (want.run, want.host, want.limit))
+    else:
+        found = session.all(
+            _LANE + "AND (q.prio, q.depth, q.seq) > (?, ?, ?) " + _LANE_ORDER,
+            (want.run, want.host, *want.after, want.limit),
+        )
+    return want, [queued_row(row) for row in found], len(found) < want.limit
+
+
+def list_jobs(session: Session) -> JobList:
+    return _jobs(session, "", "", ())
+
+
+def find_job(session: Session, query: FindJob) -> JobList:
+    ref = query.ref
+    if ref.isascii() and ref.isdigit() and int(ref) <= _BIGGEST_ID:
+        by_id = _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", (int(ref),))
+        if by_id.jobs:
+            return by_id
+    newest = session.one("SELECT MAX(id) FROM jobs WHERE name = ?", (ref,))
+    return _jobs(session, "WHERE id = ?", "WHERE r.job = ? ", (newest[0] or 0,))
+
+
+def _jobs(session: Session, of_job: str, of_run: str, values: tuple[int, ...]) -> JobList:
+    runs: dict[int, list[RunRow]] = defaultdict(list)
+    for row in session.all(RUN_SELECT + of_run + "ORDER BY r.id DESC", values):
+        runs[row[1]].append(RunRecord.of(row).row())
+    jobs = session.all(f"SELECT id, name, spec, created_at FROM jobs {of_job} ORDER BY id", values)
+    return JobList([JobRow(id, name, spec, at, runs[id]) for id, name, spec, at in jobs])
+
+
+def tallies(session: Session, query: Tallies) -> TallyRows:
+    rows = TallyRows({}, {}, {})
+    for kind, name, n in session.all(
+        "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0", (query.run,)
+    ):
+        if kind == "status":
+            rows.statuses[int(name)] = n
+        else:
+            (rows.failed if kind == "failed" else rows.skipped)[name] = n
+    return rows
+
+
+def read_items(session: Session, query: ReadItems) -> Items:
+    rows = session.all(
+        "SELECT id, data FROM items WHERE run = ? AND id > ? ORDER BY id LIMIT ?",
+        (query.run, query.after, query.limit),
+    )
+    return Items([ItemRow(id, data) for id, data in rows])
+
+
+def read_failed(session: Session, query: ReadFailed) -> Failures:
+    run = load_run(session, query.run)
+    if run is None or run.state is RunState.DELETED:
+        return Failures([])
+    select = (
+        "SELECT q.seq, q.url, q.state, q.reason, q.status, q.attempts, q.depth, p.url "
+        "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
+        "WHERE q.run = ? AND q.seq > ? AND q.state {} ORDER BY q.seq LIMIT ?"
+    )
+    values = (query.run, query.after, query.limit)
+    rows = session.all(select.format(">= 2"), values)
+    if run.state.ended:  # rows that no sweep has reached yet derive skipped
+        rows = sorted([*rows, *session.all(select.format("= 0"), values)])[: query.limit]
+    return Failures([_failed_row(row, run) for row in rows])
+
+
+def _failed_row(row: tuple[Any, ...], run: RunRecord) -> FailedRow:
+    seq, url, stored, reason, status, attempts, depth, parent = row
+    state = RequestState(stored)
+    if state is RequestState.QUEUED:
+        state, reason = RequestState.SKIPPED, skip_reason(run.state, run.reason)
+    return FailedRow(
+        seq,
+        url.decode(),
+        state,
+        reason,
+        status,
+        attempts,
+        depth,
+        None if parent is None else parent.decode(),
+    )
+
+
+def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
+    rows = session.all(
+        "SELECT o.run, o.path, o.format, o.item_cursor, o.length, r.state, "
+        "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run), 0) "
+        "FROM outputs o JOIN runs r ON r.id = o.run WHERE r.id = ? OR "
+        "(? IS NULL AND r.state <> 'deleted') ORDER BY o.run, o.path",
+        (query.run, query.run),
+    )
+    return Outputs(
+        [
+            OutputRow(run, decode_path(path), format, cursor, length, last)
+            for run, path, format, cursor, length, state, last in rows
+            if query.run is not None or not RunState(state).ended or cursor < last
+        ]
+    )

@@ -1,0 +1,269 @@
+"""Rows that several commands read and write: runs, sequences, tallies, hosts, new requests.
+
+Used by the other `store_peewee_*` modules, always inside one transaction of the writer.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from zcrawl.model import RunState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rules import skip_reason
+
+RUN_COLUMNS = (
+    "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
+    "r.created_at, r.started_at, r.ended_at, "
+    "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes"
+)
+RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
+QUEUED_SELECT = (
+    "SELECT q.run, q.host, q.prio, q.depth, q.seq, q.url, q.attempts, q.crashes, q.due_at, p.url "
+    "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
+)
+
+_strings = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+@functools.lru_cache(maxsize=64)
+def _netlocs(stored: bytes) -> tuple[str, ...]:
+    """Cached: a run with 100,000 seed hosts would pay 5 ms for it in every commit."""
+    return _strings(stored)
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """One row of `runs` while a transaction works on it. Fields in the order of RUN_COLUMNS."""
+
+    id: int
+    job: int
+    name: str
+    state: RunState
+    reason: str
+    spec: bytes
+    max_pages: int | None
+    seed_hosts: bytes
+    seeding: bool
+    created_at: float
+    started_at: float
+    ended_at: float
+    admitted: int
+    pending: int
+    done: int
+    failed: int
+    skipped: int
+    items: int
+    bytes: int
+    hosts_changed: bool = False  # `seed_hosts` is written only when it must be
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> RunRecord:
+        record = cls(*row)
+        record.state = RunState(record.state)
+        record.seeding = bool(record.seeding)
+        return record
+
+    def row(self) -> RunRow:
+        counters = RunCounters(
+            self.admitted,
+            self.pending,
+            self.done,
+            self.failed,
+            self.skipped,
+            self.items,
+            self.bytes,
+        )
+        return RunRow(
+            id=self.id,
+            job=self.job,
+            name=self.name,
+            state=self.state,
+            reason=self.reason,
+            spec=self.spec,
+            seed_hosts=_netlocs(self.seed_hosts),
+            seeding=self.seeding,
+            counters=counters,
+            created_at=self.created_at,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+        )
+
+    def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
+        known = dict.fromkeys(_netlocs(self.seed_hosts))
+        more = {**known, **dict.fromkeys(netlocs)}
+        if len(more) > len(known):
+            self.seed_hosts = msgspec.json.encode(list(more))
+            self.hosts_changed = True
+
+    def end(self, state: RunState, reason: str, now: float, tallies: TallyChanges) -> None:
+        """What is pending counts as skipped from now on; its rows are swept later."""
+        self.state, self.reason, self.ended_at, self.seeding = state, reason, now, False
+        tallies[(self.id, "skipped", skip_reason(state, reason))] += self.pending
+        self.skipped += self.pending
+        self.pending = 0
+
+    def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
+        if not self.state.ended and not self.seeding and self.pending == 0:
+            self.end(RunState.COMPLETED, "", now, tallies)
+
+
+def load_runs(session: Session, ids: Iterable[int]) -> dict[int, RunRecord]:
+    rows = session.all_in(RUN_SELECT + "WHERE r.id IN ({}) ORDER BY r.id", (), ids)
+    return {row[0]: RunRecord.of(row) for row in rows}
+
+
+def load_run(session: Session, id: int) -> RunRecord | None:
+    return load_runs(session, (id,)).get(id)
+
+
+def save_run(session: Session, run: RunRecord) -> None:
+    if run.hosts_changed:
+        session.run("UPDATE runs SET seed_hosts = ? WHERE id = ?", (run.seed_hosts, run.id))
+    session.run(
+        "UPDATE runs SET state = ?, reason = ?, seeding = ?, ended_at = ?, "
+        "admitted = ?, pending = ?, done = ?, failed = ?, skipped = ?, items = ?, bytes = ? "
+        "WHERE id = ?",
+        (
+            run.state.value,
+            run.reason,
+            run.seeding,
+            run.ended_at,
+            run.admitted,
+            run.pending,
+            run.done,
+            run.failed,
+            run.skipped,
+            run.items,
+            run.bytes,
+            run.id,
+        ),
+    )
+
+
+# ---------------------------------------------------------------- ids and tallies
+
+
+class Ids:
+    """Ids given in this transaction; `save` writes the sequences that moved."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._stored: dict[str, int] = dict(session.all("SELECT name, value FROM sequences"))
+        self._last = dict(self._stored)
+
+    def take(self, name: str) -> int:
+        self._last[name] = value = self._last[name] + 1
+        return value
+
+    def save(self) -> None:
+        moved = [(n, name) for name, n in self._last.items() if n != self._stored[name]]
+        self._session.many("UPDATE sequences SET value = ? WHERE name = ?", moved)
+
+
+TallyChanges = Counter[tuple[int, str, str]]  # (run, kind, name) → change
+
+
+def save_tallies(session: Session, changes: TallyChanges) -> None:
+    for key, n in changes.items():
+        if n and not session.run(
+            "UPDATE tallies SET n = n + ? WHERE run = ? AND kind = ? AND name = ?", (n, *key)
+        ):
+            session.run("INSERT INTO tallies (run, kind, name, n) VALUES (?, ?, ?, ?)", (*key, n))
+
+
+# ---------------------------------------------------------------- hosts
+
+
+def host_row(row: tuple[Any, ...]) -> HostRow:
+    id, origin, owners, next_at, crawl_delay = row
+    return HostRow(id, origin.decode(), _strings(owners), next_at, crawl_delay)
+
+
+HOST_SELECT = "SELECT id, origin, owners, next_at, crawl_delay FROM hosts "
+
+
+def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
+    rows = session.all_in(HOST_SELECT + "WHERE id IN ({})", (), sorted(set(ids)))
+    return sorted((host_row(row) for row in rows), key=lambda host: host.id)
+
+
+# ---------------------------------------------------------------- requests
+
+
+def queued_row(row: tuple[Any, ...]) -> QueuedRow:
+    """From a row of QUEUED_SELECT."""
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent = row
+    return QueuedRow(
+        run,
+        host,
+        prio,
+        depth,
+        seq,
+        url.decode(),
+        attempts,
+        crashes,
+        due_at,
+        None if parent is None else parent.decode(),
+    )
+
+
+class Admission:
+    """New requests of one transaction: SELECT the existing keys, INSERT the rest.
+
+    `links` are all that may be admitted; `add` admits one, `save` writes them.
+    """
+
+    def __init__(self, session: Session, ids: Ids, links: Mapping[int, Iterable[NewLink]]) -> None:
+        self.rows: list[QueuedRow] = []
+        self._session = session
+        self._ids = ids
+        self._inserts: list[tuple[Any, ...]] = []
+        self._new_hosts: list[tuple[int, bytes, bytes]] = []
+        self._known: dict[int, set[bytes]] = {}
+        origins: set[str] = set()
+        for run, of_run in links.items():
+            wanted = {link.key: link.origin for link in of_run}
+            select = "SELECT url_key FROM requests WHERE run = ? AND url_key IN ({})"
+            known = {key for (key,) in session.all_in(select, (run,), wanted)}
+            self._known[run] = known
+            origins.update(origin for key, origin in wanted.items() if key not in known)
+        select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
+        found = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
+        self._hosts: dict[str, int] = {origin.decode(): id for origin, id in found}
+
+    def add(
+        self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
+    ) -> None:
+        """Admit the link, unless the run knows its key."""
+        known = self._known[run.id]
+        key = link.key
+        if key in known:
+            return
+        known.add(key)
+        host = self._hosts.get(link.origin)
+        if host is None:
+            host = self._hosts[link.origin] = self._ids.take("hosts")
+            self._new_hosts.append((host, link.origin.encode(), b"[]"))
+        seq = self._ids.take("requests")
+        url = link.url
+        self._inserts.append((seq, run.id, key, url.encode(), host, link.prio, depth, parent))
+        self.rows.append(QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url))
+        run.admitted += 1
+        run.pending += 1
+
+    def save(self) -> None:
+        self._session.many(
+            "INSERT INTO hosts (id, origin, owners) VALUES (?, ?, ?)", self._new_hosts
+        )
+        self._session.many(
+            "INSERT INTO requests (seq, run, url_key, url, host, prio, depth, parent) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            self._inserts,
+        )

@@ -1,0 +1,166 @@
+"""ChangeRun, Sweep, RetryDead, CountCrash: what happens to a run besides its results.
+
+Called by `store_peewee` after the epoch check; it commits afterwards.
+"""
+
+from __future__ import annotations
+
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import (
+    ChangeRun,
+    CountCrash,
+    CrashCounted,
+    Retried,
+    RetryDead,
+    RunChanged,
+    Sweep,
+    Swept,
+)
+from zcrawl.store.rules import QUARANTINED, skip_reason
+from zcrawl.store.store_peewee_rows import (
+    QUEUED_SELECT,
+    RunRecord,
+    TallyChanges,
+    host_rows,
+    load_run,
+    queued_row,
+    save_run,
+    save_tallies,
+)
+
+SWEEP_ALL = 1 << 62
+
+
+def change_run(session: Session, command: ChangeRun) -> RunChanged:
+    run = load_run(session, command.run)
+    if run is None:
+        return RunChanged("no_such_run", None)
+    target = command.state
+    if run.state is target and run.state.ended:
+        return RunChanged("", run.row())
+    if run.state.ended and target is not RunState.DELETED:
+        return RunChanged("run_ended", run.row())
+    tallies = TallyChanges()
+    if run.state.ended or target is RunState.PAUSED:
+        run.state, run.reason = target, command.reason
+    elif target is RunState.RUNNING:
+        run.state, run.reason, run.seeding = target, "", False
+        run.complete_if_empty(command.now, tallies)
+    else:
+        run.end(target, command.reason, command.now, tallies)
+    save_run(session, run)
+    save_tallies(session, tallies)
+    return RunChanged("", run.row())
+
+
+# ---------------------------------------------------------------- sweeping
+
+
+def sweep(session: Session, command: Sweep) -> Swept:
+    run = load_run(session, command.run)
+    if run is None or not run.state.ended:
+        return Swept(command.run, False)
+    if run.state is RunState.DELETED:
+        return Swept(run.id, _delete_rows(session, run, command.limit))
+    return Swept(run.id, _skip_rows(session, run, command.limit) == command.limit)
+
+
+def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
+    select = "SELECT seq FROM requests WHERE run = ? AND state = 0 LIMIT ?"
+    seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
+    session.run_in(
+        "UPDATE requests SET state = ?, reason = ? WHERE seq IN ({})",
+        (RequestState.SKIPPED, skip_reason(run.state, run.reason)),
+        seqs,
+    )
+    return len(seqs)
+
+
+def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
+    """Items, then requests with their pages, then the run itself; True: call again."""
+    select = "SELECT id FROM items WHERE run = ? ORDER BY id LIMIT ?"
+    items = [id for (id,) in session.all(select, (run.id, limit))]
+    session.run_in("DELETE FROM items WHERE id IN ({})", (), items)
+    limit -= len(items)
+    if limit == 0:
+        return True
+    select = "SELECT seq FROM requests WHERE run = ? LIMIT ?"
+    seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
+    session.run_in("DELETE FROM pages WHERE seq IN ({})", (), seqs)
+    session.run_in("DELETE FROM requests WHERE seq IN ({})", (), seqs)
+    if len(seqs) == limit:
+        return True
+    for table in ("tallies", "outputs"):
+        session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
+    session.run("DELETE FROM runs WHERE id = ?", (run.id,))
+    if session.one("SELECT 1 FROM runs WHERE job = ? LIMIT 1", (run.job,)) is None:
+        session.run("DELETE FROM jobs WHERE id = ?", (run.job,))
+    return False
+
+
+# ---------------------------------------------------------------- dead requests
+
+
+def retry_dead(session: Session, command: RetryDead) -> Retried:
+    run = load_run(session, command.run)
+    if run is None:
+        return Retried("no_such_run", [], [], None, command.after, False)
+    full = run.max_pages is not None and run.done >= run.max_pages
+    if full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        return Retried("run_ended", [], [], run.row(), command.after, False)
+    dead: list[tuple[int, str]] = session.all(
+        "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
+        "ORDER BY seq LIMIT ?",
+        (run.id, RequestState.DEAD, command.after, command.limit),
+    )
+    if dead and run.state is RunState.COMPLETED:
+        # What it skipped when it ended stays skipped, also what no sweep has reached yet.
+        _skip_rows(session, run, SWEEP_ALL)
+        run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
+    tallies = TallyChanges()
+    for _, reason in dead:
+        tallies[(run.id, "failed", reason)] -= 1
+    seqs = [seq for seq, _ in dead]
+    session.run_in(
+        "UPDATE requests SET state = 0, attempts = 0, crashes = 0, due_at = 0, reason = '', "
+        "status = 0 WHERE seq IN ({})",
+        (),
+        seqs,
+    )
+    run.failed -= len(dead)
+    run.pending += len(dead)
+    save_run(session, run)
+    save_tallies(session, tallies)
+    found = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
+    rows = sorted((queued_row(row) for row in found), key=lambda row: row.seq)
+    return Retried(
+        refused="",
+        rows=rows,
+        hosts=host_rows(session, (row.host for row in rows)),
+        row=run.row(),
+        last=seqs[-1] if seqs else command.after,
+        more=len(seqs) == command.limit,
+    )
+
+
+def count_crash(session: Session, command: CountCrash) -> CrashCounted:
+    stored = session.one("SELECT run, state FROM requests WHERE seq = ?", (command.seq,))
+    run = None if stored is None else load_run(session, stored[0])
+    if run is None:
+        return CrashCounted(None)
+    if stored[1] != RequestState.QUEUED or run.state.ended:
+        return CrashCounted(run.row())
+    session.run("UPDATE requests SET crashes = ? WHERE seq = ?", (command.crashes, command.seq))
+    if command.quarantine:
+        session.run(
+            "UPDATE requests SET state = ?, reason = ? WHERE seq = ?",
+            (RequestState.DEAD, QUARANTINED, command.seq),
+        )
+        run.pending -= 1
+        run.failed += 1
+        tallies = TallyChanges({(run.id, "failed", QUARANTINED): 1})
+        run.complete_if_empty(command.now, tallies)
+        save_run(session, run)
+        save_tallies(session, tallies)
+    return CrashCounted(run.row())

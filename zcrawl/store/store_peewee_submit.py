@@ -1,0 +1,140 @@
+"""SubmitJob and AddSeeds: a job, its run and its seeds, with the reply stored beside them (G1).
+
+Called by `store_peewee` after the epoch check; it commits afterwards.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.model import RunState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.ports import AddSeeds, NewLink, SubmitJob, Submitted
+from zcrawl.store.rules import max_pages_of
+from zcrawl.store.store_peewee_rows import (
+    Admission,
+    Ids,
+    RunRecord,
+    TallyChanges,
+    host_rows,
+    load_run,
+    save_run,
+    save_tallies,
+)
+
+
+def submit_job(session: Session, command: SubmitJob) -> Submitted:
+    repeated = _repeated(session, command.request)
+    if repeated is not None:
+        return repeated
+    known = _live_job(session, command.name)
+    if known is not None and command.mode == "new":
+        return Submitted(known[0], 0, "name_exists", [], [], None)
+    spec = known[1] if known is not None and command.mode == "again" else command.spec
+    max_pages = max_pages_of(spec)
+    ids = Ids(session)
+    if known is None:
+        job = ids.take("jobs")
+        session.run(
+            "INSERT INTO jobs (id, name, spec, created_at) VALUES (?, ?, ?, ?)",
+            (job, command.name, spec, command.now),
+        )
+    else:
+        job = known[0]
+        session.run("UPDATE jobs SET spec = ? WHERE id = ?", (spec, job))
+    run_id = ids.take("runs")
+    session.run(
+        "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
+        "started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            run_id,
+            job,
+            RunState.RUNNING.value,
+            spec,
+            max_pages,
+            msgspec.json.encode(list(dict.fromkeys(command.seed_hosts))),
+            command.seeding,
+            command.now,
+            command.now,
+        ),
+    )
+    if command.output is not None:
+        path, format = command.output
+        path = path.replace("{run}", str(run_id))
+        session.run(
+            "INSERT INTO outputs (run, path, format) VALUES (?, ?, ?)",
+            (run_id, encode_path(path), format),
+        )
+    run = load_run(session, run_id)
+    assert run is not None
+    return _admit_seeds(session, ids, run, command.request, command.seeds, command.now)
+
+
+def add_seeds(session: Session, command: AddSeeds) -> Submitted:
+    repeated = _repeated(session, command.request)
+    if repeated is not None:
+        return repeated
+    run = load_run(session, command.run)
+    if run is None:
+        return Submitted(0, command.run, "no_such_job", [], [], None)
+    if run.state.ended:
+        return Submitted(run.job, run.id, "run_ended", [], [], run.row())
+    run.add_seed_hosts(command.seed_hosts)
+    if command.last:
+        run.seeding = False
+    ids = Ids(session)
+    return _admit_seeds(session, ids, run, command.request, command.seeds, command.now)
+
+
+def encode_path(path: str) -> bytes:
+    """Also a file name that is no UTF-8 keeps its bytes."""
+    return path.encode("utf-8", "surrogateescape")
+
+
+def decode_path(stored: bytes) -> str:
+    return stored.decode("utf-8", "surrogateescape")
+
+
+def _repeated(session: Session, request: str) -> Submitted | None:
+    stored = session.one("SELECT job, run FROM client_requests WHERE id = ?", (request,))
+    if stored is None:
+        return None
+    job, run_id = stored
+    run = load_run(session, run_id)
+    return Submitted(job, run_id, "", [], [], None if run is None else run.row(), repeated=True)
+
+
+def _live_job(session: Session, name: str) -> tuple[int, bytes] | None:
+    """Id and spec of the job of that name; none when all its runs are deleted."""
+    rows = session.all(
+        "SELECT j.id, j.spec FROM jobs j WHERE j.name = ? AND EXISTS "
+        "(SELECT 1 FROM runs r WHERE r.job = j.id AND r.state <> 'deleted')",
+        (name,),
+    )
+    return rows[0] if rows else None
+
+
+def _admit_seeds(
+    session: Session,
+    ids: Ids,
+    run: RunRecord,
+    request: str,
+    seeds: tuple[NewLink, ...],
+    now: float,
+) -> Submitted:
+    tallies = TallyChanges()
+    admission = Admission(session, ids, {run.id: seeds})
+    for seed in seeds:
+        admission.add(run, seed, 0, None, None)
+    run.complete_if_empty(now, tallies)
+    admission.save()
+    save_run(session, run)
+    save_tallies(session, tallies)
+    ids.save()
+    session.run(
+        "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",
+        (request, run.job, run.id, now),
+    )
+    rows = admission.rows
+    hosts = host_rows(session, (row.host for row in rows))
+    return Submitted(run.job, run.id, "", rows, hosts, run.row())

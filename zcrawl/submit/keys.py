@@ -1,0 +1,78 @@
+"""Checks the keys of a TOML document against typed sections: which are known, which come in a
+later version, and which known one is nearest to a key that is not.
+
+Called by `validate` for job files and by `config` for config files. Pure.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+
+def known_keys(schema: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
+    """The keys of a section, each with the section behind it, or None for a plain value."""
+    return {
+        field.encode_name: field.type
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct)
+        else None
+        for field in msgspec.structs.fields(schema)
+    }
+
+
+def dotted_keys(schema: type[msgspec.Struct], prefix: str = "") -> list[str]:
+    """Every key that holds a value, written as `section.key`."""
+    found: list[str] = []
+    for key, section in known_keys(schema).items():
+        if section is None:
+            found.append(prefix + key)
+        else:
+            found.extend(dotted_keys(section, f"{prefix}{key}."))
+    return found
+
+
+def unknown_keys(
+    data: Mapping[str, Any], schema: type[msgspec.Struct], prefix: str = ""
+) -> list[str]:
+    """The keys of `data` that `schema` does not have, in the order of the document."""
+    known = known_keys(schema)
+    found: list[str] = []
+    for key, value in data.items():
+        if key not in known:
+            found.append(prefix + key)
+            continue
+        section = known[key]
+        if section is not None and isinstance(value, Mapping):
+            found.extend(unknown_keys(value, section, f"{prefix}{key}."))
+    return found
+
+
+def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -> str | None:
+    """The known key, from any section, that `key` was most likely meant to be."""
+    full = dotted_keys(schema)
+    candidates = [*full, *known_keys(schema), *later]
+    close = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    # The right name in the wrong section: `rate` at the top, `scope.rate`.
+    last = {name.rpartition(".")[2]: name for name in reversed(full)}
+    close = difflib.get_close_matches(key.rpartition(".")[2], last, n=1, cutoff=0.7)
+    return last[close[0]] if close else None
+
+
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$?\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+
+
+def type_error(error: msgspec.ValidationError) -> str:
+    """`scope.max_depth: expected int or null, got str`, from msgspec's words."""
+    match = _AT.match(str(error))
+    assert match is not None  # the expression matches every text
+    what = match["what"].replace("`", "").replace(" | ", " or ")
+    what = what.replace("Object missing required field ", "missing key ")
+    what = what.replace("array", "list").replace("object", "table")
+    what = what[:1].lower() + what[1:]
+    return f"{match['path']}: {what}" if match["path"] else what

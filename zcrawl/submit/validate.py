@@ -1,0 +1,128 @@
+"""Decides whether a job is one that this version can run, and says what is wrong if it is not.
+
+Called by `job_toml` for TOML, by the CLI for flags and by the leader for what a client sent.
+Pure. Every refusal is one `JobError` that names the source, the key and the remedy.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import BadUrl, JobError
+from zcrawl.frontier.scope import validate_scope
+from zcrawl.submit import keys
+from zcrawl.submit.seeds import check_seed
+from zcrawl.submit.spec import JobSpec
+
+ENGINES: Final = ("http", "httpx")
+LATER_KINDS: Final = ("http", "shell")
+# Keys of the job file's full form that no part of this version acts on. Ignoring them in
+# silence would be worse than refusing them.
+LATER_KEYS: Final = ("extract", "schedule", "fetch.proxies", "output.to", "output.screenshot")
+
+MAX_NAME: Final = 200  # characters
+MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
+MAX_RETRIES: Final = 100
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
+    """The spec that `data` describes. `source` is what error messages call it."""
+    for key in keys.unknown_keys(data, JobSpec):
+        if key in LATER_KEYS:
+            raise JobError(f"{source}: {key!r} is not available in this version")
+        hint = keys.nearest(key, JobSpec, LATER_KEYS)
+        meant = f"; did you mean {hint!r}?" if hint else ""
+        raise JobError(f"{source}: unknown key {key!r}{meant}", code="unknown_key")
+    try:
+        spec = msgspec.convert(data, JobSpec)
+    except msgspec.ValidationError as error:
+        raise JobError(f"{source}: {keys.type_error(error)}") from None
+    try:
+        check(spec)
+    except JobError as error:
+        raise JobError(f"{source}: {error}", code=error.code) from None
+    return spec
+
+
+def check(spec: JobSpec) -> None:
+    """Raise JobError for values that have the right type and still make no sense."""
+    check_name(spec.name)
+    if spec.kind != "crawl":
+        later = "comes in a later version" if spec.kind in LATER_KINDS else "does not exist"
+        raise JobError(f"kind {spec.kind!r} {later}; this version has kind 'crawl'")
+    for number, seed in enumerate(spec.seeds, 1):
+        try:
+            check_seed(seed)
+        except BadUrl as error:
+            raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
+    _check_numbers(spec)
+    _check_fetch(spec)
+    validate_scope(spec.scope)
+
+
+def check_name(name: str) -> None:
+    if not name.strip():
+        raise JobError("name is empty")
+    if len(name) > MAX_NAME:
+        raise JobError(f"name has {len(name)} characters; at most {MAX_NAME} are allowed")
+    if _CONTROL.search(name) or name != name.strip():
+        raise JobError("name has control characters, or spaces at an end")
+    if name.isdecimal():
+        # Commands take `ID|NAME`; a name of digits would be taken for an id.
+        raise JobError(f"name {name!r} consists of digits; it would be taken for a job's id")
+
+
+def _check_numbers(spec: JobSpec) -> None:
+    scope, politeness, fetch = spec.scope, spec.politeness, spec.fetch
+    _at_least(0, "scope.max_depth", scope.max_depth)
+    _at_least(1, "scope.max_pages", scope.max_pages)
+    _at_least(0, "politeness.rate", politeness.rate)
+    _at_least(1, "politeness.burst", politeness.burst)
+    _at_least(1, "politeness.concurrency", politeness.concurrency)
+    _positive("fetch.timeout", fetch.timeout)
+    _positive("fetch.connect_timeout", fetch.connect_timeout)
+    _positive("fetch.read_timeout", fetch.read_timeout)
+    _at_least(1, "fetch.max_bytes", fetch.max_bytes, most=2**40)
+    _at_least(0, "fetch.max_redirects", fetch.max_redirects)
+    _at_least(0, "fetch.retries", fetch.retries, most=MAX_RETRIES)
+
+
+def _at_least(least: int, key: str, value: float | None, most: int = MAX_INT) -> None:
+    if value is None:
+        return
+    if not math.isfinite(value):
+        raise JobError(f"{key} is {value}; it must be a finite number")
+    if value < least:
+        wanted = "it cannot be negative" if least == 0 else f"it must be at least {least}"
+        raise JobError(f"{key} is {value}; {wanted}")
+    if value > most:
+        raise JobError(f"{key} is {value}; it can be at most {most}")
+
+
+def _positive(key: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise JobError(f"{key} is {value}; it must be a number of seconds above 0")
+
+
+def _check_fetch(spec: JobSpec) -> None:
+    fetch = spec.fetch
+    if fetch.engine not in ENGINES:
+        raise JobError(
+            f"fetch.engine {fetch.engine!r} is not available in this version; "
+            f"there is {' and '.join(ENGINES)}"
+        )
+    for name, value in fetch.headers.items():
+        if not _TOKEN.fullmatch(name):
+            raise JobError(f"fetch.headers: {name!r} is no header name")
+        # A line break would let a value bring headers of its own.
+        if _CONTROL.search(value.replace("\t", " ")):
+            raise JobError(f"fetch.headers: the value of {name!r} has control characters")
+    if _CONTROL.search(fetch.user_agent) or not fetch.user_agent.strip():
+        raise JobError("fetch.user_agent is empty or has control characters")

@@ -1,0 +1,154 @@
+"""What a job looks like from outside: one dict per job, the same for `job --json`, for the live
+display and for whatever answers over the mesh.
+
+Called by the leader, with what it knows of requests in flight, and by the CLI, which reads the
+database when nobody runs. Pure. docs/commands.md defines each key.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.model import RunState
+from zcrawl.store.ports import JobRow, RunRow, TallyRows
+
+MAX_IN_FLIGHT_URLS: Final = 50
+SUMMARY_KEYS: Final = (
+    "job",
+    "run",
+    "state",
+    "pages",
+    "items",
+    "failed",
+    "skipped",
+    "queued",
+    "bytes",
+    "seconds",
+    "pages_per_second",
+)
+
+
+class LiveRun(msgspec.Struct, frozen=True):
+    """What only the leader's memory knows of a run."""
+
+    in_flight: int = 0
+    workers: list[str] = []
+    in_flight_urls: list[str] = []
+
+
+def job_view(
+    job: JobRow, tallies: TallyRows | None, live: LiveRun | None, now: float
+) -> dict[str, Any]:
+    """The job and its newest run; `runs` has the counters of all of them, newest first."""
+    live = live or LiveRun()
+    tallies = tallies or TallyRows(statuses={}, failed={}, skipped={})
+    newest = job.runs[0] if job.runs else None
+    counts = run_view(newest, live.in_flight, now) if newest else _no_run(job)
+    return {
+        **counts,
+        "percent": percent(newest) if newest else 0.0,
+        "created_at": iso(job.created_at),
+        "started_at": iso(newest.started_at) if newest else None,
+        "ended_at": iso(newest.ended_at) if newest else None,
+        "spec": _plain(newest.spec if newest else job.spec),
+        "workers": sorted(live.workers),
+        "in_flight_urls": live.in_flight_urls[:MAX_IN_FLIGHT_URLS],
+        # Strings as keys: JSON has no others, and MessagePack readers refuse them by default.
+        "statuses": {str(status): n for status, n in sorted(tallies.statuses.items())},
+        "failed_reasons": by_count(tallies.failed),
+        "skipped_reasons": by_count(tallies.skipped),
+        "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
+    }
+
+
+def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
+    """One run's counters. `queued` and `in_flight` together are what is not final yet."""
+    counters = run.counters
+    seconds = elapsed(run, now)
+    return {
+        "job": run.job,
+        "run": run.id,
+        "name": run.name,
+        "state": str(run.state),
+        "reason": run.reason,
+        "pages": counters.done,
+        "items": counters.items,
+        "failed": counters.failed,
+        "skipped": counters.skipped,
+        "queued": max(0, counters.pending - in_flight),
+        "in_flight": in_flight,
+        "admitted": counters.admitted,
+        "bytes": counters.bytes,
+        "seconds": round(seconds, 3),
+        "pages_per_second": round(counters.done / seconds, 2) if seconds > 0 else 0.0,
+    }
+
+
+def summary(view: dict[str, Any]) -> dict[str, Any]:
+    """The keys that `crawl --json` ends with; `view` is a job's or a run's."""
+    return {key: view[key] for key in SUMMARY_KEYS}
+
+
+def elapsed(run: RunRow, now: float) -> float:
+    """Seconds from the run's start to its end, or until now. A clock set back gives 0."""
+    if not run.started_at:
+        return 0.0
+    return max(0.0, (run.ended_at or now) - run.started_at)
+
+
+def percent(run: RunRow) -> float:
+    """Final requests of all admitted ones, or done of max_pages if that is further; 100 only
+    when the run has ended. It can fall: a page that is done may admit a hundred new links.
+    """
+    if run.state.ended:
+        return 100.0
+    counters = run.counters
+    final = counters.done + counters.failed + counters.skipped
+    share = final / counters.admitted if counters.admitted else 0.0
+    max_pages = _max_pages(run.spec)
+    if max_pages:
+        share = max(share, counters.done / max_pages)
+    return min(99.9, round(share * 100, 1))
+
+
+def by_count(reasons: dict[str, int]) -> dict[str, int]:
+    """Most frequent first, equal counts by name, so that the same tally looks the same."""
+    return dict(sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def iso(at: float) -> str | None:
+    """A UTC time as `2026-01-31T12:00:00.250Z`; None for 0, which means never."""
+    if not at:
+        return None
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _no_run(job: JobRow) -> dict[str, Any]:
+    """A job whose runs are all deleted."""
+    counts = dict.fromkeys(
+        ("pages", "items", "failed", "skipped", "queued", "in_flight", "admitted", "bytes"), 0
+    )
+    return {
+        "job": job.id,
+        "run": None,
+        "name": job.name,
+        "state": str(RunState.DELETED),
+        "reason": "",
+        **counts,
+        "seconds": 0.0,
+        "pages_per_second": 0.0,
+    }
+
+
+def _plain(spec: bytes) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.json.decode(spec) if spec else {}
+    return plain
+
+
+def _max_pages(spec: bytes) -> int | None:
+    wanted = _plain(spec).get("scope", {}).get("max_pages")
+    return wanted if isinstance(wanted, int) else None

@@ -1,0 +1,291 @@
+"""A store in memory: deterministic, without I/O, with the same contract as the real ones.
+
+Who uses it: the simulated world (thousands of runs a minute) and the contract suite. Failures are
+injected by `faults`, which is asked before every command; a command that fails changes nothing.
+`check()` states the invariants of a store.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from typing import Literal, TypeAlias, assert_never
+
+from zcrawl.errors import CommitUnknown, StoreDataError, StoreUnavailable
+from zcrawl.mesh.messages import Page
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.ports import (
+    AddSeeds,
+    AdvanceOutput,
+    ApplyResults,
+    ChangeRun,
+    Command,
+    CommandOutcome,
+    CountCrash,
+    Done,
+    ExtendLease,
+    FailedRow,
+    Failures,
+    FindJob,
+    GrantHosts,
+    ItemRow,
+    Items,
+    JobList,
+    JobRow,
+    LaneWant,
+    ListJobs,
+    OutputRow,
+    Outputs,
+    Query,
+    QueryOutcome,
+    QueuedRow,
+    ReadFailed,
+    ReadItems,
+    ReadOutputs,
+    Refill,
+    Refilled,
+    Reload,
+    RetryDead,
+    RunRow,
+    SubmitJob,
+    Sweep,
+    TakeOver,
+    Tallies,
+    TallyRows,
+)
+from zcrawl.store.rules import check_epoch, skip_reason
+from zcrawl.testing import fake_store_commands as commands
+from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables
+
+Fault: TypeAlias = Literal["fail", "unknown_applied", "unknown_lost", "data_error"]
+
+
+class FakeStore:
+    """Implements `store.ports.Store`."""
+
+    poison_marker = commands.POISON
+
+    def __init__(self) -> None:
+        self.tables = Tables()
+        self.faults: Callable[[Command], Fault | None] | None = None
+        self.query_faults: Callable[[Query], bool] | None = None  # True: StoreUnavailable
+        self.history: list[tuple[int, type[Command]]] = []  # (epoch, command) of what was applied
+
+    # ------------------------------------------------------------ the port
+
+    def execute(self, command: Command) -> CommandOutcome:
+        fault = self.faults(command) if self.faults is not None else None
+        if fault == "fail":
+            raise StoreUnavailable("injected: the store is away, nothing was applied")
+        if not isinstance(command, TakeOver):
+            check_epoch(command.epoch, self.tables.epoch)
+        if fault == "data_error":
+            raise StoreDataError("injected: this data cannot be stored")
+        if fault == "unknown_lost":
+            raise CommitUnknown("injected: the commit was lost")
+        outcome = self._run(command)
+        self.history.append((self.tables.epoch, type(command)))
+        if fault == "unknown_applied":
+            raise CommitUnknown("injected: the commit was applied, its answer was lost")
+        return outcome
+
+    def query(self, query: Query) -> QueryOutcome:
+        if self.query_faults is not None and self.query_faults(query):
+            raise StoreUnavailable("injected: the store is away")
+        match query:
+            case Refill():
+                return Refilled([self._refill(want) for want in query.lanes])
+            case ListJobs():
+                return JobList([self._job_row(job) for job in self.tables.jobs.values()])
+            case FindJob():
+                return JobList([self._job_row(job) for job in self._find_job(query.ref)])
+            case Tallies():
+                return self._tallies(query.run)
+            case ReadItems():
+                items = self.tables.items.get(query.run, {}).values()
+                rows = [ItemRow(item.id, item.data) for item in items if item.id > query.after]
+                return Items(rows[: query.limit])
+            case ReadFailed():
+                return Failures(self._failed(query))
+            case ReadOutputs():
+                return Outputs(self._outputs(query.run))
+            case _:
+                assert_never(query)
+
+    def close(self) -> None:
+        """Nothing to close: a new leader opens the same object again."""
+
+    # ------------------------------------------------------------ inspection
+
+    def request(self, run: int, url: str) -> FakeRequest | None:
+        for request in self.tables.requests.values():
+            if request.run == run and request.url == url:
+                return request
+        return None
+
+    def requests(self, run: int) -> list[FakeRequest]:
+        return [r for r in self.tables.requests.values() if r.run == run]
+
+    def pages(self, run: int) -> dict[str, Page]:
+        """The committed pages by the URL that was requested."""
+        pages = self.tables.pages
+        return {r.url: pages[r.seq] for r in self.requests(run) if r.seq in pages}
+
+    def items(self, run: int) -> list[FakeItem]:
+        return list(self.tables.items.get(run, {}).values())
+
+    def runs(self) -> list[RunRow]:
+        return [run.row() for run in self.tables.runs.values()]
+
+    def check(self) -> None:
+        """What holds after every command, whatever happened before it."""
+        tables = self.tables
+        states: dict[int, Counter[RequestState]] = {id: Counter() for id in tables.runs}
+        for request in tables.requests.values():
+            states[request.run][request.state] += 1
+            lane = tables.queued.get(request.run, {}).get(request.host, {})
+            assert (request.seq in lane) == (request.state is RequestState.QUEUED), request
+            assert tables.seqs[(request.run, request.key)] == request.seq, "one row for each key"
+        assert len(tables.seqs) == len(tables.requests), "one key for each row"
+        items: Counter[int] = Counter()
+        for item in (item for of_run in tables.items.values() for item in of_run.values()):
+            items[item.run] += 1
+            assert tables.requests[item.seq].state is RequestState.DONE, (
+                "items are of done requests"
+            )
+        for run in tables.runs.values():
+            if run.state is RunState.DELETED:
+                continue  # its rows are being removed, its counters tell what it was
+            n = states[run.id]
+            queued = n[RequestState.QUEUED]
+            assert run.admitted == run.pending + run.done + run.failed + run.skipped, run
+            assert run.admitted == n.total(), "every admitted URL has its row"
+            assert run.done == n[RequestState.DONE] and run.failed == n[RequestState.DEAD], run
+            assert run.items == items[run.id], run
+            if run.state.ended:
+                assert run.pending == 0 and run.skipped == n[RequestState.SKIPPED] + queued, run
+                assert run.ended_at and not run.seeding, run
+            else:
+                assert run.pending == queued and run.skipped == n[RequestState.SKIPPED], run
+                assert run.pending or run.seeding, f"nothing is pending, yet it goes on: {run}"
+            tallies = self._tallies(run.id)
+            assert sum(tallies.failed.values()) == run.failed, "each failure has a reason"
+            assert sum(tallies.skipped.values()) == run.skipped, "each skip has a reason"
+        done = {r.seq for r in tables.requests.values() if r.state is RequestState.DONE}
+        assert done == set(tables.pages), "one page for each done request"
+        epochs = [epoch for epoch, _ in self.history]
+        assert epochs == sorted(epochs), "epochs never go back"
+
+    # ------------------------------------------------------------ inside
+
+    def _run(self, command: Command) -> CommandOutcome:
+        tables = self.tables
+        match command:
+            case TakeOver():
+                tables.epoch = max(tables.epoch + 1, command.hint)
+                tables.holder = command.holder
+                return commands.load(tables)
+            case Reload():
+                return commands.load(tables)
+            case ApplyResults():
+                return commands.apply_results(tables, command)
+            case SubmitJob():
+                return commands.submit_job(tables, command)
+            case AddSeeds():
+                return commands.add_seeds(tables, command)
+            case ChangeRun():
+                return commands.change_run(tables, command)
+            case Sweep():
+                return commands.sweep(tables, command)
+            case RetryDead():
+                return commands.retry_dead(tables, command)
+            case CountCrash():
+                return commands.count_crash(tables, command)
+            case GrantHosts():
+                for id, owners in command.owners:
+                    if id in tables.hosts:
+                        tables.hosts[id].owners = owners
+                return Done()
+            case ExtendLease():
+                tables.lease_until = max(tables.lease_until, command.until)
+                return Done()
+            case AdvanceOutput():
+                output = tables.outputs.get((command.run, command.path))
+                if output is not None:
+                    output.cursor, output.length = command.cursor, command.length
+                return Done()
+            case _:
+                assert_never(command)
+
+    def _refill(self, want: LaneWant) -> tuple[LaneWant, list[QueuedRow], bool]:
+        lane = self.tables.queued.get(want.run, {}).get(want.host, {})
+        rows = (self.tables.requests[seq] for seq in lane)
+        orders = [(row.prio, row.depth, row.seq) for row in rows]
+        if want.after is not None:
+            orders = [order for order in orders if order > want.after]
+        first = heapq.nsmallest(want.limit, orders)
+        queued = [self.tables.queued_row(self.tables.requests[seq]) for _, _, seq in first]
+        return want, queued, len(queued) < want.limit
+
+    def _job_row(self, job: FakeJob) -> JobRow:
+        runs = [run.row() for run in self.tables.runs.values() if run.job is job]
+        return JobRow(job.id, job.name, job.spec, job.created_at, runs[::-1])
+
+    def _find_job(self, ref: str) -> list[FakeJob]:
+        if ref.isascii() and ref.isdigit() and int(ref) in self.tables.jobs:
+            return [self.tables.jobs[int(ref)]]
+        return [job for job in self.tables.jobs.values() if job.name == ref][-1:]
+
+    def _tallies(self, run: int) -> TallyRows:
+        rows = TallyRows({}, {}, {})
+        for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
+            if of_run != run:
+                continue
+            if kind == "status":
+                rows.statuses[int(name)] = n
+            else:
+                (rows.failed if kind == "failed" else rows.skipped)[name] = n
+        return rows
+
+    def _failed(self, query: ReadFailed) -> list[FailedRow]:
+        run = self.tables.runs.get(query.run)
+        if run is None or run.state is RunState.DELETED:
+            return []
+        rows: list[FailedRow] = []
+        for request in self.tables.requests.values():
+            if request.run != run.id or request.seq <= query.after:
+                continue
+            state, reason = request.state, request.reason
+            if state is RequestState.QUEUED and run.state.ended:
+                state, reason = RequestState.SKIPPED, skip_reason(run.state, run.reason)
+            if state not in (RequestState.DEAD, RequestState.SKIPPED):
+                continue
+            parent = self.tables.url_of(request.parent)
+            row = FailedRow(
+                seq=request.seq,
+                url=request.url,
+                state=state,
+                reason=reason,
+                status=request.status,
+                attempts=request.attempts,
+                depth=request.depth,
+                parent=parent,
+            )
+            rows.append(row)
+        return rows[: query.limit]
+
+    def _outputs(self, of_run: int | None) -> list[OutputRow]:
+        rows: list[OutputRow] = []
+        for output in self.tables.outputs.values():
+            run = self.tables.runs[output.run]
+            last = max(self.tables.items.get(output.run, {}), default=0)
+            unfinished = not run.state.ended or output.cursor < last
+            if of_run == run.id or (
+                of_run is None and unfinished and run.state is not RunState.DELETED
+            ):
+                row = OutputRow(
+                    run.id, output.path, output.format, output.cursor, output.length, last
+                )
+                rows.append(row)
+        return rows

@@ -1,0 +1,352 @@
+"""What each command does to the fake store's tables. Only `fake_store` calls it, after the epoch
+check. A function that can refuse its data does so before its first write, so a failed command
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from zcrawl.errors import StoreDataError
+from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.store.ports import (
+    AddSeeds,
+    Applied,
+    ApplyResults,
+    Change,
+    ChangeRun,
+    CountCrash,
+    CrashCounted,
+    LaneCount,
+    Loaded,
+    NewLink,
+    Retried,
+    RetryDead,
+    RunChanged,
+    SubmitJob,
+    Submitted,
+    Sweep,
+    Swept,
+)
+from zcrawl.store.rules import (
+    MAX_PAGES,
+    QUARANTINED,
+    check_changes,
+    max_pages_of,
+    result_gap,
+    skip_reason,
+)
+from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeOutput, FakeRun, Tables
+
+POISON = b"poison"  # an item that holds it cannot be stored
+
+
+def load(tables: Tables) -> Loaded:
+    sweeps = [
+        run.id
+        for run in tables.runs.values()
+        if run.state is RunState.DELETED or (run.state.ended and run.id in tables.queued)
+    ]
+    lanes = [
+        LaneCount(run.id, host, len(seqs))
+        for run in tables.runs.values()
+        if not run.state.ended
+        for host, seqs in sorted(tables.queued.get(run.id, {}).items())
+    ]
+    owned = [host.id for host in tables.hosts.values() if host.owners]
+    return Loaded(
+        epoch=tables.epoch,
+        lease_until=tables.lease_until,
+        runs=[r.row() for r in tables.runs.values() if not r.state.ended or r.id in sweeps],
+        lanes=lanes,
+        hosts=tables.host_rows([*owned, *(lane.host for lane in lanes)]),
+        watermarks=dict(tables.watermarks),
+        sweeps=sweeps,
+    )
+
+
+# ---------------------------------------------------------------- results
+
+
+def apply_results(tables: Tables, command: ApplyResults) -> Applied:
+    _refuse_bad_changes(tables, command.changes)
+    dispositions: list[Disposition] = []
+    admitted: list[int] = []
+    seen: dict[tuple[int, bytes], None] = {}
+    touched: dict[int, FakeRun] = {}
+    newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
+    for change in command.changes:
+        disposition = _settle(tables, change, newest)
+        if disposition is Disposition.APPLIED:
+            run = touched.setdefault(change.run, tables.runs[change.run])
+            _apply(tables, run, change, command.now)
+            for link in change.links:
+                seen[(run.id, link.key)] = None
+                seq = tables.admit(run, link, link.depth, change.seq)
+                if seq is not None:
+                    admitted.append(seq)
+            if run.max_pages is not None and run.done >= run.max_pages:
+                tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
+        dispositions.append(disposition)
+    for run in touched.values():
+        tables.complete_if_empty(run, command.now)
+    rows = [tables.requests[seq] for seq in admitted]
+    queued = [tables.queued_row(row) for row in rows if not tables.runs[row.run].state.ended]
+    return Applied(
+        dispositions=dispositions,
+        admitted=queued,
+        seen=list(seen),
+        hosts=tables.host_rows(row.host for row in queued),
+        runs=[touched[id].row() for id in sorted(touched)],
+    )
+
+
+def _refuse_bad_changes(tables: Tables, changes: list[Change]) -> None:
+    check_changes(changes)
+    marks: dict[tuple[str, int], int] = {}
+    for change in changes:
+        worker = (change.worker, change.incarnation)
+        mark = marks.get(worker, tables.watermarks.get(worker, 0))
+        if change.number > mark + 1:
+            raise result_gap(change, mark)
+        marks[worker] = max(mark, change.number)
+        if any(POISON in item for item in change.items):
+            raise StoreDataError(f"request {change.seq} has a poisoned item")
+
+
+def _settle(tables: Tables, change: Change, newest: int) -> Disposition:
+    worker = (change.worker, change.incarnation)
+    if change.number <= tables.watermarks.get(worker, 0):
+        return Disposition.DUPLICATE
+    tables.watermarks[worker] = change.number
+    run = tables.runs.get(change.run)
+    request = tables.requests.get(change.seq)
+    if change.dropped or run is None or run.state.ended:
+        return Disposition.DROPPED
+    if request is None or request.run != change.run or request.seq > newest:
+        return Disposition.DROPPED
+    if request.state is not RequestState.QUEUED:
+        return Disposition.DUPLICATE
+    return Disposition.APPLIED
+
+
+def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
+    request = tables.requests[change.seq]
+    if change.state is not None:
+        request.attempts, request.due_at = change.attempts, change.due_at
+        request.reason, request.status = change.reason, change.status
+        if change.status:
+            tables.tally(run.id, "status", str(change.status))
+        if change.state is not RequestState.QUEUED:
+            tables.dequeue(request, change.state)
+            run.pending -= 1
+    if change.state is RequestState.DONE and change.page is not None:
+        tables.pages[change.seq] = change.page
+        run.done += 1
+        run.bytes += change.page.size
+        run.items += len(change.items)
+        for data in change.items:
+            id = tables.next_id("items")
+            tables.items.setdefault(run.id, {})[id] = FakeItem(id, run.id, change.seq, data)
+    elif change.state is RequestState.DEAD:
+        run.failed += 1
+        tables.tally(run.id, "failed", change.reason)
+    elif change.state is RequestState.SKIPPED:
+        run.skipped += 1
+        tables.tally(run.id, "skipped", change.reason)
+    if change.seed_host:
+        run.add_seed_hosts([change.seed_host])
+    host = tables.hosts.get(change.host)
+    if host is not None:
+        host.next_at = max(host.next_at, change.host_next_at)
+        if change.crawl_delay_s > 0:
+            host.crawl_delay_s = change.crawl_delay_s
+
+
+# ---------------------------------------------------------------- jobs and runs
+
+
+def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
+    repeated = _repeated(tables, command.request)
+    if repeated is not None:
+        return repeated
+    job = _live_job(tables, command.name)
+    if job is not None and command.mode == "new":
+        return Submitted(job.id, 0, "name_exists", [], [], None)
+    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    max_pages = max_pages_of(spec)
+    if job is None:
+        job = FakeJob(tables.next_id("jobs"), command.name, spec, command.now)
+        tables.jobs[job.id] = job
+    job.spec = spec
+    run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
+    tables.runs[run.id] = run
+    if command.output is not None:
+        path, format = command.output
+        path = path.replace("{run}", str(run.id))
+        tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
+    return _admit_seeds(
+        tables, run, command.request, command.seeds, command.seed_hosts, command.now
+    )
+
+
+def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
+    repeated = _repeated(tables, command.request)
+    if repeated is not None:
+        return repeated
+    run = tables.runs.get(command.run)
+    if run is None:
+        return Submitted(0, command.run, "no_such_job", [], [], None)
+    if run.state.ended:
+        return Submitted(run.job.id, run.id, "run_ended", [], [], run.row())
+    if command.last:
+        run.seeding = False
+    return _admit_seeds(
+        tables, run, command.request, command.seeds, command.seed_hosts, command.now
+    )
+
+
+def _repeated(tables: Tables, request: str) -> Submitted | None:
+    if request not in tables.replies:
+        return None
+    job, run_id = tables.replies[request]
+    run = tables.runs.get(run_id)
+    return Submitted(job, run_id, "", [], [], None if run is None else run.row(), repeated=True)
+
+
+def _live_job(tables: Tables, name: str) -> FakeJob | None:
+    """The job of that name, unless all its runs are deleted: then the name is free again."""
+    for run in tables.runs.values():
+        if run.job.name == name and run.state is not RunState.DELETED:
+            return run.job
+    return None
+
+
+def _admit_seeds(
+    tables: Tables,
+    run: FakeRun,
+    request: str,
+    seeds: tuple[NewLink, ...],
+    seed_hosts: tuple[str, ...],
+    now: float,
+) -> Submitted:
+    run.add_seed_hosts(seed_hosts)
+    seqs = [tables.admit(run, seed, 0, None) for seed in seeds]
+    tables.complete_if_empty(run, now)
+    tables.replies[request] = (run.job.id, run.id)
+    rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
+    hosts = tables.host_rows(row.host for row in rows)
+    return Submitted(run.job.id, run.id, "", rows, hosts, run.row())
+
+
+def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
+    run = tables.runs.get(command.run)
+    if run is None:
+        return RunChanged("no_such_run", None)
+    if run.state.ended and command.state is not RunState.DELETED:
+        return RunChanged("" if run.state is command.state else "run_ended", run.row())
+    match command.state:
+        case RunState.RUNNING:
+            run.state, run.reason, run.seeding = RunState.RUNNING, "", False
+            tables.complete_if_empty(run, command.now)
+        case RunState.PAUSED:
+            run.state, run.reason = RunState.PAUSED, command.reason
+        case RunState.DELETED if run.state.ended:
+            if run.state is not RunState.DELETED:
+                run.state, run.reason = RunState.DELETED, command.reason
+        case _:
+            tables.end(run, command.state, command.reason, command.now)
+    return RunChanged("", run.row())
+
+
+def sweep(tables: Tables, command: Sweep) -> Swept:
+    run = tables.runs.get(command.run)
+    if run is None or not run.state.ended:
+        return Swept(command.run, False)
+    if run.state is RunState.DELETED:
+        return Swept(run.id, _delete_rows(tables, run, command.limit))
+    return Swept(run.id, _skip_rows(tables, run, command.limit) == command.limit)
+
+
+def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
+    lanes = tables.queued.get(run.id, {})
+    seqs = [seq for lane in lanes.values() for seq in lane][:limit]
+    for seq in seqs:
+        request = tables.requests[seq]
+        tables.dequeue(request, RequestState.SKIPPED)
+        request.reason = skip_reason(run.state, run.reason)
+    return len(seqs)
+
+
+def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
+    """Items, then requests with their pages, then the run itself; True: call again."""
+    items = tables.items.get(run.id, {})
+    for id in list(items)[:limit]:
+        del items[id]
+        limit -= 1
+    if limit == 0:
+        return True
+    for request in [r for r in tables.requests.values() if r.run == run.id][:limit]:
+        if request.state is RequestState.QUEUED:
+            tables.dequeue(request, RequestState.SKIPPED)
+        tables.pages.pop(request.seq, None)
+        del tables.requests[request.seq], tables.seqs[(run.id, request.key)]
+        limit -= 1
+    if limit == 0:
+        return True
+    tables.items.pop(run.id, None)
+    tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
+    tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}
+    del tables.runs[run.id]
+    if not any(other.job is run.job for other in tables.runs.values()):
+        del tables.jobs[run.job.id]
+    return False
+
+
+def retry_dead(tables: Tables, command: RetryDead) -> Retried:
+    run = tables.runs.get(command.run)
+    if run is None:
+        return Retried("no_such_run", [], [], None, command.after, False)
+    full = run.max_pages is not None and run.done >= run.max_pages
+    if full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        return Retried("run_ended", [], [], run.row(), command.after, False)
+    dead = [
+        request
+        for request in tables.requests.values()
+        if request.run == run.id
+        and request.state is RequestState.DEAD
+        and request.seq > command.after
+    ][: command.limit]
+    if dead and run.state is RunState.COMPLETED:
+        _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
+        run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
+    for request in dead:
+        tables.tally(run.id, "failed", request.reason, -1)
+        request.attempts, request.crashes, request.due_at = 0, 0, 0.0
+        request.reason, request.status = "", 0
+        tables.enqueue(request)
+    run.failed -= len(dead)
+    run.pending += len(dead)
+    return Retried(
+        refused="",
+        rows=[tables.queued_row(request) for request in dead],
+        hosts=tables.host_rows(request.host for request in dead),
+        row=run.row(),
+        last=dead[-1].seq if dead else command.after,
+        more=len(dead) == command.limit,
+    )
+
+
+def count_crash(tables: Tables, command: CountCrash) -> CrashCounted:
+    request = tables.requests.get(command.seq)
+    if request is None:
+        return CrashCounted(None)
+    run = tables.runs[request.run]
+    if request.state is RequestState.QUEUED and not run.state.ended:
+        request.crashes = command.crashes
+        if command.quarantine:
+            tables.dequeue(request, RequestState.DEAD)
+            request.reason = QUARANTINED
+            run.pending -= 1
+            run.failed += 1
+            tables.tally(run.id, "failed", QUARANTINED)
+            tables.complete_if_empty(run, command.now)
+    return CrashCounted(run.row())

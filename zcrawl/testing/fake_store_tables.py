@@ -1,0 +1,223 @@
+"""The rows of the fake store, in dicts, and the few writes that several commands share.
+
+Only `fake_store` uses it. Rows are mutable here and copied into the frozen types of
+`store.ports` when they leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from zcrawl.mesh.messages import Page
+from zcrawl.model import RequestState, RunState
+from zcrawl.store.ports import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rules import skip_reason
+
+
+@dataclass(slots=True)
+class FakeJob:
+    id: int
+    name: str
+    spec: bytes
+    created_at: float
+
+
+@dataclass(slots=True)
+class FakeRun:
+    id: int
+    job: FakeJob
+    spec: bytes
+    max_pages: int | None
+    seed_hosts: list[str]
+    seeding: bool
+    created_at: float
+    state: RunState = RunState.RUNNING
+    reason: str = ""
+    ended_at: float = 0.0
+    admitted: int = 0
+    pending: int = 0
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    items: int = 0
+    bytes: int = 0
+
+    def row(self) -> RunRow:
+        return RunRow(
+            id=self.id,
+            job=self.job.id,
+            name=self.job.name,
+            state=self.state,
+            reason=self.reason,
+            spec=self.spec,
+            seed_hosts=tuple(self.seed_hosts),
+            seeding=self.seeding,
+            counters=RunCounters(
+                self.admitted,
+                self.pending,
+                self.done,
+                self.failed,
+                self.skipped,
+                self.items,
+                self.bytes,
+            ),
+            created_at=self.created_at,
+            started_at=self.created_at,
+            ended_at=self.ended_at,
+        )
+
+    def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
+        self.seed_hosts += [n for n in dict.fromkeys(netlocs) if n not in self.seed_hosts]
+
+
+@dataclass(slots=True)
+class FakeRequest:
+    seq: int
+    run: int
+    key: bytes
+    url: str
+    host: int
+    prio: int
+    depth: int
+    parent: int | None
+    state: RequestState = RequestState.QUEUED
+    attempts: int = 0
+    crashes: int = 0
+    due_at: float = 0.0
+    reason: str = ""
+    status: int = 0
+
+
+@dataclass(slots=True)
+class FakeHost:
+    id: int
+    origin: str
+    owners: tuple[str, ...] = ()
+    next_at: float = 0.0
+    crawl_delay_s: float = 0.0
+
+    def row(self) -> HostRow:
+        return HostRow(self.id, self.origin, self.owners, self.next_at, self.crawl_delay_s)
+
+
+@dataclass(slots=True)
+class FakeItem:
+    id: int
+    run: int
+    seq: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class FakeOutput:
+    run: int
+    path: str
+    format: str
+    cursor: int = 0
+    length: int = 0
+
+
+@dataclass(slots=True)
+class Tables:
+    """Everything the database would hold."""
+
+    epoch: int = 0
+    holder: str = ""
+    lease_until: float = 0.0
+    sequences: dict[str, int] = field(default_factory=dict)
+    jobs: dict[int, FakeJob] = field(default_factory=dict)
+    runs: dict[int, FakeRun] = field(default_factory=dict)
+    requests: dict[int, FakeRequest] = field(default_factory=dict)
+    seqs: dict[tuple[int, bytes], int] = field(default_factory=dict)  # (run, key) → seq
+    queued: dict[int, dict[int, dict[int, None]]] = field(default_factory=dict)  # run → host → seqs
+    hosts: dict[int, FakeHost] = field(default_factory=dict)
+    origins: dict[str, FakeHost] = field(default_factory=dict)
+    pages: dict[int, Page] = field(default_factory=dict)
+    items: dict[int, dict[int, FakeItem]] = field(default_factory=dict)  # run → id → item
+    watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
+    replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # request id → (job, run)
+    outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
+    tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
+
+    def next_id(self, name: str) -> int:
+        value = self.sequences.get(name, 0) + 1
+        self.sequences[name] = value
+        return value
+
+    def host_of(self, origin: str) -> FakeHost:
+        host = self.origins.get(origin)
+        if host is None:
+            host = FakeHost(self.next_id("hosts"), origin)
+            self.origins[origin] = self.hosts[host.id] = host
+        return host
+
+    def host_rows(self, ids: Iterable[int]) -> list[HostRow]:
+        return [self.hosts[id].row() for id in sorted(set(ids))]
+
+    def admit(self, run: FakeRun, link: NewLink, depth: int, parent: int | None) -> int | None:
+        """The new request's seq, or None when the run knows the key."""
+        if (run.id, link.key) in self.seqs:
+            return None
+        seq = self.next_id("requests")
+        host = self.host_of(link.origin).id
+        self.seqs[(run.id, link.key)] = seq
+        self.requests[seq] = FakeRequest(
+            seq, run.id, link.key, link.url, host, link.prio, depth, parent
+        )
+        self.enqueue(self.requests[seq])
+        run.admitted += 1
+        run.pending += 1
+        return seq
+
+    def enqueue(self, request: FakeRequest) -> None:
+        request.state = RequestState.QUEUED
+        self.queued.setdefault(request.run, {}).setdefault(request.host, {})[request.seq] = None
+
+    def dequeue(self, request: FakeRequest, state: RequestState) -> None:
+        request.state = state
+        lanes = self.queued[request.run]
+        lane = lanes[request.host]
+        del lane[request.seq]
+        if not lane:
+            del lanes[request.host]
+            if not lanes:
+                del self.queued[request.run]
+
+    def queued_row(self, request: FakeRequest) -> QueuedRow:
+        return QueuedRow(
+            run=request.run,
+            host=request.host,
+            prio=request.prio,
+            depth=request.depth,
+            seq=request.seq,
+            url=request.url,
+            attempts=request.attempts,
+            crashes=request.crashes,
+            due_at=request.due_at,
+            parent=self.url_of(request.parent),
+        )
+
+    def url_of(self, seq: int | None) -> str | None:
+        parent = None if seq is None else self.requests.get(seq)
+        return None if parent is None else parent.url
+
+    def tally(self, run: int, kind: str, name: str, n: int = 1) -> None:
+        key = (run, kind, name)
+        value = self.tallies.get(key, 0) + n
+        if value:
+            self.tallies[key] = value
+        else:
+            self.tallies.pop(key, None)
+
+    def end(self, run: FakeRun, state: RunState, reason: str, now: float) -> None:
+        """One row: what is pending counts as skipped from now on, its rows are swept later."""
+        run.state, run.reason, run.ended_at, run.seeding = state, reason, now, False
+        if run.pending:
+            self.tally(run.id, "skipped", skip_reason(state, reason), run.pending)
+        run.skipped += run.pending
+        run.pending = 0
+
+    def complete_if_empty(self, run: FakeRun, now: float) -> None:
+        if not run.state.ended and not run.seeding and run.pending == 0:
+            self.end(run, RunState.COMPLETED, "", now)

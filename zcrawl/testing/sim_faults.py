@@ -1,0 +1,57 @@
+"""What may go wrong in a simulated world, and how often. One seed gives one story."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+
+@dataclasses.dataclass(frozen=True)
+class Faults:
+    drop: float = 0.0  # of messages
+    duplicate: float = 0.0
+    longest_delay_s: float = 0.05  # different delays reorder
+    worker_crashes: int = 0
+    worker_pauses: int = 0
+    master_crashes: int = 0
+    master_pauses: int = 0
+    leader_changes: int = 0  # the lock moves while the old leader lives and knows nothing
+    partitions: int = 0
+    store_fails: float = 0.0  # of commands: nothing applied
+    store_unknown: float = 0.0  # of commands: applied or not, nobody knows
+    killers: bool = False  # pages that kill whoever fetches them
+    poison: bool = False  # results that cannot be stored
+    spoil: float = 0.0  # of results: a body that nobody can read under a good header
+    pauses_by_operator: int = 0  # a run is paused, and resumed a little later
+    max_pages: int | None = None
+    until_s: float = 40.0  # faults end here, so that the crawl must complete
+
+
+CALM = Faults()
+LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
+
+
+def draw(rng: random.Random) -> Faults:
+    """A mixture: some worlds have one kind of fault, some have all."""
+
+    def some(most: int) -> int:
+        return rng.randint(0, most) if rng.random() < 0.6 else 0
+
+    return Faults(
+        drop=rng.choice([0.0, 0.0, 0.02, 0.1, 0.3]),
+        duplicate=rng.choice([0.0, 0.05, 0.3]),
+        longest_delay_s=rng.choice([0.01, 0.05, 0.5, 2.0]),
+        worker_crashes=some(4),
+        worker_pauses=some(2),
+        master_crashes=some(2),
+        master_pauses=some(2),
+        leader_changes=some(3),
+        partitions=some(3),
+        store_fails=rng.choice([0.0, 0.0, 0.05, 0.2]),
+        store_unknown=rng.choice([0.0, 0.0, 0.05, 0.2]),
+        killers=rng.random() < 0.2,
+        poison=rng.random() < 0.3,
+        spoil=rng.choice([0.0, 0.0, 0.0, 0.05]),
+        pauses_by_operator=rng.choice([0, 0, 0, 2]),
+        max_pages=rng.choice([None, None, None, None, 7]),
+    )

@@ -1,0 +1,119 @@
+"""A fake web under a seed: hosts, pages, links, and the ways in which pages misbehave.
+
+It keeps a log of every request, by which the world checks politeness and repeated fetches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import msgspec
+
+from zcrawl.errors import RetryClass
+from zcrawl.frontier.url import origin_of, url_key
+from zcrawl.mesh.messages import Page, Result
+from zcrawl.model import Outcome
+
+
+@dataclasses.dataclass
+class FakePage:
+    url: str
+    links: list[str]
+    fails_first: int = 0  # so many answers are 503 before the first 200
+    dead: bool = False  # 404
+    redirects_to: str | None = None
+    poison: bool = False  # its item cannot be stored
+    kills: bool = False  # whoever fetches it dies
+    second_links: list[str] | None = None  # what a second fetch shows
+    second_fails: bool = False  # a second fetch is 404
+
+
+@dataclasses.dataclass
+class Visit:
+    url: str
+    host: str
+    worker: str
+    started: float
+    ended: float | None = None
+
+
+class FakeWeb:
+    def __init__(
+        self, rng: random.Random, pages: int, hosts: int, *, killers: bool, poison: bool
+    ) -> None:
+        names = [f"http://h{number}.test" for number in range(hosts)]
+        urls = [f"{rng.choice(names)}/p{number}" for number in range(pages)]
+        urls[0] = f"{names[0]}/"
+        self.seed = urls[0]
+        self.hosts = [name.partition("://")[2] for name in names]
+        self.pages: dict[str, FakePage] = {}
+        self.visits: list[Visit] = []
+        self.answers: dict[str, int] = {}  # 200s given, by URL
+        self._tries: dict[str, int] = {}
+        for at, url in enumerate(urls):
+            ahead = urls[at + 1 : at + 5]
+            links = [*ahead[:2], *rng.sample(urls, min(3, pages))]
+            page = self.pages[url] = FakePage(url, list(dict.fromkeys(links)))
+            if at == 0:
+                continue
+            dice = rng.random()
+            if dice < 0.12:
+                page.fails_first = rng.randint(1, 2)
+            elif dice < 0.17:
+                page.dead = True
+            elif dice < 0.22:
+                page.second_fails = True
+            elif dice < 0.30:
+                page.second_links = rng.sample(urls, min(3, pages))
+            elif dice < 0.34:
+                page.redirects_to = rng.choice(urls)
+            elif dice < 0.37 and poison:
+                page.poison = True
+            elif dice < 0.39 and killers:
+                page.kills = True
+
+    def start(self, url: str, worker: str, now: float) -> Visit:
+        visit = Visit(url, origin_of(url), worker, now)
+        self.visits.append(visit)
+        return visit
+
+    def answer(self, seq: int, run: int, host: int, depth: int, url: str, now: float) -> Result:
+        """What the pipeline would make of this page now."""
+        page = self.pages[url]
+        tries = self._tries[url] = self._tries.get(url, 0) + 1
+        base = Result(0, 0, seq, run, host, 1, Outcome.FAILED, depth=depth)
+        if page.dead or (page.second_fails and self.answers.get(url, 0) >= 1):
+            return msgspec.structs.replace(
+                base, reason="http_404", status=404, retry=RetryClass.PERMANENT
+            )
+        if tries <= page.fails_first:
+            return msgspec.structs.replace(
+                base, reason="http_503", status=503, retry=RetryClass.TRANSIENT
+            )
+        if page.redirects_to and origin_of(page.redirects_to) != origin_of(url):
+            target = page.redirects_to
+            return msgspec.structs.replace(
+                base,
+                outcome=Outcome.SKIPPED,
+                reason="redirected",
+                status=301,
+                handover=(target, url_key(target)),
+            )
+        version = min(2, self.answers.get(url, 0) + 1)
+        self.answers[url] = self.answers.get(url, 0) + 1
+        links = self.links_of(url, version)
+        mark = "poison" if page.poison else "fine"
+        item = f'{{"url": "{url}", "version": {version}, "mark": "{mark}"}}'
+        return msgspec.structs.replace(
+            base,
+            outcome=Outcome.DONE,
+            status=200,
+            page=Page(url, None, "text/html", 100, now, 1.0),
+            items=[item.encode()],
+            links=[(link, url_key(link)) for link in links],
+        )
+
+    def links_of(self, url: str, version: int) -> list[str]:
+        page = self.pages[url]
+        return page.second_links if version > 1 and page.second_links else page.links

@@ -1,0 +1,109 @@
+"""What must be true of a simulated world when its runs have ended, whatever happened to it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+
+from zcrawl.model import RequestState
+from zcrawl.store.rules import MAX_PAGES
+from zcrawl.testing.sim_web import Visit
+from zcrawl.testing.world import World
+
+SLACK_S = 1e-6
+
+
+def verify(world: World) -> None:
+    world.store.check()
+    submissions_survive(world)
+    epochs_never_go_back(world)
+    for _, run in world.answered:
+        every_url_is_final(world, run)
+        every_page_is_there_once(world, run)
+        every_link_was_admitted(world, run)
+    hosts_are_treated_politely(world)
+
+
+def submissions_survive(world: World) -> None:
+    """G1: what was answered is stored."""
+    stored = {row.id for row in world.store.runs()}
+    assert {run for _, run in world.answered} <= stored, "an answered submission is lost"
+
+
+def epochs_never_go_back(world: World) -> None:
+    """G4: whoever committed had the highest epoch so far."""
+    epochs = world.applied_epochs
+    assert epochs == sorted(epochs), "an older leader committed after a newer one"
+
+
+def every_url_is_final(world: World, run: int) -> None:
+    """G2: done, dead or skipped, and with its reason."""
+    row = next(row for row in world.store.runs() if row.id == run)
+    most = world.faults.max_pages
+    if row.reason == MAX_PAGES:
+        assert row.counters.done == most, "max_pages is reached exactly"
+        return  # the rest derives skipped, and is swept later
+    assert most is None or row.counters.done < most, "a run ends at max_pages"
+    for request in world.store.requests(run):
+        assert request.state is not RequestState.QUEUED, f"{request.url} is not final"
+        if request.state is not RequestState.DONE:
+            assert request.reason, f"{request.url} has no reason"
+        page = world.web.pages[request.url]
+        good = not (
+            page.dead or page.poison or page.kills or page.second_fails or page.redirects_to
+        )
+        if good and request.seq not in world.spoilt:
+            assert request.state is RequestState.DONE, f"{request.url} ended {request.reason}"
+
+
+def every_page_is_there_once(world: World, run: int) -> None:
+    """G3: one item for each done request, and none for another."""
+    urls = Counter(json.loads(item.data)["url"] for item in world.store.items(run))
+    done = {r.url for r in world.store.requests(run) if r.state is RequestState.DONE}
+    assert set(urls) == done, "items and done pages differ"
+    assert all(count == 1 for count in urls.values()), "an item is there twice"
+
+
+def every_link_was_admitted(world: World, run: int) -> None:
+    """G2: the links of the version that was committed are in the run, each once."""
+    admitted = Counter(request.url for request in world.store.requests(run))
+    assert all(count == 1 for count in admitted.values()), "a URL was admitted twice"
+    for item in world.store.items(run):
+        data = json.loads(item.data)
+        for link in world.web.links_of(data["url"], data["version"]):
+            assert link in admitted, f"{link} of {data['url']} is lost"
+
+
+def hosts_are_treated_politely(world: World) -> None:
+    """G5: never more than `concurrency` at a time, and never two starts within an interval."""
+    by_host: dict[str, list[Visit]] = {}
+    for visit in world.web.visits:
+        by_host.setdefault(visit.host, []).append(visit)
+    wanted = world.politeness
+    for host, visits in by_host.items():
+        running: list[Visit] = []
+        for visit in visits:
+            running = [
+                one for one in running if one.ended is None or one.ended > visit.started + SLACK_S
+            ]
+            running.append(visit)
+            assert len(running) <= wanted.concurrency, (
+                f"{len(running)} requests to {host} at {visit.started}: {running}"
+            )
+        if wanted.rate and not wanted.spread:
+            for one, other in itertools.pairwise(visits):
+                apart = other.started - one.started
+                assert apart >= 1 / wanted.rate - SLACK_S, (
+                    f"{host}: {one} and {other} are {apart} s apart"
+                )
+
+
+def nothing_was_fetched_twice(world: World) -> None:
+    """Rule 12: what live workers hold is adopted, not repeated. For worlds in which no worker
+    ever died or was cut off."""
+    fetched = Counter(visit.url for visit in world.web.visits)
+    runs = len(world.answered)
+    for url, count in fetched.items():
+        page = world.web.pages[url]
+        assert count <= runs + page.fails_first, f"{url} was fetched {count} times"

@@ -1,0 +1,210 @@
+"""What a worker holds: assignments by request, queued per host, started at the host's pace.
+
+Who fills the host queues: ASSIGN, through the worker machine. Who empties them: `start_due`,
+when a slot is free, the host's pace allows, its grant has room and the permission to start is
+fresh; or a cancel, a drain, a lost grant.
+
+A request is held once, whatever the number of assignments that named it: a newer lease replaces
+the token. A lowered grant is in force, and is reported so, when no more than that many of the
+host's requests run.
+
+Invariants, asserted by `check()`:
+- running requests of a host never exceed the largest grant that has been in force
+- a held request is queued or running, never both
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+from collections import deque
+
+import msgspec
+
+from zcrawl.frontier.politeness import Pace
+from zcrawl.mesh.messages import Assignment, Grant, HeldLease
+
+MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
+
+
+@dataclasses.dataclass(slots=True)
+class Held:
+    """One assignment in the worker's hands."""
+
+    assignment: Assignment
+    epoch: int  # of the lease token
+    started: bool = False
+
+    def as_message(self) -> HeldLease:
+        return HeldLease(self.epoch, self.started, self.assignment)
+
+
+@dataclasses.dataclass(slots=True)
+class HostWork:
+    grant: Grant
+    grant_epoch: int
+    pace: Pace
+    queue: deque[int] = dataclasses.field(default_factory=deque)
+    hops: deque[int] = dataclasses.field(default_factory=deque)  # running, want one more request
+    running: int = 0
+    scheduled: bool = False
+
+
+class Intake:
+    def __init__(self) -> None:
+        self.held: dict[int, Held] = {}
+        self.hosts: dict[int, HostWork] = {}
+        self.running = 0
+        self._timers: list[tuple[float, int]] = []
+        self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
+
+    # ------------------------------------------------------------ taking in
+
+    def adopt_grant(self, epoch: int, grant: Grant, now: float) -> None:
+        """The newest (epoch, revision) wins; the pace is never pulled nearer."""
+        host = self.hosts.get(grant.host)
+        if host is None:
+            pace = Pace(grant.interval_s, grant.burst, now + grant.next_in_s)
+            self.hosts[grant.host] = HostWork(grant, epoch, pace)
+            self._unconfirmed.add(grant.host)
+            return
+        if (epoch, grant.revision) < (host.grant_epoch, host.grant.revision):
+            return
+        self._unconfirmed.add(grant.host)
+        host.grant, host.grant_epoch = grant, epoch
+        host.pace.interval_s, host.pace.burst = grant.interval_s, grant.burst
+        host.pace.next_at = max(host.pace.next_at, now + grant.next_in_s)
+        self._schedule(grant.host)
+
+    def void_grants(self) -> None:
+        """What was granted up to here counts no more."""
+        for host in self.hosts.values():
+            host.grant = msgspec.structs.replace(host.grant, concurrency=0)
+        self._unconfirmed.clear()
+
+    def take(self, epoch: int, assignment: Assignment) -> str | None:
+        """None: taken in. Otherwise the reason of a REJECT."""
+        held = self.held.get(assignment.seq)
+        if held is not None:
+            if (epoch, assignment.n) > (held.epoch, held.assignment.n):
+                held.epoch, held.assignment = epoch, assignment
+            return None
+        host = self.hosts.get(assignment.host)
+        if host is None or host.grant.concurrency == 0:
+            return "no_grant"
+        if len(self.held) >= MOST_HELD:
+            return "over_capacity"
+        self.held[assignment.seq] = Held(assignment, epoch)
+        host.queue.append(assignment.seq)
+        self._schedule(assignment.host)
+        return None
+
+    # ------------------------------------------------------------ starting and ending
+
+    def start_due(self, now: float, most: int) -> tuple[list[Held], list[int]]:
+        """Up to `most` requests that start now, and running ones whose next hop may go."""
+        started: list[Held] = []
+        hops: list[int] = []
+        while self._timers and self._timers[0][0] <= now:
+            host_id = self._timers[0][1]
+            host = self.hosts.get(host_id)
+            if host is None:
+                heapq.heappop(self._timers)
+                continue
+            ready_at = host.pace.ready_at()
+            if ready_at > now:
+                heapq.heapreplace(self._timers, (ready_at, host_id))
+                continue
+            if not host.hops and len(started) >= most:
+                break
+            heapq.heappop(self._timers)
+            host.scheduled = False
+            if host.hops:
+                host.pace.take(now)
+                hops.append(host.hops.popleft())
+            elif host.queue and host.running < host.grant.concurrency:
+                host.pace.take(now)
+                held = self.held[host.queue.popleft()]
+                held.started = True
+                host.running += 1
+                self.running += 1
+                started.append(held)
+            self._schedule(host_id)
+        return started, hops
+
+    def want_hop(self, seq: int) -> bool:
+        """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
+        held = self.held.get(seq)
+        if held is None or not held.started:
+            return False
+        self.hosts[held.assignment.host].hops.append(seq)
+        self._schedule(held.assignment.host)
+        return True
+
+    def finish(self, seq: int) -> Held | None:
+        """The fetch of a request ended, or was cut off."""
+        held = self.held.pop(seq, None)
+        if held is None:
+            return None
+        host = self.hosts[held.assignment.host]
+        if held.started:
+            host.running -= 1
+            self.running -= 1
+            if seq in host.hops:
+                host.hops.remove(seq)
+        else:
+            host.queue.remove(seq)
+        self._schedule(held.assignment.host)
+        return held
+
+    def raise_interval(self, host_id: int, interval_s: float) -> None:
+        """robots.txt asked for more patience than the grant; it counts from now on."""
+        host = self.hosts.get(host_id)
+        if host is not None and interval_s > host.pace.interval_s:
+            host.pace.next_at += interval_s - host.pace.interval_s
+            host.pace.interval_s = interval_s
+
+    def next_in_s(self, host_id: int, now: float) -> float:
+        host = self.hosts.get(host_id)
+        return 0.0 if host is None else max(0.0, host.pace.next_at - now)
+
+    def queued(self) -> list[int]:
+        return [seq for seq, held in self.held.items() if not held.started]
+
+    def confirmations(self) -> list[tuple[int, int]]:
+        """(host, revision) of grants that have come into force since the last call."""
+        confirmed = []
+        for host_id in list(self._unconfirmed):
+            host = self.hosts[host_id]
+            if host.running <= host.grant.concurrency:
+                self._unconfirmed.discard(host_id)
+                confirmed.append((host_id, host.grant.revision))
+        return confirmed
+
+    def forget_idle(self, now: float) -> None:
+        """Hosts that are not ours any more leave memory when their pace has nothing to tell."""
+        for host_id, host in list(self.hosts.items()):
+            busy = host.queue or host.running or host_id in self._unconfirmed
+            if host.grant.concurrency == 0 and not busy and host.pace.next_at <= now:
+                del self.hosts[host_id]
+
+    def next_start_at(self) -> float:
+        return self._timers[0][0] if self._timers else float("inf")
+
+    # ------------------------------------------------------------ inside
+
+    def _schedule(self, host_id: int) -> None:
+        host = self.hosts.get(host_id)
+        if host is None or host.scheduled:
+            return
+        if host.hops or (host.queue and host.running < host.grant.concurrency):
+            host.scheduled = True
+            heapq.heappush(self._timers, (host.pace.ready_at(), host_id))
+
+    def check(self) -> None:
+        queued = [seq for host in self.hosts.values() for seq in host.queue]
+        running = [seq for seq, held in self.held.items() if held.started]
+        assert len(queued) == len(set(queued)), "a request is queued once"
+        assert set(queued).isdisjoint(running), "queued or running, never both"
+        assert set(queued) | set(running) == set(self.held), "held is queued or running"
+        assert self.running == len(running) == sum(h.running for h in self.hosts.values())

@@ -1,0 +1,550 @@
+"""The worker as a pure machine: messages and finished fetches in, effects out.
+
+Called by `worker_loop` with real sockets and by the simulated world. It decides whom to follow
+(the leader with the highest epoch), what may start (rule 8), what to report, resend and forget.
+
+State of the link to the leader:
+
+    ALONE ──BEAT──▶ GREETING ──WELCOME──▶ WELCOMED
+      ▲                ▲  ▲ STALE/REHELLO     │
+      └────────────────┴──┴──────────────────-┘ higher epoch, REHELLO, STALE
+
+Only a WELCOMED worker starts requests, and none later than PERMISSION_S after it sent the newest
+heartbeat that a BEAT echoed: the leader moves a host LOST_AFTER_S (10 s) after the last heartbeat
+it received, so no two owners start requests at the same time, whoever was paused in between.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from zcrawl.mesh.messages import (
+    LINKS_PER_RESULT,
+    Accept,
+    Ack,
+    Assign,
+    Assignment,
+    Beat,
+    Body,
+    Bye,
+    Cancel,
+    Config,
+    Drain,
+    Grant,
+    Header,
+    Heartbeat,
+    Hello,
+    NotLeader,
+    Rehello,
+    Reject,
+    Result,
+    RunConfig,
+    Stale,
+    Welcome,
+)
+from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.model import Disposition, Outcome
+from zcrawl.worker.intake import Held, Intake
+from zcrawl.worker.known_links import KnownLinks
+from zcrawl.worker.outbox import Entry, Outbox
+
+HELLO_AGAIN_S = 1.0
+DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
+
+
+class Link(enum.Enum):
+    ALONE = "alone"  # no leader known
+    GREETING = "greeting"  # HELLO sent, not answered
+    WELCOMED = "welcomed"
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+# ---------------------------------------------------------------- events
+
+
+class MessageCame(_Data, frozen=True):
+    header: Header
+    body: Body
+
+
+class FetchEnded(_Data, frozen=True):
+    """The pipeline is done with a request; `result` lacks only its lease and its number."""
+
+    seq: int
+    result: Result
+
+
+class HopWanted(_Data, frozen=True):
+    seq: int
+
+
+class DrainAsked(_Data, frozen=True):
+    """A person or the supervisor asks this worker to end."""
+
+
+class Ticked(_Data, frozen=True):
+    rss_bytes: int = 0
+    lag_ms: float = 0.0
+
+
+Event: TypeAlias = MessageCame | FetchEnded | HopWanted | DrainAsked | Ticked
+
+# ---------------------------------------------------------------- effects
+
+
+class SendToMaster(_Data, frozen=True):
+    master: str
+    body: Body
+    sequence: int = 0
+    subject: int = 0
+
+
+class PublishToAll(_Data, frozen=True):
+    body: Body
+    sequence: int = 0
+    subject: int = 0
+
+
+class StartFetch(_Data, frozen=True):
+    held: Held
+
+
+class PermitHop(_Data, frozen=True):
+    seq: int
+
+
+class CancelFetch(_Data, frozen=True):
+    seq: int
+
+
+class AdoptRun(_Data, frozen=True):
+    config: RunConfig
+
+
+class Exit(_Data, frozen=True):
+    reason: str
+
+
+class Note(_Data, frozen=True):
+    """A counter and a log event."""
+
+    name: str
+    detail: str = ""
+
+
+Effect: TypeAlias = (
+    SendToMaster | PublishToAll | StartFetch | PermitHop | CancelFetch | AdoptRun | Exit | Note
+)
+
+
+class WorkerStatistics(_Data, frozen=True):
+    link: str
+    epoch: int
+    leader: str
+    running: int
+    held: int
+    outbox: int
+    results: int
+
+
+class WorkerMachine:
+    def __init__(
+        self,
+        worker: str,
+        incarnation: int,
+        *,
+        slots: int,
+        version: str = "",
+        hostname: str = "",
+        pid: int = 0,
+        replaces: int = 0,
+    ) -> None:
+        self.worker = worker
+        self.incarnation = incarnation
+        self.slots = slots
+        self.intake = Intake()
+        self.outbox = Outbox()
+        self.known = KnownLinks()
+        self.link = Link.ALONE
+        self.epoch = 0
+        self.leader = ""
+        self.draining = False
+        self.permitted_until = 0.0
+        self._about = (version, hostname, pid, replaces)
+        self._hello_number = 0
+        self._hello_at = 0.0
+        self._refused_since: float | None = None
+        self._heartbeat_s = 1.0
+        self._heartbeat_at = 0.0
+        self._assigned = 0
+        self._barrier = 0  # assignments numbered below were overtaken by a revocation
+        self._runs: dict[int, int] = {}
+        self._rate = 0.0
+        self._counted = 0
+        self._rss_bytes = 0
+        self._lag_ms = 0.0
+        self._said_bye = False
+
+    # ------------------------------------------------------------ the one mutator
+
+    def handle(self, event: Event, now: float) -> list[Effect]:
+        effects: list[Effect] = []
+        match event:
+            case MessageCame(header, body):
+                self._on_message(header, body, now, effects)
+            case FetchEnded(seq, result):
+                self._on_fetch_ended(seq, result, now, effects)
+            case HopWanted(seq):
+                if not self.intake.want_hop(seq):
+                    effects.append(CancelFetch(seq))
+            case DrainAsked():
+                self._drain(effects)
+            case Ticked(rss_bytes, lag_ms):
+                self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
+                self._on_tick(now, effects)
+            case _:
+                assert_never(event)
+        self._start_due(now, effects)
+        self._confirm_grants(effects)
+        self._leave_if_drained(effects)
+        return effects
+
+    def next_wakeup(self, now: float) -> float:
+        """The next moment at which a tick can do something."""
+        if self.link is not Link.WELCOMED:
+            return self._heartbeat_at
+        moments = [self._heartbeat_at, self.outbox.next_resend_at()]
+        has_slot = self.intake.running < self.slots and self.outbox.has_room(self.intake.running)
+        if has_slot and now <= self.permitted_until:
+            moments.append(self.intake.next_start_at())
+        return min(moments)
+
+    def statistics(self) -> WorkerStatistics:
+        return WorkerStatistics(
+            self.link.value,
+            self.epoch,
+            self.leader,
+            self.intake.running,
+            len(self.intake.held),
+            len(self.outbox),
+            self.outbox.produced,
+        )
+
+    # ------------------------------------------------------------ messages
+
+    def _on_message(self, header: Header, body: Body, now: float, effects: list[Effect]) -> None:
+        if header.epoch < self.epoch:
+            effects.append(Note("stale_epoch_dropped"))
+            effects.append(SendToMaster(header.source, Stale("stale_epoch")))
+            return
+        if isinstance(body, NotLeader):
+            return  # the leader's own BEAT tells who leads
+        if header.epoch > self.epoch:
+            if not isinstance(body, Beat):
+                return  # a leader announces itself by BEAT before anything else
+            self._follow(header.source, header.epoch, now, effects)
+        match body:
+            case Beat():
+                self._on_beat(body, now)
+            case Welcome():
+                self._on_welcome(header, body, now, effects)
+            case Assign():
+                self._on_assign(header, body, now, effects)
+            case Config():
+                if self.link is Link.WELCOMED:
+                    self._adopt_runs(body.runs, effects)
+            case Ack():
+                self._on_ack(body, now, effects)
+            case Cancel():
+                self._on_cancel(body, effects)
+            case Rehello():
+                self._greet(now, effects)
+            case Stale():
+                self._on_stale(body, now, effects)
+            case Drain():
+                self._drain(effects)
+            case _:
+                effects.append(Note("unexpected_message", type(body).__name__))
+
+    def _follow(self, leader: str, epoch: int, now: float, effects: list[Effect]) -> None:
+        self.epoch, self.leader = epoch, leader
+        self._assigned = 0
+        self._barrier = 0
+        self._greet(now, effects)
+
+    def _greet(self, now: float, effects: list[Effect]) -> None:
+        if not self.leader:
+            return
+        self.link = Link.GREETING
+        self.permitted_until = 0.0
+        self._hello_number += 1
+        self._say_hello(now, effects)
+
+    def _say_hello(self, now: float, effects: list[Effect]) -> None:
+        """The same number on a repeat: only a new HELLO voids an older WELCOME."""
+        version, hostname, pid, replaces = self._about
+        self._hello_at = now
+        hello = Hello(
+            slots=self.slots,
+            version=version,
+            hostname=hostname,
+            pid=pid,
+            held=[held.as_message() for held in self.intake.held.values()],
+            produced=self.outbox.produced,
+            acked=self.outbox.acked,
+            hello=self._hello_number,
+            reported=self.outbox.reported(),
+            replaces=replaces,
+        )
+        effects.append(SendToMaster(self.leader, hello))
+
+    def _on_beat(self, beat: Beat, now: float) -> None:
+        mine = beat.received.get(self.worker)
+        if self.link is not Link.WELCOMED or mine is None or mine[0] != self.incarnation:
+            return
+        self.outbox.note_received(mine[1])
+        self.permitted_until = max(self.permitted_until, mine[2] + PERMISSION_S)
+
+    def _on_welcome(
+        self, header: Header, welcome: Welcome, now: float, effects: list[Effect]
+    ) -> None:
+        if self.link is not Link.GREETING or welcome.hello != self._hello_number:
+            return  # late: it would undo what was granted since
+        self.link = Link.WELCOMED
+        self._refused_since = None
+        self._heartbeat_s = welcome.heartbeat_s
+        for settled in self.outbox.restart(welcome.watermark, now):
+            effects.append(Note("settled_by_welcome", str(settled.result.seq)))
+        self.intake.void_grants()
+        self._barrier = header.sequence
+        for grant in welcome.grants:
+            self.intake.adopt_grant(header.epoch, grant, now)
+        keep = set(welcome.keep)
+        for seq in self.intake.queued():
+            if seq not in keep:
+                self.intake.finish(seq)
+        for host_id, host in list(self.intake.hosts.items()):
+            if host.queue and host.grant.concurrency == 0:
+                self._give_back_host(host_id, effects)
+        self._heartbeat(now, effects)
+        self._resend(now, effects)
+
+    def _on_assign(self, header: Header, assign: Assign, now: float, effects: list[Effect]) -> None:
+        overtaken = header.sequence < self._barrier
+        if self.link is not Link.WELCOMED or overtaken:
+            reason = "overtaken" if overtaken else "not_welcomed"
+            rejected = [(header.epoch, one.n, reason) for one in assign.urls]
+            if rejected:
+                effects.append(SendToMaster(header.source, Reject(rejected)))
+            return
+        self._adopt_grants(header, assign.grants, now, effects)
+        refused: list[tuple[int, int, str]] = []
+        for one in assign.urls:
+            refusal = self._take(header.epoch, one)
+            if refusal is not None:
+                refused.append((header.epoch, one.n, refusal))
+        self._assigned = max(self._assigned, header.sequence)
+        if refused:
+            effects.append(SendToMaster(self.leader, Reject(refused)))
+        effects.append(SendToMaster(self.leader, Accept(self._assigned, [])))
+
+    def _take(self, epoch: int, one: Assignment) -> str | None:
+        """None: taken in. Otherwise why not."""
+        if self.draining:
+            return "draining"
+        if one.run not in self._runs:
+            return "unknown_run"
+        return self.intake.take(epoch, one)
+
+    def _adopt_runs(self, runs: list[RunConfig], effects: list[Effect]) -> None:
+        for config in runs:
+            if self._runs.get(config.run, -1) < config.revision:
+                self._runs[config.run] = config.revision
+                effects.append(AdoptRun(config))
+
+    def _adopt_grants(
+        self, header: Header, grants: list[Grant], now: float, effects: list[Effect]
+    ) -> None:
+        for grant in grants:
+            self.intake.adopt_grant(header.epoch, grant, now)
+            if grant.concurrency == 0:
+                # What was sent before this word and comes after it must not undo it.
+                self._barrier = max(self._barrier, header.sequence)
+                self._give_back_host(grant.host, effects)
+
+    def _give_back_host(self, host: int, effects: list[Effect]) -> None:
+        """A revoked host: what has not started goes back, what runs is finished."""
+        refused: list[tuple[int, int, str]] = []
+        for seq in self.intake.queued():
+            held = self.intake.held[seq]
+            if held.assignment.host == host:
+                self.intake.finish(seq)
+                refused.append((held.epoch, held.assignment.n, "no_grant"))
+        if refused:
+            effects.append(SendToMaster(self.leader, Reject(refused)))
+
+    def _on_ack(self, ack: Ack, now: float, effects: list[Effect]) -> None:
+        if self.link is not Link.WELCOMED:
+            return
+        for settled in self.outbox.settle(ack.upto, ack):
+            if settled.disposition is Disposition.APPLIED:
+                self.known.add(settled.result)
+        self.outbox.note_received(ack.received)
+        self._resend_entries(self.outbox.missing(ack.missing, now), effects)
+
+    def _on_cancel(self, cancel: Cancel, effects: list[Effect]) -> None:
+        runs, leases = set(cancel.runs), set(cancel.leases)
+        for seq, held in list(self.intake.held.items()):
+            if held.assignment.run in runs or held.assignment.n in leases:
+                if held.started:
+                    effects.append(CancelFetch(seq))
+                self.intake.finish(seq)
+        for run in runs:
+            self.known.forget_run(run)
+            self._runs.pop(run, None)
+
+    def _on_stale(self, stale: Stale, now: float, effects: list[Effect]) -> None:
+        effects.append(Note("told_stale", stale.reason))
+        if stale.reason == "duplicate_id":
+            if self._refused_since is None:
+                self._refused_since = now
+            if now - self._refused_since > DUPLICATE_PATIENCE_S:
+                effects.append(Exit(f"another live process has the id {self.worker}"))
+            return  # the repeated HELLO asks again
+        if stale.reason == "version":
+            effects.append(Exit("the leader speaks another protocol version"))
+            return
+        self._greet(now, effects)
+
+    # ------------------------------------------------------------ fetches
+
+    def _on_fetch_ended(self, seq: int, result: Result, now: float, effects: list[Effect]) -> None:
+        host_id = result.host
+        if result.crawl_delay_s:
+            self.intake.raise_interval(host_id, result.crawl_delay_s)
+        next_in_s = self.intake.next_in_s(host_id, now)
+        held = self.intake.finish(seq)
+        if held is None:
+            effects.append(Note("result_of_cancelled"))
+            return
+        result = msgspec.structs.replace(
+            result,
+            lease_epoch=held.epoch,
+            lease_n=held.assignment.n,
+            attempt=held.assignment.attempt,
+            links=self.known.unknown(result.run, result.links),
+            host_next_in_s=next_in_s,
+        )
+        for part in _parts(result):
+            entry = self.outbox.add(part, now)
+            effects.append(PublishToAll(part, entry.number, part.seq))
+        self._counted += 1
+
+    def _start_due(self, now: float, effects: list[Effect]) -> None:
+        if self.link is not Link.WELCOMED or now > self.permitted_until:
+            return
+        free = self.slots - self.intake.running
+        if free > 0 and not self.outbox.has_room(self.intake.running + free - 1):
+            free = 1 if self.outbox.has_room(self.intake.running) else 0
+        started, hops = self.intake.start_due(now, free)
+        effects.extend(StartFetch(held) for held in started)
+        effects.extend(PermitHop(seq) for seq in hops)
+
+    def _confirm_grants(self, effects: list[Effect]) -> None:
+        if self.link is not Link.WELCOMED:
+            return
+        confirmed = self.intake.confirmations()
+        if confirmed:
+            effects.append(SendToMaster(self.leader, Accept(self._assigned, confirmed)))
+
+    # ------------------------------------------------------------ time
+
+    def _on_tick(self, now: float, effects: list[Effect]) -> None:
+        if self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
+            self._say_hello(now, effects)
+        if now >= self._heartbeat_at:
+            self.intake.forget_idle(now)
+            self._heartbeat(now, effects)
+        if self.link is Link.WELCOMED:
+            self._resend(now, effects)
+
+    def _heartbeat(self, now: float, effects: list[Effect]) -> None:
+        elapsed = max(0.001, now - (self._heartbeat_at - self._heartbeat_s))
+        self._rate += (self._counted / elapsed - self._rate) * 0.5
+        self._counted = 0
+        self._heartbeat_at = now + self._heartbeat_s
+        held = self.intake.held.values()
+        body = Heartbeat(
+            held=[(one.epoch, one.assignment.n, one.started) for one in held],
+            produced=self.outbox.produced,
+            acked=self.outbox.acked,
+            assigned=self._assigned,
+            rate=self._rate,
+            slots=self.slots,
+            running=self.intake.running,
+            waiting=len(self.intake.held) - self.intake.running,
+            outbox=len(self.outbox),
+            rss_bytes=self._rss_bytes,
+            lag_ms=self._lag_ms,
+            draining=self.draining,
+            hello=self._hello_number,
+            sent_at=now,
+        )
+        effects.append(PublishToAll(body))
+
+    def _resend(self, now: float, effects: list[Effect]) -> None:
+        self._resend_entries(self.outbox.due(now), effects)
+
+    def _resend_entries(self, entries: list[Entry], effects: list[Effect]) -> None:
+        for entry in entries:
+            effects.append(SendToMaster(self.leader, entry.result, entry.number, entry.result.seq))
+
+    # ------------------------------------------------------------ leaving
+
+    def _drain(self, effects: list[Effect]) -> None:
+        """Finish what runs; what has not started goes back."""
+        if self.draining:
+            return
+        self.draining = True
+        self._heartbeat_at = 0.0
+        refused = []
+        for seq in self.intake.queued():
+            held = self.intake.finish(seq)
+            if held is not None:
+                refused.append((held.epoch, held.assignment.n, "draining"))
+        if refused and self.leader:
+            effects.append(SendToMaster(self.leader, Reject(refused)))
+
+    def _leave_if_drained(self, effects: list[Effect]) -> None:
+        if not self.draining or self._said_bye or self.intake.held or len(self.outbox):
+            return
+        self._said_bye = True
+        if self.leader:
+            effects.append(SendToMaster(self.leader, Bye("drained")))
+        effects.append(Exit("drained"))
+
+    def check(self) -> None:
+        self.intake.check()
+        self.outbox.check()
+        assert self.link is Link.WELCOMED or self.permitted_until == 0.0, (
+            "only a welcomed worker may start requests"
+        )
+
+
+def _parts(result: Result) -> list[Result]:
+    """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
+    if len(result.links) <= LINKS_PER_RESULT:
+        return [result]
+    chunks = [
+        result.links[start : start + LINKS_PER_RESULT]
+        for start in range(0, len(result.links), LINKS_PER_RESULT)
+    ]
+    bare = msgspec.structs.replace(result, outcome=Outcome.PART, page=None, items=[], links=[])
+    parts = [msgspec.structs.replace(bare, links=chunk) for chunk in chunks[:-1]]
+    return [*parts, msgspec.structs.replace(result, links=chunks[-1])]

@@ -1,0 +1,147 @@
+"""The worker's outbox: every result that nobody has acked yet, numbered, in order.
+
+Who fills it: the worker machine, once per finished fetch. Who empties it: ACK (cumulative) and
+WELCOME (its watermark). What the leader has received but not committed is kept and not resent:
+a slow commit must not cause a storm (rule 1).
+
+Invariants, asserted by `check()`:
+- numbers are contiguous: acked+1 .. produced
+- received >= acked: whatever is settled was received
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Iterable
+
+from zcrawl.mesh.messages import Ack, Result
+from zcrawl.model import Disposition
+
+WINDOW_RESULTS = 500  # below the sockets' high-water mark of 1000
+WINDOW_BYTES = 8_000_000
+RESEND_AFTER_S = 1.0
+RESEND_MOST_S = 8.0
+RESEND_BATCH = 100  # at one go; the rest follows when this part was received or in a second
+
+
+@dataclasses.dataclass(slots=True)
+class Entry:
+    number: int
+    result: Result
+    size: int
+    resend_at: float
+    backoff_s: float = RESEND_AFTER_S
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Settled:
+    """A result that left the outbox; None: committed, but how is not known."""
+
+    result: Result
+    disposition: Disposition | None
+
+
+def size_of(result: Result) -> int:
+    """About the bytes of a result on the wire."""
+    links = sum(len(url) + 20 for url, _ in result.links)
+    return 200 + links + sum(map(len, result.items))
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.produced = 0
+        self.acked = 0
+        self.received = 0
+        self.bytes = 0
+        self._entries: deque[Entry] = deque()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def has_room(self, running: int) -> bool:
+        """Whether one more fetch may start: each running one will need a place."""
+        return len(self._entries) + running < WINDOW_RESULTS and self.bytes < WINDOW_BYTES
+
+    def add(self, result: Result, now: float) -> Entry:
+        self.produced += 1
+        entry = Entry(self.produced, result, size_of(result), now + RESEND_AFTER_S)
+        self._entries.append(entry)
+        self.bytes += entry.size
+        return entry
+
+    def settle(self, upto: int, ack: Ack | None) -> list[Settled]:
+        """Forget everything up to `upto`; an ACK tells what became of each."""
+        settled = []
+        while self._entries and self._entries[0].number <= upto:
+            entry = self._entries.popleft()
+            self.bytes -= entry.size
+            settled.append(Settled(entry.result, _disposition(entry.number, ack)))
+        self.acked = max(self.acked, min(upto, self.produced))
+        self.received = max(self.received, self.acked)
+        return settled
+
+    def reported(self) -> list[tuple[int, int, int, int]]:
+        """(number, run, host, seq) of what is not settled, for a leader that knows nothing."""
+        return [
+            (entry.number, entry.result.run, entry.result.host, entry.result.seq)
+            for entry in self._entries
+        ]
+
+    def note_received(self, received: int) -> None:
+        self.received = max(self.received, min(received, self.produced))
+
+    def restart(self, watermark: int, now: float) -> list[Settled]:
+        """A leader said WELCOME: it knows what is committed, and has received nothing else."""
+        settled = self.settle(watermark, None)
+        self.received = self.acked
+        for entry in self._entries:
+            entry.resend_at = now
+            entry.backoff_s = RESEND_AFTER_S
+        return settled
+
+    def missing(self, gaps: Iterable[tuple[int, int]], now: float) -> list[Entry]:
+        """The entries of the gaps that the leader named, to be resent at once."""
+        entries: list[Entry] = []
+        for first, last in gaps:
+            for entry in self._entries:
+                if first <= entry.number <= last:
+                    entry.resend_at = now + entry.backoff_s
+                    entries.append(entry)
+        return entries[:RESEND_BATCH]
+
+    def due(self, now: float) -> list[Entry]:
+        """Unreceived entries whose time has come, oldest first; each then waits twice as long."""
+        entries: list[Entry] = []
+        for entry in self._entries:
+            if len(entries) == RESEND_BATCH:
+                break
+            if entry.number > self.received and entry.resend_at <= now:
+                entry.backoff_s = min(entry.backoff_s * 2, RESEND_MOST_S)
+                entry.resend_at = now + entry.backoff_s
+                entries.append(entry)
+        return entries
+
+    def next_resend_at(self) -> float:
+        return min(
+            (entry.resend_at for entry in self._entries if entry.number > self.received),
+            default=float("inf"),
+        )
+
+    def check(self) -> None:
+        numbers = [entry.number for entry in self._entries]
+        assert numbers == list(range(self.acked + 1, self.produced + 1)), "numbers are contiguous"
+        assert self.acked <= self.received <= self.produced, "settled results were received"
+        assert self.bytes == sum(entry.size for entry in self._entries), "bytes are counted"
+
+
+def _disposition(number: int, ack: Ack | None) -> Disposition | None:
+    if ack is None or not ack.first <= number <= ack.upto:
+        return None
+    offset = number - ack.first
+    if offset >= len(ack.dispositions):
+        return None
+    try:
+        return Disposition(ack.dispositions[offset])
+    except ValueError:
+        return None

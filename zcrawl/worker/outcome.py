@@ -1,0 +1,210 @@
+"""From what a fetch came to, to the Result that is reported. Pure; called by `pipeline_loop`.
+
+A Result made here lacks its lease and its number, which the worker machine adds.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import FetchError, JobError, RetryClass
+from zcrawl.fetch.policy import parse_retry_after
+from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.scope import ScopeFilter
+from zcrawl.frontier.url import CanonicalRules, url_key
+from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.model import Outcome
+from zcrawl.parse.page import PageOptions
+from zcrawl.submit.spec import JobSpec
+
+MAX_DETAIL: Final = 500  # characters
+MAX_CONTENT_TYPE: Final = 200
+_MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
+
+
+class RunContext:
+    """A run's configuration, compiled once per revision. Raises JobError for one that is wrong."""
+
+    def __init__(self, config: RunConfig) -> None:
+        try:
+            self.spec = msgspec.json.decode(config.spec, type=JobSpec)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise JobError(f"run {config.run}: {error}", code="bad_spec") from None
+        spec = self.spec
+        self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
+        self.rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
+        self.options = PageOptions(follow_nofollow=not spec.politeness.robots)
+        self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*", **spec.fetch.headers}
+        self.limits = HopLimits(
+            total_s=spec.fetch.timeout,
+            connect_s=min(spec.fetch.connect_timeout, spec.fetch.timeout),
+            read_s=min(spec.fetch.read_timeout, spec.fetch.timeout),
+            max_bytes=spec.fetch.max_bytes,
+            verify_tls=spec.fetch.verify_tls,
+        )
+        self._verdicts: dict[str, bool] = {}
+
+    def inside(
+        self, links: list[tuple[str, bytes]], depth: int, own_url: str
+    ) -> list[tuple[str, bytes]]:
+        """The links that belong to the crawl. Pages repeat their navigation, so most verdicts
+        are remembered; what depends on the depth is asked first and for all links at once."""
+        most = self.spec.scope.max_depth
+        if most is not None and depth > most:
+            return []
+        verdicts = self._verdicts
+        if len(verdicts) > _MAX_REMEMBERED:
+            verdicts.clear()
+        found = []
+        for link in links:
+            url = link[0]
+            good = verdicts.get(url)
+            if good is None:
+                good = verdicts[url] = self.scope.verdict(url, 0) is None
+            if good and url != own_url:
+                found.append(link)
+        return found
+
+
+class DefaultItem(msgspec.Struct, frozen=True):
+    """What is written per page when a job has no rules of its own."""
+
+    url: str
+    final_url: str
+    status: int
+    depth: int
+    title: str | None
+    content_type: str
+    bytes: int
+    fetched_at: str
+    parent: str | None
+
+
+_encode_item = msgspec.json.Encoder().encode
+
+
+def done(
+    one: Assignment,
+    page: Page,
+    status: int,
+    links: list[tuple[str, bytes]],
+    crawl_delay_s: float,
+) -> Result:
+    moment = datetime.datetime.fromtimestamp(page.fetched_at, datetime.UTC)
+    item = DefaultItem(
+        url=one.url,
+        final_url=page.final_url,
+        status=status,
+        depth=one.depth,
+        title=page.title,
+        content_type=page.content_type,
+        bytes=page.size,
+        fetched_at=moment.isoformat(timespec="milliseconds"),
+        parent=one.parent,
+    )
+    return Result(
+        lease_epoch=0,
+        lease_n=0,
+        seq=one.seq,
+        run=one.run,
+        host=one.host,
+        attempt=one.attempt,
+        outcome=Outcome.DONE,
+        status=status,
+        depth=one.depth,
+        page=page,
+        items=[_encode_item(item)],
+        links=links,
+        crawl_delay_s=crawl_delay_s,
+    )
+
+
+def skipped(
+    one: Assignment,
+    reason: str,
+    *,
+    status: int = 0,
+    handover: str | None = None,
+    crawl_delay_s: float = 0.0,
+    detail: str = "",
+) -> Result:
+    return Result(
+        lease_epoch=0,
+        lease_n=0,
+        seq=one.seq,
+        run=one.run,
+        host=one.host,
+        attempt=one.attempt,
+        outcome=Outcome.SKIPPED,
+        reason=reason,
+        status=status,
+        depth=one.depth,
+        handover=None if handover is None else (handover, url_key(handover)),
+        crawl_delay_s=crawl_delay_s,
+        detail=clean(detail),
+    )
+
+
+def failed(
+    one: Assignment,
+    reason: str,
+    retry: RetryClass | None,
+    *,
+    status: int = 0,
+    retry_after_s: float | None = None,
+    crawl_delay_s: float = 0.0,
+    detail: str = "",
+) -> Result:
+    return Result(
+        lease_epoch=0,
+        lease_n=0,
+        seq=one.seq,
+        run=one.run,
+        host=one.host,
+        attempt=one.attempt,
+        outcome=Outcome.FAILED,
+        reason=reason,
+        status=status,
+        retry=retry,
+        retry_after_s=retry_after_s,
+        depth=one.depth,
+        crawl_delay_s=crawl_delay_s,
+        detail=clean(detail),
+    )
+
+
+def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) -> Result:
+    return failed(one, error.code, error.retry, crawl_delay_s=crawl_delay_s, detail=str(error))
+
+
+def redirected(
+    one: Assignment, context: RunContext, target: str, status: int, crawl_delay_s: float
+) -> Result:
+    """A redirect to another origin becomes a request of its own, if it belongs to the crawl. A
+    seed may lead anywhere under the default scope: who typed example.com meant www.example.com."""
+    anywhere = one.depth == 0 and not context.spec.scope.hosts
+    if anywhere or context.scope.verdict(target, one.depth) is None:
+        return skipped(
+            one, "redirected", status=status, handover=target, crawl_delay_s=crawl_delay_s
+        )
+    return skipped(
+        one,
+        "redirect_out_of_scope",
+        status=status,
+        crawl_delay_s=crawl_delay_s,
+        detail=f"to {target}",
+    )
+
+
+def wait_asked_for(header: str | None, utc: float) -> float | None:
+    """Seconds that the server asks to wait."""
+    return None if header is None else parse_retry_after(header, utc)
+
+
+def clean(text: str) -> str:
+    """A text that every codec and terminal can take."""
+    text = text[:MAX_DETAIL]
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,312 @@
+"""Fetch and parse: from an assignment to its Result, one task per running fetch.
+
+Called by `worker_loop`. Each request of a fetch goes at the host's pace: the first one with the
+permit that came with the start, each further one (a redirect, a page after its robots.txt) with a
+permit of its own. The clock of `fetch.timeout` stands still while a permit is waited for. Whatever
+goes wrong becomes a Result; nothing that a page does ends the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Protocol, TypeVar
+
+import httpx
+from aiolimiter import AsyncLimiter
+
+from zcrawl.errors import FetchError, JobError, ParseError, RetryClass, ZcrawlError
+from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status, fetch_error
+from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.frontier.url import CanonicalRules, LinkResolver, origin_of
+from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.parse.page import ParsedPage, is_html, parse_page
+from zcrawl.worker import outcome
+from zcrawl.worker.outcome import RunContext
+from zcrawl.worker.robots_loop import RobotsCache
+
+T = TypeVar("T")
+A = TypeVar("A")
+INLINE_BYTES: Final = 256 * 1024  # larger pages are parsed in a thread
+LEAST_HOP_S: Final = 0.001
+# Failures of robots.txt that the page would meet too: told by their own names.
+_SAME_FOR_PAGE: Final = frozenset(
+    ("dns", "connect", "connect_timeout", "tls", "reset", "read_timeout", "total_timeout")
+)
+
+
+class Blobs(Protocol):
+    """Where bodies are kept; `store.blobs_file` in a folder. May block: called in a thread."""
+
+    def put(self, data: bytes) -> str: ...
+
+
+Clock = Callable[[], float]
+OnEnd = Callable[[int, Result], None]
+OnHop = Callable[[int], None]
+OnError = Callable[[str, str], None]
+
+
+@dataclasses.dataclass(slots=True)
+class _Fetch:
+    """One running fetch."""
+
+    one: Assignment
+    task: asyncio.Task[None] | None = None
+    permit: asyncio.Future[None] | None = None
+    waited_s: float = 0.0  # for permits and rules: not counted against the timeout
+    crawl_delay_s: float = 0.0
+
+
+class Pipeline:
+    """`start`, `permit` and `cancel` are called by the worker loop; `on_end` is its answer."""
+
+    def __init__(
+        self,
+        engines: Callable[[str], Engine],
+        clock: Clock,
+        utc: Clock,
+        *,
+        on_end: OnEnd,
+        on_hop: OnHop,
+        on_error: OnError,
+        blobs: Blobs | None = None,
+        rate: float = 0.0,
+        bandwidth: float = 0.0,
+    ) -> None:
+        self._engines = engines
+        self._clock, self._utc = clock, utc
+        self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
+        self._blobs = blobs
+        self._robots = RobotsCache(clock)
+        self._runs: dict[int, RunContext] = {}
+        self._resolvers: dict[CanonicalRules, LinkResolver] = {}
+        self._fetches: dict[int, _Fetch] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._starts = AsyncLimiter(1, 1 / rate) if rate > 0 else None
+        self._bytes = AsyncLimiter(bandwidth, 1.0) if bandwidth > 0 else None
+
+    # ------------------------------------------------------------ what the worker loop calls
+
+    def adopt(self, config: RunConfig) -> None:
+        try:
+            self._runs[config.run] = RunContext(config)
+        except JobError as error:  # its requests will fail with bad_spec
+            self._runs.pop(config.run, None)
+            self._on_error("bad_spec", str(error))
+
+    def start(self, one: Assignment) -> None:
+        fetch = _Fetch(one)
+        self._fetches[one.seq] = fetch
+        fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
+
+    def permit(self, seq: int) -> None:
+        fetch = self._fetches.get(seq)
+        if fetch is not None and fetch.permit is not None and not fetch.permit.done():
+            fetch.permit.set_result(None)
+
+    def cancel(self, seq: int) -> None:
+        fetch = self._fetches.pop(seq, None)
+        if fetch is not None and fetch.task is not None:
+            fetch.task.cancel()
+
+    async def close(self) -> None:
+        tasks = [fetch.task for fetch in self._fetches.values() if fetch.task is not None]
+        self._fetches.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # ------------------------------------------------------------ one fetch
+
+    async def _run(self, fetch: _Fetch) -> None:
+        one = fetch.one
+        try:
+            result = await self._attempt(fetch)
+        except FetchError as error:
+            result = outcome.failed_with(one, error, fetch.crawl_delay_s)
+        except ZcrawlError as error:  # e.g. the disk for kept bodies is full
+            transient = RetryClass.TRANSIENT
+            result = outcome.failed(one, error.code, transient, detail=str(error))
+            self._on_error(error.code, str(error))
+        except Exception as error:
+            # A bug, ours or a library's. Tried again, for it may be the moment's; after the
+            # job's retries the URL ends dead with this name, and the log has the story.
+            detail = f"{type(error).__name__}: {error}"
+            result = outcome.failed(one, "internal_error", RetryClass.TRANSIENT, detail=detail)
+            self._on_error("internal_error", f"{one.url}: {detail}")
+        if self._fetches.pop(one.seq, None) is fetch:
+            self._on_end(one.seq, result)
+
+    async def _attempt(self, fetch: _Fetch) -> Result:
+        one = fetch.one
+        context = self._runs.get(one.run)
+        if context is None:
+            return outcome.failed(one, "bad_spec", RetryClass.TRANSIENT)
+        engine = self._engines(context.spec.fetch.engine)
+        if context.spec.politeness.robots:
+            refusal = await self._ask_robots(fetch, context, engine)
+            if refusal is not None:
+                return refusal
+        began = self._clock()
+        fetch.waited_s = 0.0
+        limits, url = context.limits, one.url
+        chain: RedirectChain | None = None
+        while True:
+            if self._starts is not None:
+                await self._wait_for(fetch, self._starts.acquire())
+            response = await engine.get(url, context.headers, limits)
+            if self._bytes is not None:
+                size = min(float(len(response.content)), self._bytes.max_rate)
+                await self._wait_for(fetch, self._bytes.acquire(size))
+            status = response.status_code
+            verdict = classify_status(status)
+            if verdict.meaning is Meaning.DONE:
+                return await self._page(fetch, context, url, response, began)
+            if verdict.meaning is Meaning.FAILED:
+                return outcome.failed(
+                    one,
+                    verdict.reason,
+                    verdict.retry,
+                    status=status,
+                    retry_after_s=outcome.wait_asked_for(
+                        response.headers.get("retry-after"), self._utc()
+                    ),
+                    crawl_delay_s=fetch.crawl_delay_s,
+                )
+            chain = chain or RedirectChain(one.url, context.spec.fetch.max_redirects, context.rules)
+            step = chain.next_hop(url, response.headers.get("location"))
+            if not isinstance(step, Follow):
+                return outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
+            url = step.url
+            if context.spec.politeness.robots and not self._allows(context, url):
+                return outcome.skipped(one, "robots", status=status, detail=f"redirected to {url}")
+            await self._next_hop(fetch)
+            limits = self._rest(context.limits, self._clock() - began - fetch.waited_s)
+
+    async def _page(
+        self,
+        fetch: _Fetch,
+        context: RunContext,
+        url: str,
+        response: httpx.Response,
+        began: float,
+    ) -> Result:
+        one, body = fetch.one, response.content
+        fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
+        content_type = response.headers.get("content-type", "")
+        title, links = None, []
+        if is_html(content_type, body):
+            try:
+                parsed = await self._parse(context, body, content_type, url)
+            except ParseError as error:
+                return outcome.skipped(
+                    one,
+                    error.code,
+                    status=response.status_code,
+                    crawl_delay_s=fetch.crawl_delay_s,
+                    detail=str(error),
+                )
+            title = parsed.title
+            links = context.inside(parsed.links, one.depth + 1, one.url)
+        kept = None
+        if context.spec.output.keep_html and self._blobs is not None:
+            kept = await self._in_thread(self._blobs.put, body)
+        page = Page(
+            final_url=url,
+            title=title,
+            content_type=outcome.clean(content_type)[: outcome.MAX_CONTENT_TYPE],
+            size=len(body),
+            fetched_at=fetched_at,
+            elapsed_ms=took_s * 1000,
+            body=kept,
+        )
+        return outcome.done(one, page, response.status_code, links, fetch.crawl_delay_s)
+
+    async def _parse(
+        self, context: RunContext, body: bytes, content_type: str, url: str
+    ) -> ParsedPage:
+        if len(body) > INLINE_BYTES:
+            # A resolver of its own: they are not made for two threads.
+            resolver = LinkResolver(context.rules)
+            return await self._in_thread(
+                lambda _: parse_page(body, content_type, url, context.options, resolver), None
+            )
+        shared = self._resolvers.get(context.rules)
+        if shared is None:
+            shared = self._resolvers[context.rules] = LinkResolver(context.rules)
+        return parse_page(body, content_type, url, context.options, shared)
+
+    # ------------------------------------------------------------ robots.txt
+
+    async def _ask_robots(
+        self, fetch: _Fetch, context: RunContext, engine: Engine
+    ) -> Result | None:
+        """None: go on. Who had to wait needs a new permit: many waited, and the old ones would
+        all be used at once."""
+        one, agent = fetch.one, context.spec.fetch.user_agent
+        origin = origin_of(one.url)
+        rules = self._robots.known(origin, agent)
+        if rules is None:
+            try:
+                rules = await self._robots.get(
+                    origin, agent, engine, context.limits, lambda: self._next_hop(fetch)
+                )
+            except FetchError as error:
+                if error.code in _SAME_FOR_PAGE:
+                    raise
+                return self._no_rules(one, str(error))
+            fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
+            if rules.allows(one.url):
+                await self._next_hop(fetch)
+                return None
+        fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
+        if rules.retry_later:
+            return self._no_rules(one, "robots.txt was not to be had")
+        if not rules.allows(one.url):
+            return outcome.skipped(one, "robots", crawl_delay_s=fetch.crawl_delay_s)
+        return None
+
+    def _no_rules(self, one: Assignment, detail: str) -> Result:
+        return outcome.failed(one, "robots_unavailable", RetryClass.TRANSIENT, detail=detail)
+
+    def _allows(self, context: RunContext, url: str) -> bool:
+        rules = self._robots.known(origin_of(url), context.spec.fetch.user_agent)
+        return rules is None or rules.allows(url)
+
+    # ------------------------------------------------------------ waiting
+
+    async def _next_hop(self, fetch: _Fetch) -> None:
+        """Wait for the host's pace before one more request."""
+        fetch.permit = asyncio.get_running_loop().create_future()
+        self._on_hop(fetch.one.seq)
+        await self._wait_for(fetch, fetch.permit)
+        fetch.permit = None
+
+    async def _wait_for(self, fetch: _Fetch, waiting: Awaitable[object]) -> None:
+        before = self._clock()
+        await waiting
+        fetch.waited_s += self._clock() - before
+
+    def _rest(self, limits: HopLimits, used_s: float) -> HopLimits:
+        rest = limits.total_s - used_s
+        if rest <= LEAST_HOP_S:
+            raise fetch_error(
+                "total_timeout", f"not done in {limits.total_s} s, redirects included"
+            )
+        return dataclasses.replace(
+            limits,
+            total_s=rest,
+            connect_s=min(limits.connect_s, rest),
+            read_s=min(limits.read_s, rest),
+        )
+
+    async def _in_thread(self, call: Callable[[A], T], argument: A) -> T:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, call, argument)
