@@ -186,10 +186,10 @@ class EmbeddedCluster:
     async def drain(self, timeout_s: float) -> None:
         """Workers finish what they began and leave; a worker leaves when all is committed."""
         assert self._supervisor is not None
-        self._supervisor.expect_leaving()
         for id in self._ids:
-            with contextlib.suppress(RefusedError, UnreachableError):  # it is not there
+            with contextlib.suppress(RefusedError, UnreachableError):  # it has not joined yet
                 await self.ask("drain", {"node": id})
+        self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)
 
     async def flush_outputs(self) -> None:

@@ -106,9 +106,11 @@ class Supervisor:
                 last = text.rpartition("\n")[2]
         return f"the worker processes die at their start: {last or 'no message'}"
 
-    def expect_leaving(self) -> None:
-        """From now on a worker that ends is not started again."""
+    def ask_to_leave(self) -> None:
+        """Workers finish what they began and end; from now on none is started again."""
         self._stopping = True
+        for child in self.children:
+            _signal(child, signal.SIGTERM)
 
     async def wait_gone(self, timeout_s: float) -> bool:
         """Whether all processes have ended in time."""
@@ -118,9 +120,7 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Ask, wait a moment, kill. What a worker had not reported is fetched again."""
-        self._stopping = True
-        for child in self.children:
-            _signal(child, signal.SIGTERM)
+        self.ask_to_leave()
         if not await self.wait_gone(TERM_PATIENCE_S):
             for child in self.children:
                 _signal(child, signal.SIGKILL)

@@ -33,7 +33,8 @@ from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.testing.fake_store import FakeStore, Fault
 from zcrawl.testing.sim_faults import Faults
 from zcrawl.testing.sim_web import FakeWeb, Visit
-from zcrawl.worker import machine as w
+from zcrawl.worker import events as w
+from zcrawl.worker.machine import WorkerMachine
 
 START_UTC = 1_700_000_000.0
 LOCK_TTL_S = 3.0
@@ -63,7 +64,7 @@ class SimMaster(Process):
 class SimWorker(Process):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.machine = w.WorkerMachine(name, 1, slots=4)
+        self.machine = WorkerMachine(name, 1, slots=4)
         self.visits: dict[int, Visit] = {}
 
 
@@ -498,7 +499,7 @@ class World:
 
         def restart() -> None:
             self._life_serial += 1
-            process.machine = w.WorkerMachine(
+            process.machine = WorkerMachine(
                 process.name, self._life_serial, slots=4, replaces=old if supervised else 0
             )
             self._begin(process)

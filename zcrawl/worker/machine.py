@@ -17,37 +17,49 @@ it received, so no two owners start requests at the same time, whoever was pause
 from __future__ import annotations
 
 import enum
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 import msgspec
 
 from zcrawl.mesh.messages import (
     LINKS_PER_RESULT,
-    Accept,
     Ack,
     Assign,
-    Assignment,
     Beat,
     Body,
     Bye,
     Cancel,
     Config,
     Drain,
-    Grant,
     Header,
     Heartbeat,
     Hello,
     NotLeader,
     Rehello,
-    Reject,
     Result,
-    RunConfig,
     Stale,
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model import Disposition, Outcome
-from zcrawl.worker.intake import Held, Intake
+from zcrawl.worker.assignments import Assignments
+from zcrawl.worker.events import (
+    CancelFetch,
+    DrainAsked,
+    Effects,
+    Event,
+    Exit,
+    FetchEnded,
+    HopWanted,
+    MessageCame,
+    Note,
+    PermitHop,
+    PublishToAll,
+    SendToMaster,
+    StartFetch,
+    Ticked,
+)
+from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
 
@@ -61,89 +73,7 @@ class Link(enum.Enum):
     WELCOMED = "welcomed"
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
-
-# ---------------------------------------------------------------- events
-
-
-class MessageCame(_Data, frozen=True):
-    header: Header
-    body: Body
-
-
-class FetchEnded(_Data, frozen=True):
-    """The pipeline is done with a request; `result` lacks only its lease and its number."""
-
-    seq: int
-    result: Result
-
-
-class HopWanted(_Data, frozen=True):
-    seq: int
-
-
-class DrainAsked(_Data, frozen=True):
-    """A person or the supervisor asks this worker to end."""
-
-
-class Ticked(_Data, frozen=True):
-    rss_bytes: int = 0
-    lag_ms: float = 0.0
-
-
-Event: TypeAlias = MessageCame | FetchEnded | HopWanted | DrainAsked | Ticked
-
-# ---------------------------------------------------------------- effects
-
-
-class SendToMaster(_Data, frozen=True):
-    master: str
-    body: Body
-    sequence: int = 0
-    subject: int = 0
-
-
-class PublishToAll(_Data, frozen=True):
-    body: Body
-    sequence: int = 0
-    subject: int = 0
-
-
-class StartFetch(_Data, frozen=True):
-    held: Held
-
-
-class PermitHop(_Data, frozen=True):
-    seq: int
-
-
-class CancelFetch(_Data, frozen=True):
-    seq: int
-
-
-class AdoptRun(_Data, frozen=True):
-    config: RunConfig
-
-
-class Exit(_Data, frozen=True):
-    reason: str
-
-
-class Note(_Data, frozen=True):
-    """A counter and a log event."""
-
-    name: str
-    detail: str = ""
-
-
-Effect: TypeAlias = (
-    SendToMaster | PublishToAll | StartFetch | PermitHop | CancelFetch | AdoptRun | Exit | Note
-)
-
-
-class WorkerStatistics(_Data, frozen=True):
+class WorkerStatistics(msgspec.Struct, frozen=True):
     link: str
     epoch: int
     leader: str
@@ -171,6 +101,7 @@ class WorkerMachine:
         self.intake = Intake()
         self.outbox = Outbox()
         self.known = KnownLinks()
+        self.assignments = Assignments(self.intake, self.known)
         self.link = Link.ALONE
         self.epoch = 0
         self.leader = ""
@@ -182,9 +113,6 @@ class WorkerMachine:
         self._refused_since: float | None = None
         self._heartbeat_s = 1.0
         self._heartbeat_at = 0.0
-        self._assigned = 0
-        self._barrier = 0  # assignments numbered below were overtaken by a revocation
-        self._runs: dict[int, int] = {}
         self._rate = 0.0
         self._counted = 0
         self._rss_bytes = 0
@@ -193,8 +121,8 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ the one mutator
 
-    def handle(self, event: Event, now: float) -> list[Effect]:
-        effects: list[Effect] = []
+    def handle(self, event: Event, now: float) -> Effects:
+        effects: Effects = []
         match event:
             case MessageCame(header, body):
                 self._on_message(header, body, now, effects)
@@ -211,7 +139,8 @@ class WorkerMachine:
             case _:
                 assert_never(event)
         self._start_due(now, effects)
-        self._confirm_grants(effects)
+        if self.link is Link.WELCOMED:
+            self.assignments.confirm_grants(self.leader, effects)
         self._leave_if_drained(effects)
         return effects
 
@@ -238,7 +167,7 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ messages
 
-    def _on_message(self, header: Header, body: Body, now: float, effects: list[Effect]) -> None:
+    def _on_message(self, header: Header, body: Body, now: float, effects: Effects) -> None:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
             effects.append(SendToMaster(header.source, Stale("stale_epoch")))
@@ -255,14 +184,15 @@ class WorkerMachine:
             case Welcome():
                 self._on_welcome(header, body, now, effects)
             case Assign():
-                self._on_assign(header, body, now, effects)
+                welcomed = self.link is Link.WELCOMED
+                self.assignments.assign(header, body, welcomed, self.draining, now, effects)
             case Config():
                 if self.link is Link.WELCOMED:
-                    self._adopt_runs(body.runs, effects)
+                    self.assignments.adopt_runs(body.runs, effects)
             case Ack():
                 self._on_ack(body, now, effects)
             case Cancel():
-                self._on_cancel(body, effects)
+                self.assignments.cancel(body, effects)
             case Rehello():
                 self._greet(now, effects)
             case Stale():
@@ -272,13 +202,12 @@ class WorkerMachine:
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 
-    def _follow(self, leader: str, epoch: int, now: float, effects: list[Effect]) -> None:
+    def _follow(self, leader: str, epoch: int, now: float, effects: Effects) -> None:
         self.epoch, self.leader = epoch, leader
-        self._assigned = 0
-        self._barrier = 0
+        self.assignments.new_epoch()
         self._greet(now, effects)
 
-    def _greet(self, now: float, effects: list[Effect]) -> None:
+    def _greet(self, now: float, effects: Effects) -> None:
         if not self.leader:
             return
         self.link = Link.GREETING
@@ -286,7 +215,7 @@ class WorkerMachine:
         self._hello_number += 1
         self._say_hello(now, effects)
 
-    def _say_hello(self, now: float, effects: list[Effect]) -> None:
+    def _say_hello(self, now: float, effects: Effects) -> None:
         """The same number on a repeat: only a new HELLO voids an older WELCOME."""
         version, hostname, pid, replaces = self._about
         self._hello_at = now
@@ -311,9 +240,7 @@ class WorkerMachine:
         self.outbox.note_received(mine[1])
         self.permitted_until = max(self.permitted_until, mine[2] + PERMISSION_S)
 
-    def _on_welcome(
-        self, header: Header, welcome: Welcome, now: float, effects: list[Effect]
-    ) -> None:
+    def _on_welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:
         if self.link is not Link.GREETING or welcome.hello != self._hello_number:
             return  # late: it would undo what was granted since
         self.link = Link.WELCOMED
@@ -321,75 +248,11 @@ class WorkerMachine:
         self._heartbeat_s = welcome.heartbeat_s
         for settled in self.outbox.restart(welcome.watermark, now):
             effects.append(Note("settled_by_welcome", str(settled.result.seq)))
-        self.intake.void_grants()
-        self._barrier = header.sequence
-        for grant in welcome.grants:
-            self.intake.adopt_grant(header.epoch, grant, now)
-        keep = set(welcome.keep)
-        for seq in self.intake.queued():
-            if seq not in keep:
-                self.intake.finish(seq)
-        for host_id, host in list(self.intake.hosts.items()):
-            if host.queue and host.grant.concurrency == 0:
-                self._give_back_host(host_id, effects)
+        self.assignments.welcome(header, welcome, now, effects)
         self._heartbeat(now, effects)
         self._resend(now, effects)
 
-    def _on_assign(self, header: Header, assign: Assign, now: float, effects: list[Effect]) -> None:
-        overtaken = header.sequence < self._barrier
-        if self.link is not Link.WELCOMED or overtaken:
-            reason = "overtaken" if overtaken else "not_welcomed"
-            rejected = [(header.epoch, one.n, reason) for one in assign.urls]
-            if rejected:
-                effects.append(SendToMaster(header.source, Reject(rejected)))
-            return
-        self._adopt_grants(header, assign.grants, now, effects)
-        refused: list[tuple[int, int, str]] = []
-        for one in assign.urls:
-            refusal = self._take(header.epoch, one)
-            if refusal is not None:
-                refused.append((header.epoch, one.n, refusal))
-        self._assigned = max(self._assigned, header.sequence)
-        if refused:
-            effects.append(SendToMaster(self.leader, Reject(refused)))
-        effects.append(SendToMaster(self.leader, Accept(self._assigned, [])))
-
-    def _take(self, epoch: int, one: Assignment) -> str | None:
-        """None: taken in. Otherwise why not."""
-        if self.draining:
-            return "draining"
-        if one.run not in self._runs:
-            return "unknown_run"
-        return self.intake.take(epoch, one)
-
-    def _adopt_runs(self, runs: list[RunConfig], effects: list[Effect]) -> None:
-        for config in runs:
-            if self._runs.get(config.run, -1) < config.revision:
-                self._runs[config.run] = config.revision
-                effects.append(AdoptRun(config))
-
-    def _adopt_grants(
-        self, header: Header, grants: list[Grant], now: float, effects: list[Effect]
-    ) -> None:
-        for grant in grants:
-            self.intake.adopt_grant(header.epoch, grant, now)
-            if grant.concurrency == 0:
-                # What was sent before this word and comes after it must not undo it.
-                self._barrier = max(self._barrier, header.sequence)
-                self._give_back_host(grant.host, effects)
-
-    def _give_back_host(self, host: int, effects: list[Effect]) -> None:
-        """A revoked host: what has not started goes back, what runs is finished."""
-        refused: list[tuple[int, int, str]] = []
-        for seq in self.intake.queued():
-            held = self.intake.held[seq]
-            if held.assignment.host == host:
-                self.intake.finish(seq)
-                refused.append((held.epoch, held.assignment.n, "no_grant"))
-        if refused:
-            effects.append(SendToMaster(self.leader, Reject(refused)))
-
-    def _on_ack(self, ack: Ack, now: float, effects: list[Effect]) -> None:
+    def _on_ack(self, ack: Ack, now: float, effects: Effects) -> None:
         if self.link is not Link.WELCOMED:
             return
         for settled in self.outbox.settle(ack.upto, ack):
@@ -398,18 +261,7 @@ class WorkerMachine:
         self.outbox.note_received(ack.received)
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
-    def _on_cancel(self, cancel: Cancel, effects: list[Effect]) -> None:
-        runs, leases = set(cancel.runs), set(cancel.leases)
-        for seq, held in list(self.intake.held.items()):
-            if held.assignment.run in runs or held.assignment.n in leases:
-                if held.started:
-                    effects.append(CancelFetch(seq))
-                self.intake.finish(seq)
-        for run in runs:
-            self.known.forget_run(run)
-            self._runs.pop(run, None)
-
-    def _on_stale(self, stale: Stale, now: float, effects: list[Effect]) -> None:
+    def _on_stale(self, stale: Stale, now: float, effects: Effects) -> None:
         effects.append(Note("told_stale", stale.reason))
         if stale.reason == "duplicate_id":
             if self._refused_since is None:
@@ -424,7 +276,7 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ fetches
 
-    def _on_fetch_ended(self, seq: int, result: Result, now: float, effects: list[Effect]) -> None:
+    def _on_fetch_ended(self, seq: int, result: Result, now: float, effects: Effects) -> None:
         host_id = result.host
         if result.crawl_delay_s:
             self.intake.raise_interval(host_id, result.crawl_delay_s)
@@ -446,7 +298,7 @@ class WorkerMachine:
             effects.append(PublishToAll(part, entry.number, part.seq))
         self._counted += 1
 
-    def _start_due(self, now: float, effects: list[Effect]) -> None:
+    def _start_due(self, now: float, effects: Effects) -> None:
         if self.link is not Link.WELCOMED or now > self.permitted_until:
             return
         free = self.slots - self.intake.running
@@ -456,16 +308,9 @@ class WorkerMachine:
         effects.extend(StartFetch(held) for held in started)
         effects.extend(PermitHop(seq) for seq in hops)
 
-    def _confirm_grants(self, effects: list[Effect]) -> None:
-        if self.link is not Link.WELCOMED:
-            return
-        confirmed = self.intake.confirmations()
-        if confirmed:
-            effects.append(SendToMaster(self.leader, Accept(self._assigned, confirmed)))
-
     # ------------------------------------------------------------ time
 
-    def _on_tick(self, now: float, effects: list[Effect]) -> None:
+    def _on_tick(self, now: float, effects: Effects) -> None:
         if self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
             self._say_hello(now, effects)
         if now >= self._heartbeat_at:
@@ -474,7 +319,7 @@ class WorkerMachine:
         if self.link is Link.WELCOMED:
             self._resend(now, effects)
 
-    def _heartbeat(self, now: float, effects: list[Effect]) -> None:
+    def _heartbeat(self, now: float, effects: Effects) -> None:
         elapsed = max(0.001, now - (self._heartbeat_at - self._heartbeat_s))
         self._rate += (self._counted / elapsed - self._rate) * 0.5
         self._counted = 0
@@ -484,7 +329,7 @@ class WorkerMachine:
             held=[(one.epoch, one.assignment.n, one.started) for one in held],
             produced=self.outbox.produced,
             acked=self.outbox.acked,
-            assigned=self._assigned,
+            assigned=self.assignments.assigned,
             rate=self._rate,
             slots=self.slots,
             running=self.intake.running,
@@ -498,30 +343,24 @@ class WorkerMachine:
         )
         effects.append(PublishToAll(body))
 
-    def _resend(self, now: float, effects: list[Effect]) -> None:
+    def _resend(self, now: float, effects: Effects) -> None:
         self._resend_entries(self.outbox.due(now), effects)
 
-    def _resend_entries(self, entries: list[Entry], effects: list[Effect]) -> None:
+    def _resend_entries(self, entries: list[Entry], effects: Effects) -> None:
         for entry in entries:
             effects.append(SendToMaster(self.leader, entry.result, entry.number, entry.result.seq))
 
     # ------------------------------------------------------------ leaving
 
-    def _drain(self, effects: list[Effect]) -> None:
+    def _drain(self, effects: Effects) -> None:
         """Finish what runs; what has not started goes back."""
         if self.draining:
             return
         self.draining = True
         self._heartbeat_at = 0.0
-        refused = []
-        for seq in self.intake.queued():
-            held = self.intake.finish(seq)
-            if held is not None:
-                refused.append((held.epoch, held.assignment.n, "draining"))
-        if refused and self.leader:
-            effects.append(SendToMaster(self.leader, Reject(refused)))
+        self.assignments.give_back_queued(self.leader, effects)
 
-    def _leave_if_drained(self, effects: list[Effect]) -> None:
+    def _leave_if_drained(self, effects: Effects) -> None:
         if not self.draining or self._said_bye or self.intake.held or len(self.outbox):
             return
         self._said_bye = True

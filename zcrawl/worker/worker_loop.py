@@ -13,7 +13,8 @@ from typing import Final, assert_never
 
 from zcrawl.mesh.messages import Accept, BadBody, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
-from zcrawl.worker import machine as w
+from zcrawl.worker import events as w
+from zcrawl.worker.machine import WorkerMachine
 from zcrawl.worker.pipeline_loop import Pipeline
 
 MEASURE_S: Final = 1.0  # memory and lag are measured this often
@@ -26,7 +27,7 @@ Log = Callable[[str, str], None]
 class WorkerLoop:
     def __init__(
         self,
-        machine: w.WorkerMachine,
+        machine: WorkerMachine,
         mesh: WorkerMesh,
         *,
         clock: Callable[[], float],
