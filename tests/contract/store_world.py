@@ -7,33 +7,25 @@ from typing import Any, TypeVar
 
 from zcrawl.mesh.messages import Page
 from zcrawl.model import Disposition, RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     Applied,
     ApplyResults,
     Change,
     ChangeRun,
     Command,
-    Failures,
-    JobList,
-    ListJobs,
     Loaded,
-    NewLink,
-    Query,
-    QueuedRow,
-    ReadFailed,
     Reload,
     RunChanged,
-    RunRow,
-    Store,
     SubmitJob,
     Submitted,
     Sweep,
     Swept,
     TakeOver,
-    Tallies,
-    TallyRows,
 )
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import Failures, JobList, ListJobs, Query, ReadFailed, Tallies, TallyRows
+from zcrawl.store.rows import NewLink, QueuedRow, RunRow
 
 T = TypeVar("T")
 

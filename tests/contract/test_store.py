@@ -8,24 +8,19 @@ import pytest
 from tests.contract.store_world import World, key_of, link, links
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     ApplyResults,
     ChangeRun,
     Done,
     ExtendLease,
     GrantHosts,
-    Items,
-    LaneCount,
-    LaneWant,
     Loaded,
-    ReadItems,
-    Refill,
-    Refilled,
     Reload,
-    RunCounters,
     Sweep,
     TakeOver,
 )
+from zcrawl.store.queries import Items, LaneWant, ReadItems, Refill, Refilled
+from zcrawl.store.rows import LaneCount, RunCounters
 
 A, B, C, D = (f"https://a.test/{name}" for name in "abcd")
 FAR = "https://b.test/far"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.contract.store_world import link, page
 from zcrawl.errors import StoreError
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
     ApplyResults,
@@ -22,24 +22,26 @@ from zcrawl.store.ports import (
     CommandOutcome,
     CountCrash,
     ExtendLease,
-    FindJob,
     GrantHosts,
+    Reload,
+    RetryDead,
+    SubmitJob,
+    Sweep,
+    TakeOver,
+)
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import (
+    FindJob,
     LaneWant,
     ListJobs,
-    NewLink,
     Query,
     ReadFailed,
     ReadItems,
     ReadOutputs,
     Refill,
-    Reload,
-    RetryDead,
-    Store,
-    SubmitJob,
-    Sweep,
-    TakeOver,
     Tallies,
 )
+from zcrawl.store.rows import NewLink
 from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
 

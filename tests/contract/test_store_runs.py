@@ -7,11 +7,9 @@ import pytest
 from tests.contract.store_world import World, link, links
 from zcrawl.errors import StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
-from zcrawl.store.ports import (
-    AdvanceOutput,
-    CountCrash,
-    CrashCounted,
-    Done,
+from zcrawl.store.commands import AdvanceOutput, CountCrash, CrashCounted, Done, Retried, RetryDead
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import (
     FindJob,
     Items,
     JobList,
@@ -23,11 +21,8 @@ from zcrawl.store.ports import (
     ReadOutputs,
     Refill,
     Refilled,
-    Retried,
-    RetryDead,
-    RunCounters,
-    Store,
 )
+from zcrawl.store.rows import RunCounters
 
 A, B, C, D, E = (f"https://a.test/{name}" for name in "abcde")
 DONE, DEAD, SKIPPED, QUEUED = (

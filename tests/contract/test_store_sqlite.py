@@ -21,9 +21,8 @@ from zcrawl.errors import (
 )
 from zcrawl.model import RequestState, RunState
 from zcrawl.store import schema_peewee
-from zcrawl.store.ports import (
-    CountCrash,
-    CrashCounted,
+from zcrawl.store.commands import CountCrash, CrashCounted, Retried, RetryDead, TakeOver
+from zcrawl.store.queries import (
     Items,
     JobList,
     LaneWant,
@@ -33,9 +32,6 @@ from zcrawl.store.ports import (
     ReadOutputs,
     Refill,
     Refilled,
-    Retried,
-    RetryDead,
-    TakeOver,
 )
 from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
 

@@ -21,7 +21,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.roles.client import MeshClient, is_live
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
-from zcrawl.store.ports import FailedRow, Failures, ReadFailed
+from zcrawl.store.queries import FailedRow, Failures, ReadFailed
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 
 BOOKS = Catalogue(books=60, tags=6)

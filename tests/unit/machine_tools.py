@@ -38,7 +38,8 @@ from zcrawl.mesh.messages import (
     Result,
 )
 from zcrawl.model import NodeState, Outcome
-from zcrawl.store.ports import Command, HostRow, QueuedRow, RunCounters, RunRow
+from zcrawl.store.commands import Command
+from zcrawl.store.rows import HostRow, QueuedRow, RunCounters, RunRow
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.testing.fake_store import FakeStore
 

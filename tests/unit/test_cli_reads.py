@@ -16,7 +16,7 @@ from zcrawl.cli.jobs import readable
 from zcrawl.cli.rows import failed_chunks, item_chunks
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.queries import (
     FailedRow,
     Failures,
     FindJob,
@@ -27,11 +27,10 @@ from zcrawl.store.ports import (
     ListJobs,
     ReadFailed,
     ReadItems,
-    RunCounters,
-    RunRow,
     Tallies,
     TallyRows,
 )
+from zcrawl.store.rows import RunCounters, RunRow
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.spec import JobSpec
 

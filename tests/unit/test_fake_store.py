@@ -7,7 +7,8 @@ import pytest
 from tests.contract.store_world import World, links
 from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreUnavailable
 from zcrawl.model import RequestState
-from zcrawl.store.ports import ApplyResults, ListJobs, Loaded, SubmitJob, TakeOver
+from zcrawl.store.commands import ApplyResults, Loaded, SubmitJob, TakeOver
+from zcrawl.store.queries import ListJobs
 from zcrawl.testing.fake_store import FakeStore, Fault
 
 A, B = "https://a.test/a", "https://a.test/b"

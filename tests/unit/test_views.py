@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from zcrawl.model import RunState
-from zcrawl.store.ports import JobRow, RunCounters, RunRow, TallyRows
+from zcrawl.store.queries import JobRow, TallyRows
+from zcrawl.store.rows import RunCounters, RunRow
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.spec import JobSpec, Scope
 from zcrawl.telemetry.views import LiveRun, iso, job_view, run_view, summary

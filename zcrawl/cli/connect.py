@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from zcrawl.errors import RefusedError, UnreachableError
-from zcrawl.store.ports import FindJob, JobList, JobRow, ListJobs, Store, Tallies, TallyRows
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import job_view
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]

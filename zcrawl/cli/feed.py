@@ -18,7 +18,8 @@ from typing import Final, TypeVar
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
-from zcrawl.store.ports import Items, ReadItems, Store
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import Items, ReadItems
 from zcrawl.store.render import render_jsonl
 
 T = TypeVar("T")

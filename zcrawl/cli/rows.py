@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.store.ports import FailedRow, Failures, Items, ReadFailed, ReadItems, Store
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 from zcrawl.store.render import csv_columns, render_csv, render_jsonl
 
 FAILED_COLUMNS: Final = ("url", "state", "reason", "status", "attempts", "depth", "parent")

@@ -17,7 +17,7 @@ from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
 from zcrawl.mesh.messages import Grant
-from zcrawl.store.ports import HostRow
+from zcrawl.store.rows import HostRow
 
 CONFIRM_AGAIN_S = 1.0
 LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts

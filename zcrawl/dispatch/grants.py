@@ -15,7 +15,7 @@ import dataclasses
 import math
 
 from zcrawl.frontier.politeness import Demand, Pace
-from zcrawl.store.ports import QueuedRow
+from zcrawl.store.rows import QueuedRow
 
 LOOKAHEAD_S = 0.25  # how far ahead of a host's pace its URLs are dispatched
 HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host

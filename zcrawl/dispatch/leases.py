@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 
 from zcrawl.dispatch.roster import WorkerInfo
-from zcrawl.store.ports import QueuedRow
+from zcrawl.store.rows import QueuedRow
 
 Token = tuple[int, int]  # (epoch, n)
 

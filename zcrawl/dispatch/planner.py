@@ -28,7 +28,7 @@ from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.messages import Assignment
-from zcrawl.store.ports import QueuedRow
+from zcrawl.store.rows import QueuedRow
 
 
 @dataclasses.dataclass(slots=True)

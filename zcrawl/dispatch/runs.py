@@ -13,7 +13,7 @@ import msgspec
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import RunConfig
 from zcrawl.model import RunState
-from zcrawl.store.ports import RunRow
+from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
 
 

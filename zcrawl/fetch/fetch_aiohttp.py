@@ -11,10 +11,8 @@ Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md)
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -22,12 +20,11 @@ import httpx
 
 from zcrawl.fetch.tls_aiohttp import aiohttp, verified  # isort: skip - before aiohttp's parts
 from aiohttp.abc import AbstractResolver
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ClientRequest
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from zcrawl.errors import FetchError
+from zcrawl.fetch.connection_aiohttp import Connector, fresh
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 
@@ -35,75 +32,6 @@ DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
 READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
 MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies and CSPs
-
-# Whether the request at hand got a connection of its own rather than one from the pool.
-_fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
-
-
-class _Protocol(ResponseHandler):
-    """aiohttp's parser protocol, kinder in two cases that the web is full of.
-
-    - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
-      only whoever waits for the headers, and the reader waits for the total timeout.
-    - More body than was announced, in one segment with the headers, loses only the excess, as in
-      browsers; aiohttp throws away the whole answer.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._params: dict[str, Any] = {}
-        self._first: bytes | None = None  # segment of the answer, while it is being parsed
-
-    def set_response_params(self, **params: Any) -> None:
-        self._params = params
-        self._first = None
-        super().set_response_params(**params)
-
-    def data_received(self, data: bytes) -> None:
-        self._first = data if self._first is None else b""
-        super().data_received(data)
-        self._first = b""  # not kept: an idle connection should hold no page
-
-    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
-        if isinstance(exc, HttpProcessingError):
-            if self._first and self._announced_part_of(self._first):
-                self._should_close = True
-                return
-            payload = self._payload
-            if payload is not None and not payload.is_eof():
-                payload.set_exception(exc)
-        super().set_exception(exc, *cause)
-
-    def _announced_part_of(self, data: bytes) -> bool:
-        """Answer with the announced length of the body, if there was more; else False."""
-        head, end, body = data.partition(b"\r\n\r\n")
-        super().set_response_params(**self._params)  # a new parser: the old one has failed
-        parser = self._parser
-        assert parser is not None
-        try:
-            messages, _, _ = parser.feed_data(head + end)
-            message, payload = messages[0]
-            length = int(message.headers["Content-Length"])
-            if length >= len(body):
-                return False
-            parser.feed_data(body[:length])
-        except (HttpProcessingError, LookupError, ValueError):
-            return False
-        self.feed_data((message, payload), 0)
-        return True
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Notes when a connection is made, which tells a stale one from a server that hangs up."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        factory: Callable[..., ResponseHandler] = _Protocol
-        self._factory = functools.partial(factory, loop=self._loop)
-
-    async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:
-        _fresh.set(True)
-        return await super()._create_connection(req, *args, **kwargs)
 
 
 class LeanResponse(httpx.Response):
@@ -232,7 +160,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
             if self._closed:
                 raise fetch_error("engine", "the engine is closed")
             self._session = aiohttp.ClientSession(
-                connector=_Connector(
+                connector=Connector(
                     limit=0,
                     ttl_dns_cache=DNS_CACHE_TTL_S,
                     resolver=self._resolver,
@@ -272,7 +200,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         timeout = self._timeout(limits)
         repeatable = method in ("GET", "HEAD")
         while True:
-            _fresh.set(False)
+            fresh.set(False)
             try:
                 return await session.request(
                     method,
@@ -286,7 +214,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 # The server closed a pooled connection while our request was on its way: it was
                 # not answered (`message` would be half an answer), so it is sent again, once.
                 answered = not isinstance(getattr(error, "message", ""), str)
-                if _fresh.get() or answered or not repeatable:
+                if fresh.get() or answered or not repeatable:
                     raise
                 repeatable = False
 

@@ -21,7 +21,8 @@ import dataclasses
 import heapq
 from collections.abc import Callable, Iterable
 
-from zcrawl.store.ports import LaneCount, LaneWant, QueuedRow, Refilled
+from zcrawl.store.queries import LaneWant, Refilled
+from zcrawl.store.rows import LaneCount, QueuedRow
 
 WINDOW_ROWS = 50_000  # in memory, over all lanes
 LANE_ROWS = 2_000  # in memory, of one lane

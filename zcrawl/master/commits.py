@@ -22,7 +22,7 @@ from zcrawl.mesh.messages import Ack, BadBody, Header, Result
 from zcrawl.model import Disposition, Outcome, RequestState
 from zcrawl.result.plan import BAD_RESULT, ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
-from zcrawl.store.ports import Applied, ApplyResults, Change, Loaded, Reload
+from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
 
 BATCH_RESULTS = 200
 BATCH_WAIT_S = 0.010

@@ -18,26 +18,28 @@ from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Drain, Reply, Request
 from zcrawl.model import RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     ChangeRun,
     Command,
     CommandOutcome,
-    FindJob,
-    JobList,
-    JobRow,
-    ListJobs,
-    NewLink,
-    Query,
-    QueryOutcome,
     Retried,
     RetryDead,
     RunChanged,
     SubmitJob,
     Submitted,
+)
+from zcrawl.store.queries import (
+    FindJob,
+    JobList,
+    JobRow,
+    ListJobs,
+    Query,
+    QueryOutcome,
     Tallies,
     TallyRows,
 )
+from zcrawl.store.rows import NewLink
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import job_view

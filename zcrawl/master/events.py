@@ -12,7 +12,8 @@ import msgspec
 
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import BadBody, Body, Message, Reply, Request
-from zcrawl.store.ports import Command, CommandOutcome, Query, QueryOutcome
+from zcrawl.store.commands import Command, CommandOutcome
+from zcrawl.store.queries import Query, QueryOutcome
 
 
 class _Data(msgspec.Struct, frozen=True):

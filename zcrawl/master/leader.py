@@ -47,7 +47,7 @@ from zcrawl.mesh.messages import (
     Snapshot,
     Stale,
 )
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     Applied,
     ApplyResults,
@@ -59,14 +59,13 @@ from zcrawl.store.ports import (
     ExtendLease,
     GrantHosts,
     Loaded,
-    Refill,
-    Refilled,
     Reload,
     RetryDead,
     SubmitJob,
     Sweep,
     Swept,
 )
+from zcrawl.store.queries import Refill, Refilled
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this

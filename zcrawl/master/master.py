@@ -31,7 +31,7 @@ from zcrawl.master.events import (
 )
 from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import BadBody, Hello, NotLeader, Reply
-from zcrawl.store.ports import Loaded, TakeOver
+from zcrawl.store.commands import Loaded, TakeOver
 
 TAKEOVER_AGAIN_S = 0.5
 

@@ -18,7 +18,8 @@ from zcrawl.master.master import Master, Role
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh
-from zcrawl.store.ports import Applied, Command, CommandOutcome, Query, QueryOutcome
+from zcrawl.store.commands import Applied, Command, CommandOutcome
+from zcrawl.store.queries import Query, QueryOutcome
 
 LEAST_WAIT_S: Final = 0.001
 ELECT_AGAIN_S: Final = 0.2

@@ -25,7 +25,8 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.store.ports import CountCrash, QueuedRow
+from zcrawl.store.commands import CountCrash
+from zcrawl.store.rows import QueuedRow
 
 ASSIGN_PATIENCE_S = 3.0  # an ASSIGN that no heartbeat covers by then was lost
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once

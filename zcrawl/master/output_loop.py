@@ -17,15 +17,9 @@ from typing import Final
 
 from zcrawl.errors import Fenced, ZcrawlError
 from zcrawl.master.store_thread import StoreThreads
+from zcrawl.store.commands import AdvanceOutput
 from zcrawl.store.output_file import OutputFile
-from zcrawl.store.ports import (
-    AdvanceOutput,
-    Items,
-    OutputRow,
-    Outputs,
-    ReadItems,
-    ReadOutputs,
-)
+from zcrawl.store.queries import Items, OutputRow, Outputs, ReadItems, ReadOutputs
 
 INTERVAL_S: Final = 0.2
 BATCH_ITEMS: Final = 2_000

@@ -10,7 +10,7 @@ from typing import Any
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
-from zcrawl.store.ports import RunRow
+from zcrawl.store.rows import RunRow
 from zcrawl.telemetry.views import LiveRun, elapsed
 
 

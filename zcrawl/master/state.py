@@ -19,7 +19,8 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.events import Effects, SendToWorker
 from zcrawl.mesh.messages import Cancel
 from zcrawl.result.receive import Receiver
-from zcrawl.store.ports import HostRow, Loaded, QueuedRow, RunRow
+from zcrawl.store.commands import Loaded
+from zcrawl.store.rows import HostRow, QueuedRow, RunRow
 
 ENDED_RUNS = 20
 

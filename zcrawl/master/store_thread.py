@@ -15,7 +15,9 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from zcrawl.errors import StoreError, StoreUnavailable
-from zcrawl.store.ports import Command, CommandOutcome, Query, QueryOutcome, Store
+from zcrawl.store.commands import Command, CommandOutcome
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import Query, QueryOutcome
 
 T = TypeVar("T")
 _Job: TypeAlias = Callable[[], None] | None  # None ends the thread

@@ -17,7 +17,8 @@ from zcrawl.frontier.url import canonicalize, origin_of, url_key
 from zcrawl.mesh.messages import BadBody, Result
 from zcrawl.model import Outcome, RequestState
 from zcrawl.result.receive import Received
-from zcrawl.store.ports import Change, NewLink
+from zcrawl.store.commands import Change
+from zcrawl.store.rows import NewLink
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100

@@ -12,7 +12,7 @@ import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.ports import Change
+from zcrawl.store.commands import Change
 
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
 MAX_PAGES = "max_pages"  # reason of a run that reached its limit

@@ -21,8 +21,7 @@ from zcrawl.store import (
     store_peewee_runs,
     store_peewee_submit,
 )
-from zcrawl.store.dialect_peewee import Session, SqliteDialect, connection_of
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
     ApplyResults,
@@ -31,8 +30,16 @@ from zcrawl.store.ports import (
     CommandOutcome,
     CountCrash,
     ExtendLease,
-    FindJob,
     GrantHosts,
+    Reload,
+    RetryDead,
+    SubmitJob,
+    Sweep,
+    TakeOver,
+)
+from zcrawl.store.dialect_peewee import Session, SqliteDialect, connection_of
+from zcrawl.store.queries import (
+    FindJob,
     ListJobs,
     Query,
     QueryOutcome,
@@ -40,11 +47,6 @@ from zcrawl.store.ports import (
     ReadItems,
     ReadOutputs,
     Refill,
-    Reload,
-    RetryDead,
-    SubmitJob,
-    Sweep,
-    TakeOver,
     Tallies,
 )
 from zcrawl.store.rules import check_epoch

@@ -10,8 +10,9 @@ from collections import defaultdict
 from typing import Any
 
 from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import Applied, ApplyResults, Change, NewLink
+from zcrawl.store.rows import NewLink
 from zcrawl.store.rules import MAX_PAGES, check_changes, result_gap
 from zcrawl.store.store_peewee_rows import (
     Admission,

@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.store.commands import AdvanceOutput, Done, ExtendLease, GrantHosts, Loaded, TakeOver
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import (
-    AdvanceOutput,
-    Done,
-    ExtendLease,
-    GrantHosts,
-    LaneCount,
-    Loaded,
-    TakeOver,
-)
+from zcrawl.store.rows import LaneCount
 from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.store_peewee_submit import encode_path
 

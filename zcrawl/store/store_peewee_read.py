@@ -10,7 +10,7 @@ from typing import Any
 
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import (
+from zcrawl.store.queries import (
     FailedRow,
     Failures,
     FindJob,
@@ -21,16 +21,15 @@ from zcrawl.store.ports import (
     LaneWant,
     OutputRow,
     Outputs,
-    QueuedRow,
     ReadFailed,
     ReadItems,
     ReadOutputs,
     Refill,
     Refilled,
-    RunRow,
     Tallies,
     TallyRows,
 )
+from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import skip_reason
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,

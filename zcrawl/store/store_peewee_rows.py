@@ -15,7 +15,7 @@ import msgspec
 
 from zcrawl.model import RunState
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
 from zcrawl.store.rules import skip_reason
 
 RUN_COLUMNS = (

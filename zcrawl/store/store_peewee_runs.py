@@ -6,8 +6,7 @@ Called by `store_peewee` after the epoch check; it commits afterwards.
 from __future__ import annotations
 
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     ChangeRun,
     CountCrash,
     CrashCounted,
@@ -17,6 +16,7 @@ from zcrawl.store.ports import (
     Sweep,
     Swept,
 )
+from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import QUARANTINED, skip_reason
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,

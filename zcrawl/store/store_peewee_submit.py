@@ -8,8 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model import RunState
+from zcrawl.store.commands import AddSeeds, SubmitJob, Submitted
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.ports import AddSeeds, NewLink, SubmitJob, Submitted
+from zcrawl.store.rows import NewLink
 from zcrawl.store.rules import max_pages_of
 from zcrawl.store.store_peewee_rows import (
     Admission,

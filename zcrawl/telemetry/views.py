@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.model import RunState
-from zcrawl.store.ports import JobRow, RunRow, TallyRows
+from zcrawl.store.queries import JobRow, TallyRows
+from zcrawl.store.rows import RunRow
 
 MAX_IN_FLIGHT_URLS: Final = 50
 SUMMARY_KEYS: Final = (

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias, assert_never
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreUnavailable
 from zcrawl.mesh.messages import Page
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
     ApplyResults,
@@ -25,10 +25,17 @@ from zcrawl.store.ports import (
     CountCrash,
     Done,
     ExtendLease,
+    GrantHosts,
+    Reload,
+    RetryDead,
+    SubmitJob,
+    Sweep,
+    TakeOver,
+)
+from zcrawl.store.queries import (
     FailedRow,
     Failures,
     FindJob,
-    GrantHosts,
     ItemRow,
     Items,
     JobList,
@@ -39,21 +46,15 @@ from zcrawl.store.ports import (
     Outputs,
     Query,
     QueryOutcome,
-    QueuedRow,
     ReadFailed,
     ReadItems,
     ReadOutputs,
     Refill,
     Refilled,
-    Reload,
-    RetryDead,
-    RunRow,
-    SubmitJob,
-    Sweep,
-    TakeOver,
     Tallies,
     TallyRows,
 )
+from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from zcrawl.errors import StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
-from zcrawl.store.ports import (
+from zcrawl.store.commands import (
     AddSeeds,
     Applied,
     ApplyResults,
@@ -15,9 +15,7 @@ from zcrawl.store.ports import (
     ChangeRun,
     CountCrash,
     CrashCounted,
-    LaneCount,
     Loaded,
-    NewLink,
     Retried,
     RetryDead,
     RunChanged,
@@ -26,6 +24,7 @@ from zcrawl.store.ports import (
     Sweep,
     Swept,
 )
+from zcrawl.store.rows import LaneCount, NewLink
 from zcrawl.store.rules import (
     MAX_PAGES,
     QUARANTINED,

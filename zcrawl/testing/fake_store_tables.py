@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import Page
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.ports import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
 from zcrawl.store.rules import skip_reason
 
 

@@ -198,7 +198,7 @@ class Pipeline:
     ) -> Result:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
-        content_type = response.headers.get("content-type", "")
+        content_type = header_of(response, b"content-type") or ""
         title, links = None, []
         if is_html(content_type, body):
             try:
@@ -310,3 +310,12 @@ class Pipeline:
             self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, argument)
+
+
+def header_of(response: httpx.Response, name: bytes) -> str | None:
+    """The first header of that name. httpx decodes all headers to find their encoding, which
+    costs more than the rest of its answer."""
+    for key, value in response.headers.raw:
+        if key.lower() == name:
+            return value.decode("latin-1")
+    return None

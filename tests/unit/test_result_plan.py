@@ -1,0 +1,187 @@
+"""What is to become of one result: planned, not yet done."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.machine_tools import (
+    UTC,
+    header,
+    link,
+    result,
+    row,
+    run_row,
+    spec,
+    worker_info,
+)
+from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.runs import Runs
+from zcrawl.errors import RetryClass
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.mesh.messages import BadBody, Kind, Result
+from zcrawl.model import Outcome, RequestState, RunState
+from zcrawl.result.plan import BAD_RESULT, MOST_REASON, SAMPLE_EVERY, ResultPlanner
+from zcrawl.result.receive import Received
+from zcrawl.store.commands import Change
+from zcrawl.submit.spec import Scope
+
+NOW = 50.0
+FAILURE: dict[str, Any] = {"outcome": Outcome.FAILED, "reason": "http_503", "status": 503}
+
+
+class Desk:
+    """A planner with one active run, and what it reads."""
+
+    def __init__(self, scope: Scope | None = None, retries: int = 2) -> None:
+        self.leases, self.runs, self.seen = Leases(), Runs(), SeenTable(64)
+        self.runs.put(run_row(1, spec(scope=scope, retries=retries)))
+        self.planner = ResultPlanner(self.leases, self.runs, self.seen)
+
+    def plan(self, body: Result | BadBody, seq: int = 1) -> Change:
+        return self.planner.plan(Received(("w1", 7), 3, seq, body, NOW), UTC, NOW)
+
+
+def test_a_done_page_is_committed_whole() -> None:
+    """State, page, items, links and the host's pace go into one change (G3)."""
+    body = result(5, links=[link("http://h1.test/a")], host_next_in_s=2.0, crawl_delay_s=9.0)
+    change = Desk().plan(body, 5)
+    assert (change.worker, change.incarnation, change.number, change.seq) == ("w1", 7, 3, 5)
+    assert change.state is RequestState.DONE and not change.dropped
+    assert change.page == body.page and change.items == tuple(body.items)
+    assert [(one.url, one.depth, one.origin) for one in change.links] == [
+        ("http://h1.test/a", 1, "http://h1.test")
+    ]
+    assert (change.host_next_at, change.crawl_delay_s) == (NOW + UTC + 2.0, 9.0)
+
+
+def test_a_skip_keeps_its_reason_and_stores_no_page() -> None:
+    """Also when a confused worker sent a page with it."""
+    page = result().page
+    change = Desk().plan(result(1, Outcome.SKIPPED, reason="robots", page=page, items=[b"{}"]))
+    assert (change.state, change.reason) == (RequestState.SKIPPED, "robots")
+    assert change.page is None and change.items == ()
+
+
+def test_a_part_admits_links_and_leaves_the_request_alone() -> None:
+    """Rule 4: the page itself follows."""
+    change = Desk().plan(result(1, Outcome.PART, links=[link("http://h1.test/a")]))
+    assert change.state is None and not change.dropped
+    assert len(change.links) == 1 and change.page is None
+
+
+def test_links_that_are_certainly_seen_are_left_out() -> None:
+    """A hit in the seen-table is certain; another run's hit is none."""
+    desk = Desk()
+    old, new = link("http://h1.test/old"), link("http://h1.test/new")
+    desk.seen.add(1, old[1])
+    desk.seen.add(2, new[1])
+    change = desk.plan(result(links=[old, new], handover=old))
+    assert [one.url for one in change.links] == ["http://h1.test/new"]
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_a_result_with_a_newer_lease_elsewhere_is_dropped(outcome: Outcome) -> None:
+    """Rule 6: a newer attempt is known; only the watermark moves."""
+    desk = Desk()
+    desk.leases.open((1, 2), row(1), worker_info(), 1, NOW)
+    change = desk.plan(result(1, outcome, links=[link("http://h1.test/a")]))
+    assert change.dropped and change.state is None and change.links == ()
+
+
+@pytest.mark.parametrize("token", [None, (1, 1), (0, 9)])
+def test_a_result_of_an_unknown_or_older_lease_applies(token: tuple[int, int] | None) -> None:
+    """Rule 6: a result for an unknown lease is not stale."""
+    desk = Desk()
+    if token is not None:
+        desk.leases.open(token, row(1), worker_info(), 1, NOW)
+    assert desk.plan(result(1)).state is RequestState.DONE
+
+
+def test_a_result_of_an_ended_run_is_dropped() -> None:
+    """Cancel: what was in flight is dropped, with that disposition."""
+    desk = Desk()
+    desk.runs.put(run_row(1, state=RunState.CANCELLED))
+    assert desk.plan(result(1)).dropped
+    assert desk.plan(result(1, run=99)).dropped
+
+
+def test_an_unreadable_result_ends_its_request_dead() -> None:
+    """Rule 3: its run is known by the lease."""
+    desk = Desk()
+    desk.leases.open((1, 2), row(9), worker_info(), 1, NOW)
+    change = desk.plan(BadBody(header(Kind.RESULT, subject=9), "spoilt"), 9)
+    assert (change.state, change.reason) == (RequestState.DEAD, BAD_RESULT)
+    assert (change.seq, change.run, change.number) == (9, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        ("http://h1.test/a", b"k" * 16),
+        ("HTTP://H1.test/a", link("http://h1.test/a")[1]),
+        ("no url", b"k" * 16),
+    ],
+    ids=["wrong-key", "not-canonical", "no-url"],
+)
+def test_a_lying_worker_is_found_by_a_sample(lie: tuple[str, bytes]) -> None:
+    """One link in 64 is looked at again; a result with a lie in it is not used."""
+    desk = Desk()
+    honest = [link(f"http://h1.test/{n}") for n in range(SAMPLE_EVERY - 1)]
+    assert desk.plan(result(1, links=honest)).state is RequestState.DONE
+    change = desk.plan(result(1, links=[lie]))
+    assert (change.state, change.reason, change.links) == (RequestState.DEAD, BAD_RESULT, ())
+    assert desk.planner.bad_samples == 1
+    assert desk.plan(result(1, links=honest)).state is RequestState.DONE, "the count began anew"
+
+
+def test_a_failure_waits_and_the_wait_is_the_same_when_planned_again() -> None:
+    """Exponential backoff; a batch that is planned twice asks for the same moment."""
+    desk = Desk()
+    body = result(1, retry=RetryClass.TRANSIENT, **FAILURE)
+    change = desk.plan(body)
+    assert (change.state, change.attempts) == (RequestState.QUEUED, 1)
+    assert 0.5 <= change.due_at - (NOW + UTC) <= 1.0
+    assert desk.plan(body) == change
+    second = desk.plan(result(1, attempt=2, retry=RetryClass.TRANSIENT, **FAILURE))
+    assert 1.0 <= second.due_at - (NOW + UTC) <= 2.0
+
+
+def test_a_retry_after_is_honoured() -> None:
+    """The server's word is a lower bound."""
+    body = result(1, retry=RetryClass.THROTTLED, retry_after_s=120.0, **FAILURE)
+    assert Desk().plan(body).due_at == NOW + UTC + 120.0
+
+
+@pytest.mark.parametrize(
+    ("attempt", "retry"),
+    [(1, RetryClass.PERMANENT), (1, None), (3, RetryClass.TRANSIENT)],
+    ids=["permanent", "no-class", "tries-used-up"],
+)
+def test_a_failure_without_another_try_is_dead(attempt: int, retry: RetryClass | None) -> None:
+    """With the reason of its last attempt."""
+    change = Desk(retries=2).plan(result(1, attempt=attempt, retry=retry, **FAILURE))
+    assert (change.state, change.reason, change.status) == (RequestState.DEAD, "http_503", 503)
+    assert change.links == ()
+
+
+def test_a_long_reason_is_cut() -> None:
+    """A worker's text cannot grow the tallies without bound."""
+    change = Desk().plan(result(1, Outcome.SKIPPED, reason="x" * 10_000))
+    assert len(change.reason) == MOST_REASON
+
+
+def test_a_redirect_to_another_host_is_a_new_request_of_the_same_depth() -> None:
+    """Rule 4; deeper pages vouch for nobody."""
+    body = result(1, Outcome.SKIPPED, depth=3, handover=link("http://other.test:81/x"))
+    change = Desk().plan(body)
+    assert [(one.origin, one.depth) for one in change.links] == [("http://other.test:81", 3)]
+    assert change.seed_host == ""
+
+
+def test_a_seed_that_redirects_vouches_for_its_target() -> None:
+    """Under the default scope the target's host belongs to the crawl; under a stated one not."""
+    body = result(1, Outcome.SKIPPED, handover=link("http://other.test:81/x"))
+    assert Desk().plan(body).seed_host == "other.test:81"
+    assert Desk(Scope(hosts=("h1.test",))).plan(body).seed_host == ""

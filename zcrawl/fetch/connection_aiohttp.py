@@ -1,0 +1,86 @@
+"""aiohttp's connections, kinder to the web as it is and honest about being new.
+
+Used by `fetch_aiohttp`, which is the wire; here is what it has to know of aiohttp's insides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from zcrawl.fetch.tls_aiohttp import aiohttp  # isort: skip - before aiohttp's parts
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.http_exceptions import HttpProcessingError
+
+# Whether the request at hand got a connection of its own rather than one from the pool.
+fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
+
+
+class _Protocol(ResponseHandler):
+    """aiohttp's parser protocol, kinder in two cases that the web is full of.
+
+    - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
+      only whoever waits for the headers, and the reader waits for the total timeout.
+    - More body than was announced, in one segment with the headers, loses only the excess, as in
+      browsers; aiohttp throws away the whole answer.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._params: dict[str, Any] = {}
+        self._first: bytes | None = None  # segment of the answer, while it is being parsed
+
+    def set_response_params(self, **params: Any) -> None:
+        self._params = params
+        self._first = None
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        self._first = data if self._first is None else b""
+        super().data_received(data)
+        self._first = b""  # not kept: an idle connection should hold no page
+
+    def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
+        if isinstance(exc, HttpProcessingError):
+            if self._first and self._announced_part_of(self._first):
+                self._should_close = True
+                return
+            payload = self._payload
+            if payload is not None and not payload.is_eof():
+                payload.set_exception(exc)
+        super().set_exception(exc, *cause)
+
+    def _announced_part_of(self, data: bytes) -> bool:
+        """Answer with the announced length of the body, if there was more; else False."""
+        head, end, body = data.partition(b"\r\n\r\n")
+        super().set_response_params(**self._params)  # a new parser: the old one has failed
+        parser = self._parser
+        assert parser is not None
+        try:
+            messages, _, _ = parser.feed_data(head + end)
+            message, payload = messages[0]
+            length = int(message.headers["Content-Length"])
+            if length >= len(body):
+                return False
+            parser.feed_data(body[:length])
+        except (HttpProcessingError, LookupError, ValueError):
+            return False
+        self.feed_data((message, payload), 0)
+        return True
+
+
+class Connector(aiohttp.TCPConnector):
+    """Notes when a connection is made, which tells a stale one from a server that hangs up."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        factory: Callable[..., ResponseHandler] = _Protocol
+        self._factory = functools.partial(factory, loop=self._loop)
+
+    async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:
+        fresh.set(True)
+        return await super()._create_connection(req, *args, **kwargs)

@@ -1,0 +1,237 @@
+"""What can be written to a store: commands and their outcomes, as data.
+
+Each command is one fenced transaction; `ports` has the guarantees. Who makes them: the master's
+machines. Who runs them: the writer thread, in order.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from zcrawl.mesh.messages import Page
+from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+class TakeOver(_Data, frozen=True):
+    """Raise the epoch to max(stored + 1, hint) and load what a leader needs (rule 12)."""
+
+    holder: str
+    hint: int
+    now: float
+    shard: int = 0
+
+
+class Reload(_Data, frozen=True):
+    """The same load without a new epoch, after a commit with unknown outcome (rule 14)."""
+
+    epoch: int
+    now: float
+
+
+class Loaded(_Data, frozen=True):
+    """Outcome of TakeOver and Reload."""
+
+    epoch: int
+    lease_until: float  # UTC; until then workers may hold what the previous leader granted
+    runs: list[RunRow]  # every run that has not ended, and ended ones with rows left to sweep
+    lanes: list[LaneCount]  # of running and paused runs, queued > 0
+    hosts: list[HostRow]  # those named by `lanes`, and all that are owned
+    watermarks: dict[tuple[str, int], int]  # (worker, incarnation) → result number
+    sweeps: list[int]  # ended runs that still have queued rows
+
+
+class Change(_Data, frozen=True):
+    """One result, planned: what the leader wants to become of its request."""
+
+    worker: str
+    incarnation: int
+    number: int  # the result's number; applied strictly in sequence
+    seq: int
+    run: int
+    state: RequestState | None  # None: the request's state stays (a part, a drop)
+    dropped: bool = False  # decided beforehand: only the watermark moves
+    reason: str = ""
+    status: int = 0
+    attempts: int = 0
+    due_at: float = 0.0
+    page: Page | None = None
+    items: tuple[bytes, ...] = ()
+    links: tuple[NewLink, ...] = ()
+    seed_host: str = ""  # netloc to add to the run's default scope (a seed was redirected)
+    host: int = 0
+    host_next_at: float = 0.0  # UTC; 0: unchanged
+    crawl_delay_s: float = 0.0
+
+
+class ApplyResults(_Data, frozen=True):
+    epoch: int
+    changes: list[Change]
+    now: float
+
+
+class Applied(_Data, frozen=True):
+    """Outcome of ApplyResults."""
+
+    dispositions: list[Disposition]  # one for each change
+    admitted: list[QueuedRow]  # new requests, in seq order, of runs that go on
+    seen: list[tuple[int, bytes]]  # (run, key) of every link of the batch: now certainly seen
+    hosts: list[HostRow]  # hosts that `admitted` names
+    runs: list[RunRow]  # runs that the batch touched, as they are now
+
+
+class SubmitJob(_Data, frozen=True):
+    """Store a job and start a run. The reply is stored under `request`, so a repeat is harmless."""
+
+    epoch: int
+    request: str
+    name: str
+    spec: bytes
+    mode: str  # new: refuse a known name; update: new spec and new run; again: new run
+    seeds: tuple[NewLink, ...]
+    seed_hosts: tuple[str, ...]
+    seeding: bool  # more seeds follow by AddSeeds
+    output: tuple[str, str] | None  # (path, format) of a file that derives from the items
+    now: float
+
+
+class Submitted(_Data, frozen=True):
+    """Outcome of SubmitJob and AddSeeds. `refused` tells why nothing was stored."""
+
+    job: int
+    run: int
+    refused: str  # "", name_exists, no_such_job, run_ended
+    admitted: list[QueuedRow]
+    hosts: list[HostRow]
+    row: RunRow | None
+    repeated: bool = False  # this request id was answered before
+
+
+class AddSeeds(_Data, frozen=True):
+    epoch: int
+    request: str
+    run: int
+    seeds: tuple[NewLink, ...]
+    seed_hosts: tuple[str, ...]
+    last: bool  # closes the seed list
+    now: float
+
+
+class ChangeRun(_Data, frozen=True):
+    """One row: running ⇄ paused, or the end of a run, whose queued rows then derive skipped."""
+
+    epoch: int
+    request: str
+    run: int
+    state: RunState
+    reason: str
+    now: float
+
+
+class RunChanged(_Data, frozen=True):
+    """Outcome of ChangeRun. `refused`: no_such_run, run_ended."""
+
+    refused: str
+    row: RunRow | None
+
+
+class Sweep(_Data, frozen=True):
+    """Turn up to `limit` queued rows of an ended run into skipped; delete rows of a deleted one.
+
+    Counters do not change: they changed when the run ended.
+    """
+
+    epoch: int
+    run: int
+    limit: int
+
+
+class Swept(_Data, frozen=True):
+    run: int
+    more: bool
+
+
+class RetryDead(_Data, frozen=True):
+    """Queue up to `limit` dead requests of a run again, with seq > after; reopens the run."""
+
+    epoch: int
+    run: int
+    after: int
+    limit: int
+    now: float
+
+
+class Retried(_Data, frozen=True):
+    refused: str  # "", no_such_run, run_ended (cancelled and deleted runs stay ended)
+    rows: list[QueuedRow]
+    hosts: list[HostRow]
+    row: RunRow | None
+    last: int  # the greatest seq looked at; pass it as the next `after`
+    more: bool
+
+
+class GrantHosts(_Data, frozen=True):
+    """Who may start requests to these hosts; committed before the first ASSIGN (rule 12)."""
+
+    epoch: int
+    owners: list[tuple[int, tuple[str, ...]]]
+
+
+class ExtendLease(_Data, frozen=True):
+    """No BEAT goes out that would let a worker start a request later than this moment."""
+
+    epoch: int
+    until: float
+
+
+class CountCrash(_Data, frozen=True):
+    """A worker died with this request alone (rule 9)."""
+
+    epoch: int
+    seq: int
+    crashes: int
+    quarantine: bool  # it ends dead: quarantined
+    now: float
+
+
+class CrashCounted(_Data, frozen=True):
+    row: RunRow | None
+
+
+class Done(_Data, frozen=True):
+    """Outcome of commands that have nothing to tell."""
+
+
+class AdvanceOutput(_Data, frozen=True):
+    """The output file holds the items up to `cursor` in its first `length` bytes."""
+
+    epoch: int
+    run: int
+    path: str
+    cursor: int
+    length: int
+
+
+Command: TypeAlias = (
+    TakeOver
+    | Reload
+    | ApplyResults
+    | SubmitJob
+    | AddSeeds
+    | ChangeRun
+    | Sweep
+    | RetryDead
+    | GrantHosts
+    | ExtendLease
+    | CountCrash
+    | AdvanceOutput
+)
+CommandOutcome: TypeAlias = (
+    Loaded | Applied | Submitted | RunChanged | Swept | Retried | CrashCounted | Done
+)

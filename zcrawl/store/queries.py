@@ -1,0 +1,128 @@
+"""What can be read from a store: questions and answers, as data.
+
+Who asks: the frontier (refills), the desk (views), the output files and `export`, by cursor, so
+that a million rows never are in memory at once.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from zcrawl.model import RequestState
+from zcrawl.store.rows import QueuedRow, RunRow
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+class LaneWant(_Data, frozen=True):
+    run: int
+    host: int
+    after: tuple[int, int, int] | None  # rows that sort after this (prio, depth, seq)
+    limit: int
+
+
+class Refill(_Data, frozen=True):
+    lanes: tuple[LaneWant, ...]
+
+
+class Refilled(_Data, frozen=True):
+    """For each wanted lane its next rows in order, and whether the lane ends there."""
+
+    lanes: list[tuple[LaneWant, list[QueuedRow], bool]]
+
+
+class ListJobs(_Data, frozen=True):
+    pass
+
+
+class FindJob(_Data, frozen=True):
+    """By id or by name."""
+
+    ref: str
+
+
+class JobRow(_Data, frozen=True):
+    id: int
+    name: str
+    spec: bytes
+    created_at: float
+    runs: list[RunRow]  # newest first
+
+
+class JobList(_Data, frozen=True):
+    jobs: list[JobRow]
+
+
+class Tallies(_Data, frozen=True):
+    """Counts by HTTP status and by reason, kept in the result transaction."""
+
+    run: int
+
+
+class TallyRows(_Data, frozen=True):
+    statuses: dict[int, int]
+    failed: dict[str, int]
+    skipped: dict[str, int]
+
+
+class ReadItems(_Data, frozen=True):
+    run: int
+    after: int  # item id
+    limit: int
+
+
+class ItemRow(_Data, frozen=True):
+    id: int
+    data: bytes
+
+
+class ReadFailed(_Data, frozen=True):
+    run: int
+    after: int  # request seq
+    limit: int
+
+
+class FailedRow(_Data, frozen=True):
+    seq: int
+    url: str
+    state: RequestState
+    reason: str
+    status: int
+    attempts: int
+    depth: int
+    parent: str | None
+
+
+class ReadOutputs(_Data, frozen=True):
+    """Output files that are not complete on disk or whose run goes on, or those of one run."""
+
+    run: int | None = None
+
+
+class OutputRow(_Data, frozen=True):
+    run: int
+    path: str
+    format: str
+    cursor: int
+    length: int
+    last_item: int  # newest committed item of the run: the file is complete when cursor is there
+
+
+class Items(_Data, frozen=True):
+    rows: list[ItemRow]
+
+
+class Failures(_Data, frozen=True):
+    rows: list[FailedRow]
+
+
+class Outputs(_Data, frozen=True):
+    rows: list[OutputRow]
+
+
+Query: TypeAlias = Refill | ListJobs | FindJob | Tallies | ReadItems | ReadFailed | ReadOutputs
+QueryOutcome: TypeAlias = Refilled | JobList | TallyRows | Items | Failures | Outputs

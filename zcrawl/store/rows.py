@@ -1,0 +1,81 @@
+"""Rows of the store as the leader's memory holds them. No behaviour but their order."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.model import RunState
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+class NewLink(_Data, frozen=True):
+    """A URL that may be new to a run. The store finds out, and gives it its seq if it is."""
+
+    url: str
+    key: bytes
+    origin: str
+    depth: int
+    prio: int = 0
+
+
+class QueuedRow(_Data, frozen=True):
+    """A queued request as the frontier's window holds it."""
+
+    run: int
+    host: int
+    prio: int
+    depth: int
+    seq: int
+    url: str
+    attempts: int = 0  # attempts that were made and failed
+    crashes: int = 0  # crashes with this request alone
+    due_at: float = 0.0  # UTC; 0: at once
+    parent: str | None = None  # the parent's URL
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (self.prio, self.depth, self.seq)
+
+
+class RunCounters(_Data, frozen=True):
+    """`admitted = pending + done + failed + skipped`, always (G2)."""
+
+    admitted: int = 0
+    pending: int = 0
+    done: int = 0  # answered with 2xx: pages
+    failed: int = 0
+    skipped: int = 0
+    items: int = 0
+    bytes: int = 0
+
+
+class RunRow(_Data, frozen=True):
+    id: int
+    job: int
+    name: str  # the job's name
+    state: RunState
+    reason: str  # why it ended or is paused
+    spec: bytes  # JSON of JobSpec, as of the run's start
+    seed_hosts: tuple[str, ...]  # netlocs that the default scope allows
+    seeding: bool  # its submitter still sends seeds: it cannot complete
+    counters: RunCounters
+    created_at: float
+    started_at: float
+    ended_at: float  # 0: not ended
+
+
+class HostRow(_Data, frozen=True):
+    id: int
+    origin: str
+    owners: tuple[str, ...]  # workers that may start requests; empty: free
+    next_at: float  # UTC
+    crawl_delay_s: float
+
+
+class LaneCount(_Data, frozen=True):
+    run: int
+    host: int
+    queued: int

@@ -1,0 +1,106 @@
+"""What goes wrong in a simulated world: crashes, pauses, partitions, at moments of the seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from zcrawl.master.master import Master
+from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
+from zcrawl.worker.machine import WorkerMachine
+
+if TYPE_CHECKING:
+    from zcrawl.testing.world import World
+
+
+class Chaos:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._life_serial = 1
+
+    def plan(self) -> None:
+        rng, faults = self._world.rng, self._world.faults
+        plans: list[tuple[int, Callable[[], None]]] = [
+            (faults.worker_crashes, lambda: self.crash_worker(self._any(self._world.workers))),
+            (faults.worker_pauses, lambda: self._pause(self._any(self._world.workers))),
+            (faults.master_crashes, lambda: self._crash_master(self._any(self._world.masters))),
+            (faults.master_pauses, lambda: self._pause(self._any(self._world.masters))),
+            (faults.leader_changes, self._world.pass_lock),
+            (faults.partitions, self._partition),
+            (faults.pauses_by_operator, self._world.clients.pause_run),
+        ]
+        for count, action in plans:
+            for _ in range(count):
+                self._world.at(rng.uniform(0.5, faults.until_s), action)
+
+    def _any(self, processes: dict[str, SimWorker] | dict[str, SimMaster]) -> Process:
+        return self._world.rng.choice(list(processes.values()))
+
+    def crash_worker(self, process: Process) -> None:
+        if not process.alive or not isinstance(process, SimWorker):
+            return
+        self._world.trace.append((self._world.now, f"{process.name} crashes"))
+        for visit in process.visits.values():
+            self._world.end_visit(visit)
+        process.visits.clear()
+        self._end(process)
+        supervised = self._world.rng.random() < 0.7
+        old = process.machine.incarnation
+
+        def restart() -> None:
+            self._life_serial += 1
+            process.machine = WorkerMachine(
+                process.name, self._life_serial, slots=4, replaces=old if supervised else 0
+            )
+            self._begin(process)
+
+        self._world.at(self._world.rng.uniform(0.1, 2.0), restart)
+
+    def _crash_master(self, process: Process) -> None:
+        if not process.alive or not isinstance(process, SimMaster):
+            return
+        self._world.trace.append((self._world.now, f"{process.name} crashes"))
+        self._end(process)
+        process.commands.clear()
+        process.writing = False
+
+        def restart() -> None:
+            process.machine = Master(process.name, seen_slots=64)
+            self._begin(process)
+
+        self._world.at(self._world.rng.uniform(0.1, 3.0), restart)
+
+    def _end(self, process: Process) -> None:
+        process.alive = False
+        process.life += 1
+        process.waiting.clear()
+        process.paused_until = 0.0
+        self._world.wakes.pop(process.name, None)
+
+    def _begin(self, process: Process) -> None:
+        process.alive = True
+        self._world.wake(process, 0.0)
+
+    def _pause(self, process: Process) -> None:
+        if not process.alive or process.paused_until > self._world.now:
+            return
+        for_s = self._world.rng.choice([2.0, 5.0, 12.0, 20.0])
+        self._world.trace.append((self._world.now, f"{process.name} is paused for {for_s} s"))
+        process.paused_until = self._world.now + for_s
+        life = process.life
+
+        def resume() -> None:
+            if process.life == life:
+                waiting, process.waiting = process.waiting, []
+                for action in waiting:
+                    action()
+
+        self._world.at(for_s, resume)
+
+    def _partition(self) -> None:
+        one, other = self._any(self._world.masters), self._any(self._world.workers)
+        until = self._world.now + self._world.rng.choice([1.0, 4.0, 15.0])
+        self._world.trace.append(
+            (self._world.now, f"{one.name} and {other.name} are cut until {until}")
+        )
+        self._world.cuts[frozenset((one.name, other.name))] = until

@@ -1,0 +1,36 @@
+"""Processes of a simulated world: the real machines, in bodies that can crash and be paused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zcrawl.master.master import Master
+from zcrawl.store.commands import Command
+from zcrawl.testing.sim_web import Visit
+from zcrawl.worker.machine import WorkerMachine
+
+
+class Process:
+    """Something that can crash, be paused and be cut off."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.paused_until = 0.0
+        self.life = 0  # events of an earlier life are void
+        self.waiting: list[Callable[[], None]] = []
+
+
+class SimMaster(Process):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.machine = Master(name, seen_slots=64)
+        self.writing = False
+        self.commands: list[Command] = []
+
+
+class SimWorker(Process):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.machine = WorkerMachine(name, 1, slots=4)
+        self.visits: dict[int, Visit] = {}

@@ -1,0 +1,140 @@
+"""What a leader hands to a worker and takes back: grants, assignments, run configs, cancels.
+
+A part of the worker machine. A refusal is always said, with its reason, so that the leader can
+give the URL to somebody else. Messages may overtake each other: an assignment that was sent
+before a revocation and comes after it must not undo it, hence the barrier.
+"""
+
+from __future__ import annotations
+
+from zcrawl.mesh.messages import (
+    Accept,
+    Assign,
+    Assignment,
+    Cancel,
+    Grant,
+    Header,
+    Reject,
+    RunConfig,
+    Welcome,
+)
+from zcrawl.worker.events import AdoptRun, CancelFetch, Effects, SendToMaster
+from zcrawl.worker.intake import Intake
+from zcrawl.worker.known_links import KnownLinks
+
+Refusal = tuple[int, int, str]  # (lease epoch, lease n, reason)
+
+
+class Assignments:
+    def __init__(self, intake: Intake, known: KnownLinks) -> None:
+        self.assigned = 0  # highest ASSIGN sequence taken in
+        self._intake, self._known = intake, known
+        self._barrier = 0  # assignments numbered below were overtaken by a revocation
+        self._runs: dict[int, int] = {}  # run → revision
+
+    def new_epoch(self) -> None:
+        """Another leader counts its messages anew."""
+        self.assigned = 0
+        self._barrier = 0
+
+    def welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:
+        """Nothing that was granted before counts any more, but for what the leader adopted."""
+        intake = self._intake
+        intake.void_grants()
+        self._barrier = header.sequence
+        for grant in welcome.grants:
+            intake.adopt_grant(header.epoch, grant, now)
+        keep = set(welcome.keep)
+        for seq in intake.queued():
+            if seq not in keep:
+                intake.finish(seq)
+        for host_id, host in list(intake.hosts.items()):
+            if host.queue and host.grant.concurrency == 0:
+                self._give_back_host(header.source, host_id, effects)
+
+    def assign(
+        self,
+        header: Header,
+        assign: Assign,
+        welcomed: bool,
+        draining: bool,
+        now: float,
+        effects: Effects,
+    ) -> None:
+        overtaken = header.sequence < self._barrier
+        if not welcomed or overtaken:
+            reason = "overtaken" if overtaken else "not_welcomed"
+            _reject(header.source, [(header.epoch, one.n, reason) for one in assign.urls], effects)
+            return
+        self._adopt_grants(header, assign.grants, now, effects)
+        refused: list[Refusal] = []
+        for one in assign.urls:
+            refusal = "draining" if draining else self._take(header.epoch, one)
+            if refusal is not None:
+                refused.append((header.epoch, one.n, refusal))
+        self.assigned = max(self.assigned, header.sequence)
+        _reject(header.source, refused, effects)
+        effects.append(SendToMaster(header.source, Accept(self.assigned, [])))
+
+    def _take(self, epoch: int, one: Assignment) -> str | None:
+        """None: taken in. Otherwise why not."""
+        if one.run not in self._runs:
+            return "unknown_run"
+        return self._intake.take(epoch, one)
+
+    def adopt_runs(self, runs: list[RunConfig], effects: Effects) -> None:
+        for config in runs:
+            if self._runs.get(config.run, -1) < config.revision:
+                self._runs[config.run] = config.revision
+                effects.append(AdoptRun(config))
+
+    def _adopt_grants(
+        self, header: Header, grants: list[Grant], now: float, effects: Effects
+    ) -> None:
+        for grant in grants:
+            self._intake.adopt_grant(header.epoch, grant, now)
+            if grant.concurrency == 0:
+                self._barrier = max(self._barrier, header.sequence)
+                self._give_back_host(header.source, grant.host, effects)
+
+    def _give_back_host(self, leader: str, host: int, effects: Effects) -> None:
+        """A revoked host: what has not started goes back, what runs is finished."""
+        refused: list[Refusal] = []
+        for seq in self._intake.queued():
+            held = self._intake.held[seq]
+            if held.assignment.host == host:
+                self._intake.finish(seq)
+                refused.append((held.epoch, held.assignment.n, "no_grant"))
+        _reject(leader, refused, effects)
+
+    def give_back_queued(self, leader: str, effects: Effects) -> None:
+        """This worker drains: what has not started goes elsewhere."""
+        refused: list[Refusal] = []
+        for seq in self._intake.queued():
+            held = self._intake.finish(seq)
+            if held is not None:
+                refused.append((held.epoch, held.assignment.n, "draining"))
+        if leader:
+            _reject(leader, refused, effects)
+
+    def confirm_grants(self, leader: str, effects: Effects) -> None:
+        """Lowered grants are named once they are in force."""
+        confirmed = self._intake.confirmations()
+        if confirmed:
+            effects.append(SendToMaster(leader, Accept(self.assigned, confirmed)))
+
+    def cancel(self, cancel: Cancel, effects: Effects) -> None:
+        runs, leases = set(cancel.runs), set(cancel.leases)
+        for seq, held in list(self._intake.held.items()):
+            if held.assignment.run in runs or held.assignment.n in leases:
+                if held.started:
+                    effects.append(CancelFetch(seq))
+                self._intake.finish(seq)
+        for run in runs:
+            self._known.forget_run(run)
+            self._runs.pop(run, None)
+
+
+def _reject(leader: str, refused: list[Refusal], effects: Effects) -> None:
+    if refused:
+        effects.append(SendToMaster(leader, Reject(refused)))

@@ -1,0 +1,97 @@
+"""What happens to a worker, and what a worker wants done: the vocabulary of its machine.
+
+Events are past tense and come from the edge (sockets, the pipeline, the clock); effects are
+imperative and go there.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from zcrawl.mesh.messages import Body, Header, Result, RunConfig
+from zcrawl.worker.intake import Held
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+# ---------------------------------------------------------------- events
+
+
+class MessageCame(_Data, frozen=True):
+    header: Header
+    body: Body
+
+
+class FetchEnded(_Data, frozen=True):
+    """The pipeline is done with a request; `result` lacks only its lease and its number."""
+
+    seq: int
+    result: Result
+
+
+class HopWanted(_Data, frozen=True):
+    seq: int
+
+
+class DrainAsked(_Data, frozen=True):
+    """A person or the supervisor asks this worker to end."""
+
+
+class Ticked(_Data, frozen=True):
+    rss_bytes: int = 0
+    lag_ms: float = 0.0
+
+
+Event: TypeAlias = MessageCame | FetchEnded | HopWanted | DrainAsked | Ticked
+
+# ---------------------------------------------------------------- effects
+
+
+class SendToMaster(_Data, frozen=True):
+    master: str
+    body: Body
+    sequence: int = 0
+    subject: int = 0
+
+
+class PublishToAll(_Data, frozen=True):
+    body: Body
+    sequence: int = 0
+    subject: int = 0
+
+
+class StartFetch(_Data, frozen=True):
+    held: Held
+
+
+class PermitHop(_Data, frozen=True):
+    seq: int
+
+
+class CancelFetch(_Data, frozen=True):
+    seq: int
+
+
+class AdoptRun(_Data, frozen=True):
+    config: RunConfig
+
+
+class Exit(_Data, frozen=True):
+    reason: str
+
+
+class Note(_Data, frozen=True):
+    """A counter and a log event."""
+
+    name: str
+    detail: str = ""
+
+
+Effect: TypeAlias = (
+    SendToMaster | PublishToAll | StartFetch | PermitHop | CancelFetch | AdoptRun | Exit | Note
+)
+Effects: TypeAlias = list[Effect]
