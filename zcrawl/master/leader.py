@@ -269,8 +269,10 @@ class Leader:
             effects.append(Execute(ExtendLease(self.state.epoch, until)))
 
     def _beat(self, now: float, effects: Effects) -> None:
-        if now < self._beat_at or now + LEASE_MARGIN_S > self._lease_until:
+        due = now >= self._beat_at or self.state.beat_soon
+        if not due or now + LEASE_MARGIN_S > self._lease_until:
             return
+        self.state.beat_soon = False
         roster = self.state.roster
         self._beat_at = now + roster.heartbeat_s
         received = {

@@ -22,6 +22,7 @@ from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
 LEAST_WAIT_S: Final = 0.001
+GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
 ELECT_AGAIN_S: Final = 0.2
 LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
 
@@ -47,7 +48,7 @@ class MasterLoop:
         self._log = log
         self._on_applied = on_applied
         self._loop = asyncio.get_running_loop()
-        self._tick_planned = False
+        self._planned: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._elected: m.Elected | None = None
         self._leads = asyncio.Event()
@@ -122,12 +123,13 @@ class MasterLoop:
         self._plan_tick()
 
     def _plan_tick(self) -> None:
-        if not self._tick_planned:
-            self._tick_planned = True
-            self._loop.call_soon(self._tick)
+        if self._planned is None:
+            self._planned = self._loop.call_later(GATHER_S, self._tick)
 
     def _tick(self) -> None:
-        self._tick_planned = False
+        if self._planned is not None:
+            self._planned.cancel()
+            self._planned = None
         if self._closed:
             return
         now = self._clock()
@@ -135,7 +137,7 @@ class MasterLoop:
         if self._timer is not None:
             self._timer.cancel()
         wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
-        self._timer = self._loop.call_later(wait_s, self._plan_tick)
+        self._timer = self._loop.call_later(wait_s, self._tick)
 
     # ------------------------------------------------------------ effects
 

@@ -136,6 +136,7 @@ class Membership:
         if not newest:
             state.roster.hear(info, now)
             return
+        state.beat_soon = state.beat_soon or info.echo == 0.0  # it waits for its permission
         state.roster.heartbeat(info, beat, now)
         stream = state.receiver.stream((header.source, header.incarnation))
         lost = state.leases.lost_on_the_way(

@@ -51,6 +51,7 @@ class LeaderState:
         self.promised: dict[str, dict[int, tuple[int, int]]] = {}
         self.sweeps: dict[int, None] = {}  # ended runs whose rows are still to be swept
         self.counters: Counter[str] = Counter()
+        self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
 
