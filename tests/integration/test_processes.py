@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -24,7 +25,7 @@ from tests.integration.crawling import (
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import demo_site
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import JobSpec, Politeness
 
 BOOKS = Catalogue(books=150, tags=10)
 
@@ -91,6 +92,56 @@ def test_a_crawl_whose_master_was_killed_goes_on_where_it_was(tmp_path: Path) ->
             process.communicate()
         done = command("crawl", "--resume", "--workers", 2, "--data", data, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
+        found = [item["url"] for item in items(out)]
+        assert len(found) == len(set(found))
+        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+
+
+async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path) -> None:
+    """SIGSTOP until it is lost and its work is given away, then SIGCONT: late results are
+    duplicates, and the worker is one of the cluster again."""
+    with demo_site(BOOKS) as shop:
+        out = tmp_path / "o.jsonl"
+        async with EmbeddedCluster(tmp_path / "data", 2) as cluster:
+            spec = JobSpec("books", politeness=Politeness(rate=60, concurrency=8, spread=True))
+            reply = await cluster.ask("submit", submission(spec, [shop.url], out))
+            run = reply["run"]
+            await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
+            sleeper = cluster.snapshot()["workers"][0]
+            os.kill(sleeper["pid"], signal.SIGSTOP)
+            try:
+                await asyncio.sleep(15)
+            finally:
+                os.kill(sleeper["pid"], signal.SIGCONT)
+            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await until(
+                lambda: all(row["state"] == "idle" for row in cluster.snapshot()["workers"])
+            )
+            await cluster.flush_outputs()
+            view = await cluster.ask("job", {"ref": str(reply["job"])})
+        found = [item["url"] for item in items(out)]
+        assert len(found) == len(set(found))
+        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        assert view["failed"] == 0
+
+
+async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug in memory costs an epoch, not a page."""
+    with demo_site(BOOKS) as shop:
+        out = tmp_path / "o.jsonl"
+        async with EmbeddedCluster(tmp_path / "data", 2) as cluster:
+            spec = JobSpec("books", politeness=FAST)
+            reply = await cluster.ask("submit", submission(spec, [shop.url], out))
+            run = reply["run"]
+            await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
+            leader = cluster._master.machine.leader  # type: ignore[union-attr]
+            monkeypatch.setattr(leader.state.planner, "plan", None)
+            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await cluster.flush_outputs()
+            assert cluster.snapshot()["epoch"] == 2
+            assert cluster.snapshot()["counters"]["machine_error"] == 1
         found = [item["url"] for item in items(out)]
         assert len(found) == len(set(found))
         assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}

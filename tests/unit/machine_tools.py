@@ -226,7 +226,8 @@ class LeaderStory:
 
     def join(self, worker: str = "w1", incarnation: int = 1, **changes: Any) -> None:
         self.hear(hello(**changes), worker, incarnation)
-        self.beat(worker, incarnation)
+        held = [(one.epoch, one.assignment.n, one.started) for one in changes.get("held", [])]
+        self.beat(worker, incarnation, held=held)
         self.tick()
 
     def beat(self, worker: str = "w1", incarnation: int = 1, **changes: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, assert_never
@@ -101,15 +102,30 @@ class MasterLoop:
     def handle(self, event: m.Event) -> None:
         if self._closed:
             return
-        self._do_all(self.machine.handle(event, self._clock(), self._utc()))
+        self._do_all(self._decide(event, self._clock(), self._utc()))
         self._plan_tick()
+
+    def _decide(self, event: m.Event, now: float, utc: float) -> m.Effects:
+        """A bug in the leader's memory is cured by the database: it leads again, loaded anew."""
+        try:
+            return self.machine.handle(event, now, utc)
+        except Exception:
+            self.note("machine_error", traceback.format_exc())
+            self._lead_again()
+            return self.machine.handle(m.Deposed("an error of its own"), now, utc)
+
+    def _lead_again(self) -> None:
+        self._leads.clear()
+        if self._elected is not None:  # the lock is still ours; workers of the last epoch live
+            elected = m.Elected(self._elected.hint, alone=False)
+            self._loop.call_later(ELECT_AGAIN_S, self.handle, elected)
 
     def note(self, name: str, detail: str = "") -> None:
         self.counters[name] += 1
         self._log(name, detail)
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
-        handle, now, utc = self.machine.handle, self._clock(), self._utc()
+        now, utc = self._clock(), self._utc()
         for one in arrived:
             message = one.message
             event: m.Event
@@ -117,7 +133,7 @@ class MasterLoop:
                 event = m.ClientAsked(one.route, message.body)
             else:
                 event = m.MessageCame(message)
-            effects = handle(event, now, utc)
+            effects = self._decide(event, now, utc)
             if effects:
                 self._do_all(effects)
         self._plan_tick()
@@ -133,7 +149,7 @@ class MasterLoop:
         if self._closed:
             return
         now = self._clock()
-        self._do_all(self.machine.handle(m.Ticked(), now, self._utc()))
+        self._do_all(self._decide(m.Ticked(), now, self._utc()))
         if self._timer is not None:
             self._timer.cancel()
         wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
@@ -159,10 +175,8 @@ class MasterLoop:
             case m.ReplyTo(client, reply):
                 self._reply(client, reply)
             case m.StepDown(reason):
-                self._leads.clear()
                 self._log("step_down", reason)
-                if self._elected is not None:  # the lock is still ours: lead in a new epoch
-                    self._loop.call_later(ELECT_AGAIN_S, self.handle, self._elected)
+                self._lead_again()
             case m.Note(name, detail):
                 self.note(name, detail)
                 if name == "takeover_failed":

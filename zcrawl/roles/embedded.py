@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +33,7 @@ WORKER_MODULE: Final = "zcrawl.roles.worker_main"
 LEAD_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.02
+GC_THRESHOLDS: Final = (20_000, 20, 50)  # a batch makes thousands of objects, and few cycles
 
 
 class EmbeddedCluster:
@@ -98,6 +100,8 @@ class EmbeddedCluster:
         )
         self._supervisor = await stack.enter_async_context(supervisor)
         await self._lead(leadership, endpoints, log)
+        gc.freeze()  # what is loaded stays: later collections need not look at it
+        gc.set_threshold(*GC_THRESHOLDS)
         place.write_mesh_file(data, endpoints)
         # The workers go first when all ends: they report to a master that still listens.
         stack.push_async_callback(supervisor.stop)

@@ -182,7 +182,10 @@ class Supervisor:
     def _restart(self, child: Child) -> None:
         if not self._stopping:
             child.restarts += 1
-            self._spawn(child)
+            try:
+                self._spawn(child)
+            except OSError as error:  # no memory, no process: it is tried again
+                self._log("worker_not_started", f"{child.id}: {error}")
 
 
 def _is_gone(child: Child) -> bool:

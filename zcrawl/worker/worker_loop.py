@@ -7,6 +7,7 @@ next moment is looked up once per turn of the loop, not once per event.
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
@@ -71,7 +72,13 @@ class WorkerLoop:
     def handle(self, event: w.Event) -> None:
         if self._ended.done():
             return
-        for effect in self.machine.handle(event, self._clock()):
+        try:
+            effects = self.machine.handle(event, self._clock())
+        except Exception as error:  # its memory may be wrong: the supervisor starts a new one
+            self.note("machine_error", traceback.format_exc())
+            self._ended.set_result(f"machine error: {error!r}")
+            return
+        for effect in effects:
             self._do(effect)
         if not self._planned:
             self._planned = True

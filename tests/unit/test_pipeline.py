@@ -1,0 +1,255 @@
+"""One fetch from its assignment to its result, on an engine that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import httpx
+import msgspec
+
+from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.ports import HopLimits
+from zcrawl.mesh.messages import Assignment, Result, RunConfig
+from zcrawl.model import Outcome
+from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.worker.pipeline_loop import Pipeline
+
+SITE = "https://x.test"
+HTML = {"content-type": "text/html"}
+Answer = httpx.Response | Exception
+
+
+def page(body: str = "<title>t</title><a href='/b'>b</a>", **headers: str) -> httpx.Response:
+    return httpx.Response(200, headers={**HTML, **headers}, text=body)
+
+
+def to(location: str, status: int = 302) -> httpx.Response:
+    return httpx.Response(status, headers={"location": location})
+
+
+class Rig:
+    """A pipeline whose permits are given at once and noted."""
+
+    def __init__(self, answers: Mapping[str, Answer], spec: JobSpec, **options: object) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.limits: list[HopLimits] = []
+        self.results: dict[int, Result] = {}
+        self.hops = 0
+        self.errors: list[str] = []
+        self.now = 0.0
+        self.on_get: Callable[[], None] = lambda: None
+        self._left = 0
+        self._done = asyncio.Event()
+        self.pipeline = Pipeline(
+            lambda name: self,
+            lambda: self.now,
+            lambda: 1_700_000_000.0,
+            on_end=self._end,
+            on_hop=self._hop,
+            on_error=lambda name, detail: self.errors.append(name),
+            **options,  # type: ignore[arg-type]
+        )
+        self.pipeline.adopt(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        self.asked.append(url)
+        self.limits.append(limits)
+        self.on_get()
+        for _ in range(3):  # others get their turn, as they do with a real network
+            await asyncio.get_running_loop().create_task(_nothing())
+        answer = self.answers[url]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def aclose(self) -> None: ...
+
+    def _hop(self, seq: int) -> None:
+        self.hops += 1
+        asyncio.get_running_loop().call_soon(self.pipeline.permit, seq)
+
+    def _end(self, seq: int, result: Result) -> None:
+        self.results[seq] = result
+        self._left -= 1
+        if self._left == 0:
+            self._done.set()
+
+    async def fetch(self, *paths: str, depth: int = 1) -> list[Result]:
+        self._left = len(paths)
+        for seq, path in enumerate(paths):
+            self.pipeline.start(Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None))
+        async with asyncio.timeout(5):
+            await self._done.wait()
+        await self.pipeline.close()
+        return [self.results[seq] for seq in range(len(paths))]
+
+
+async def _nothing() -> None: ...
+
+
+def rig(answers: Mapping[str, Answer], *, robots: bool = False, **fetch: float) -> Rig:
+    spec = JobSpec("j", politeness=Politeness(robots=robots), fetch=Fetch(**fetch))  # type: ignore[arg-type]
+    return Rig({SITE + path: answer for path, answer in answers.items()}, spec)
+
+
+async def test_a_page_gives_an_item_and_its_links() -> None:
+    """The plain case needs one request and no further permit."""
+    world = rig({"/a": page()})
+    (result,) = await world.fetch("/a")
+    assert result.outcome is Outcome.DONE
+    assert result.page is not None
+    assert result.page.title == "t"
+    assert [url for url, _ in result.links] == [f"{SITE}/b"]
+    assert (world.asked, world.hops) == ([f"{SITE}/a"], 0)
+
+
+async def test_robots_txt_is_asked_for_once_and_obeyed() -> None:
+    """Those who come while it is on its way wait for it, and each then takes a new permit."""
+    rules = httpx.Response(200, text="User-agent: *\nDisallow: /no\nCrawl-delay: 3\n")
+    world = rig({"/robots.txt": rules, "/a": page(), "/c": page()}, robots=True)
+    allowed, forbidden, other = await world.fetch("/a", "/no", "/c")
+    assert world.asked.count(f"{SITE}/robots.txt") == 1
+    assert (allowed.outcome, other.outcome) == (Outcome.DONE, Outcome.DONE)
+    assert (forbidden.outcome, forbidden.reason) == (Outcome.SKIPPED, "robots")
+    assert f"{SITE}/no" not in world.asked
+    assert {allowed.crawl_delay_s, forbidden.crawl_delay_s} == {3.0}
+    assert world.hops == 2
+
+
+async def test_rules_that_cannot_be_had_hold_the_page_back() -> None:
+    """A server in trouble has not said that everything is allowed."""
+    world = rig({"/robots.txt": httpx.Response(503)}, robots=True)
+    (result,) = await world.fetch("/a")
+    assert (result.outcome, result.reason) == (Outcome.FAILED, "robots_unavailable")
+    assert result.retry == "transient"
+
+
+async def test_a_host_that_is_away_is_told_by_its_own_name() -> None:
+    """robots.txt fails as the page would: dns says more than robots_unavailable."""
+    world = rig({"/robots.txt": fetch_error("dns", "no such host")}, robots=True)
+    first, second = await world.fetch("/a", "/c")
+    assert (first.reason, second.reason) == ("dns", "dns")
+    assert world.asked == [f"{SITE}/robots.txt"]
+
+
+async def test_a_redirect_on_the_host_takes_a_permit_for_each_hop() -> None:
+    """The host's pace counts requests, not pages."""
+    world = rig({"/a": to("/b"), "/b": to("/c"), "/c": page()})
+    (result,) = await world.fetch("/a")
+    assert result.outcome is Outcome.DONE
+    assert result.page is not None
+    assert result.page.final_url == f"{SITE}/c"
+    assert world.hops == 2
+
+
+async def test_a_redirect_to_another_host_is_not_followed() -> None:
+    """It becomes a request of its own, if it belongs to the crawl."""
+    world = rig({"/a": to("https://y.test/")})
+    (result,) = await world.fetch("/a")
+    assert (result.outcome, result.reason) == (Outcome.SKIPPED, "redirect_out_of_scope")
+    (result,) = await rig({"/a": to("https://y.test/")}).fetch("/a", depth=0)
+    assert result.reason == "redirected"
+    assert result.handover is not None
+    assert result.handover[0] == "https://y.test/"
+    assert len(world.asked) == 1
+
+
+async def test_all_hops_together_have_the_time_of_one_request() -> None:
+    """Each hop gets what is left; a server cannot stretch a fetch by redirects."""
+    world = rig({"/a": to("/b"), "/b": to("/c"), "/c": page()}, timeout=10.0)
+    world.on_get = four_seconds_of(world)
+    (result,) = await world.fetch("/a")
+    assert result.outcome is Outcome.DONE
+    assert [limits.total_s for limits in world.limits] == [10.0, 6.0, 2.0]
+    world = rig({"/a": to("/b"), "/b": to("/c"), "/c": to("/d")}, timeout=10.0)
+    world.on_get = four_seconds_of(world)
+    (result,) = await world.fetch("/a")
+    assert result.reason == "total_timeout"
+
+
+def four_seconds_of(world: Rig) -> Callable[[], None]:
+    def step() -> None:
+        world.now += 4.0
+
+    return step
+
+
+async def test_a_failure_keeps_its_status_and_what_the_server_asked_for() -> None:
+    """Retry-After reaches the leader."""
+    answer = httpx.Response(429, headers={"retry-after": "17"})
+    (result,) = await rig({"/a": answer}).fetch("/a")
+    assert (result.reason, result.status, result.retry_after_s) == ("http_429", 429, 17.0)
+    assert result.retry == "throttled"
+
+
+async def test_binary_data_that_calls_itself_html_is_skipped() -> None:
+    """With its reason."""
+    answer = httpx.Response(200, headers=HTML, content=b"\x89PNG\r\n\x1a\n\0\0\0" * 50)
+    (result,) = await rig({"/a": answer}).fetch("/a")
+    assert (result.outcome, result.reason) == (Outcome.SKIPPED, "binary_content")
+
+
+async def test_a_large_page_is_parsed_in_a_thread() -> None:
+    """The result is the same."""
+    body = "<title>big</title>" + "<p>x</p>" * 40_000 + "<a href='/b'>b</a>"
+    (result,) = await rig({"/a": page(body)}).fetch("/a")
+    assert result.page is not None
+    assert result.page.title == "big"
+    assert [url for url, _ in result.links] == [f"{SITE}/b"]
+
+
+async def test_a_bug_becomes_a_named_failure_and_not_the_end() -> None:
+    """Logged, counted, tried again."""
+    world = rig({"/a": RuntimeError("oops")})
+    (result,) = await world.fetch("/a")
+    assert (result.reason, result.retry) == ("internal_error", "transient")
+    assert world.errors == ["internal_error"]
+
+
+async def test_a_run_that_nobody_announced_fails_by_name() -> None:
+    """For example because its spec could not be read."""
+    world = rig({})
+    world.pipeline.adopt(RunConfig(1, 2, b"{}", []))
+    (result,) = await world.fetch("/a")
+    assert result.reason == "bad_spec"
+    assert world.errors == ["bad_spec"]
+
+
+async def test_bodies_are_kept_when_the_job_says_so() -> None:
+    """Their name travels with the page."""
+
+    class Blobs:
+        kept: bytes = b""
+
+        def put(self, data: bytes) -> str:
+            self.kept = data
+            return "f" * 64
+
+    blobs = Blobs()
+    spec = JobSpec("j", politeness=Politeness(robots=False), output=Output(keep_html=True))
+    world = Rig({f"{SITE}/a": page("<p>hello")}, spec, blobs=blobs)
+    (result,) = await world.fetch("/a")
+    assert result.page is not None
+    assert result.page.body == "f" * 64
+    assert blobs.kept == b"<p>hello"
+
+
+async def test_a_cancelled_fetch_reports_nothing() -> None:
+    """Whoever waits for the same robots.txt is told, and does not wait for ever."""
+    world = rig({"/robots.txt": httpx.Response(404), "/c": page()}, robots=True)
+
+    def cancel_the_first() -> None:
+        world.on_get = lambda: None
+        asyncio.get_running_loop().call_soon(world.pipeline.cancel, 0)
+        world._left -= 1
+
+    world.on_get = cancel_the_first
+    world._left = 2
+    for seq, path in enumerate(("/a", "/c")):
+        world.pipeline.start(Assignment(seq, seq, 1, 1, SITE + path, 1, 1, None))
+    async with asyncio.timeout(5):
+        await world._done.wait()
+    assert 0 not in world.results
+    assert world.results[1].reason == "robots_unavailable"
