@@ -36,7 +36,7 @@ SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
 CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
 PACKAGES: Final = (
     *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
-    *("uvloop", "click", "rich-click", "rich", "structlog", "ada-url", "protego"),
+    *("uvloop", "click", "rich-click", "rich", "ada-url", "protego"),
     "charset-normalizer",
 )
 

@@ -60,6 +60,7 @@ class Granter:
         host = self.hosts[row.id]
         host.inherited = set(row.owners)
         host.inherited_until = until
+        host.next_at_before_inheritance = host.pace.next_at
         self._assume_a_start(host, until)
 
     def renew_demand(self, host: HostState) -> None:
@@ -72,12 +73,13 @@ class Granter:
 
     # ------------------------------------------------------------ processes
 
-    def process_joined(self, name: str) -> None:
+    def process_joined(self, name: str, now: float) -> None:
         """Every host may be better placed now; what this process inherited is settled."""
         for host in self.hosts.values():
             if name in host.inherited:
                 host.inherited.discard(name)
                 host.pace.next_at = host.next_at_before_inheritance
+                self._assume_a_start(host, now)  # its last results may still be on their way
             self.dirty[host.id] = None
 
     def process_lost(self, name: str, last_start_at: float) -> None:
@@ -274,7 +276,6 @@ class Granter:
 
     def _assume_a_start(self, host: HostState, moment: float) -> None:
         """A next owner must keep its distance from a request that nobody has reported yet."""
-        host.next_at_before_inheritance = host.pace.next_at
         host.pace.next_at = max(host.pace.next_at, moment + host.demand.interval_s)
 
     def check(self) -> None:

@@ -123,8 +123,8 @@ class Planner:
 
     # ------------------------------------------------------------ workers
 
-    def process_joined(self, name: str) -> None:
-        self.granter.process_joined(name)
+    def process_joined(self, name: str, now: float) -> None:
+        self.granter.process_joined(name, now)
         for host in self.hosts.values():
             if not host.inherited:
                 self.wake(host.id)

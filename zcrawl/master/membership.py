@@ -55,9 +55,9 @@ class Membership:
             if hello.replaces:
                 state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
             info = state.roster.join(header.source, header.incarnation, hello, now)
-            self._adopt(info, hello.held, now)
+            self._adopt(info, hello, now)
             self._await_results(info, hello)
-            state.planner.process_joined(info.name)
+            state.planner.process_joined(info.name, now)
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)
@@ -75,12 +75,17 @@ class Membership:
         )
         effects.append(SendToWorker(info.id, welcome, info.next_number()))
 
-    def _adopt(self, info: WorkerInfo, held: list[HeldLease], now: float) -> None:
+    def _adopt(self, info: WorkerInfo, hello: Hello, now: float) -> None:
         """What a worker reports as running stays with it, unless somebody else has it by now;
         what has not started stays if the worker may go on with that host."""
         state = self._state
+        # Results may overtake HELLO: what they settled is not held any more.
+        stream = state.receiver.stream((info.id, info.incarnation))
+        settled = stream.received_after(hello.produced)
         by_host: dict[int, list[HeldLease]] = {}
-        for one in held:
+        for one in hello.held:
+            if one.assignment.seq in settled:
+                continue
             by_host.setdefault(one.assignment.host, []).append(one)
         for host, leases in by_host.items():
             running = sum(one.started for one in leases)

@@ -17,7 +17,7 @@ from collections import deque
 from zcrawl.mesh.messages import BadBody, Header, Result
 
 STREAM_WINDOW = 2_000  # numbers further ahead than this are refused, not kept
-STREAMS = 4_096  # (worker, incarnation) pairs in memory
+RECENT = 1_000  # twice what an outbox can hold
 
 StreamKey = tuple[str, int]  # (worker, incarnation)
 
@@ -39,6 +39,13 @@ class Stream:
     received: int  # contiguous
     early: dict[int, Received] = dataclasses.field(default_factory=dict)
     gap_told_at: float = -1.0
+    recent: deque[tuple[int, int]] = dataclasses.field(  # (number, seq) of what came last
+        default_factory=lambda: deque(maxlen=RECENT)
+    )
+
+    def received_after(self, number: int) -> set[int]:
+        """Requests whose results came, numbered above `number`."""
+        return {seq for one, seq in self.recent if one > number}
 
     def missing(self) -> list[tuple[int, int]]:
         gaps = []
@@ -77,6 +84,7 @@ class Receiver:
         fresh = []
         while (one := stream.early.pop(stream.received + 1, None)) is not None:
             stream.received += 1
+            stream.recent.append((one.number, one.seq))
             fresh.append(one)
         self.queue.extend(fresh)
         return fresh

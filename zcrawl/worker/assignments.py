@@ -18,7 +18,7 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Welcome,
 )
-from zcrawl.worker.events import AdoptRun, CancelFetch, Effects, SendToMaster
+from zcrawl.worker.events import AdoptRun, CancelFetch, Effects, ForgetRun, SendToMaster
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 
@@ -133,6 +133,7 @@ class Assignments:
         for run in runs:
             self._known.forget_run(run)
             self._runs.pop(run, None)
+            effects.append(ForgetRun(run))
 
 
 def _reject(leader: str, refused: list[Refusal], effects: Effects) -> None:

@@ -80,6 +80,12 @@ class AdoptRun(_Data, frozen=True):
     config: RunConfig
 
 
+class ForgetRun(_Data, frozen=True):
+    """The run has ended: nothing of it comes any more."""
+
+    run: int
+
+
 class Exit(_Data, frozen=True):
     reason: str
 
@@ -92,6 +98,14 @@ class Note(_Data, frozen=True):
 
 
 Effect: TypeAlias = (
-    SendToMaster | PublishToAll | StartFetch | PermitHop | CancelFetch | AdoptRun | Exit | Note
+    SendToMaster
+    | PublishToAll
+    | StartFetch
+    | PermitHop
+    | CancelFetch
+    | AdoptRun
+    | ForgetRun
+    | Exit
+    | Note
 )
 Effects: TypeAlias = list[Effect]

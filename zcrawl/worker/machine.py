@@ -146,8 +146,10 @@ class WorkerMachine:
 
     def next_wakeup(self, now: float) -> float:
         """The next moment at which a tick can do something."""
-        if self.link is not Link.WELCOMED:
-            return self._heartbeat_at
+        if self.link is Link.ALONE:
+            return float("inf")
+        if self.link is Link.GREETING:
+            return self._hello_at + HELLO_AGAIN_S
         moments = [self._heartbeat_at, self.outbox.next_resend_at()]
         has_slot = self.intake.running < self.slots and self.outbox.has_room(self.intake.running)
         if has_slot and now <= self.permitted_until:
@@ -313,11 +315,12 @@ class WorkerMachine:
     def _on_tick(self, now: float, effects: Effects) -> None:
         if self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
             self._say_hello(now, effects)
+        if self.link is not Link.WELCOMED:
+            return  # a heartbeat of somebody unknown would only call for another HELLO
         if now >= self._heartbeat_at:
             self.intake.forget_idle(now)
             self._heartbeat(now, effects)
-        if self.link is Link.WELCOMED:
-            self._resend(now, effects)
+        self._resend(now, effects)
 
     def _heartbeat(self, now: float, effects: Effects) -> None:
         elapsed = max(0.001, now - (self._heartbeat_at - self._heartbeat_s))

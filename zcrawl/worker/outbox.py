@@ -123,10 +123,9 @@ class Outbox:
         return entries
 
     def next_resend_at(self) -> float:
-        return min(
-            (entry.resend_at for entry in self._entries if entry.number > self.received),
-            default=float("inf"),
-        )
+        """When the oldest unreceived entry is due; younger ones are looked at by then."""
+        at = self.received - self.acked
+        return self._entries[at].resend_at if at < len(self._entries) else float("inf")
 
     def check(self) -> None:
         numbers = [entry.number for entry in self._entries]

@@ -97,6 +97,9 @@ class Pipeline:
             self._runs.pop(config.run, None)
             self._on_error("bad_spec", str(error))
 
+    def forget(self, run: int) -> None:
+        self._runs.pop(run, None)
+
     def start(self, one: Assignment) -> None:
         fetch = _Fetch(one)
         self._fetches[one.seq] = fetch

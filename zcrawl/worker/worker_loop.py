@@ -123,6 +123,8 @@ class WorkerLoop:
                 pipeline.cancel(seq)
             case w.AdoptRun(config):
                 pipeline.adopt(config)
+            case w.ForgetRun(run):
+                pipeline.forget(run)
             case w.Note(name, detail):
                 self.note(name, detail)
             case w.Exit(reason):
