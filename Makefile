@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Where PYTHONDONTWRITEBYTECODE is set, each start would compile all sources again.
+COMPILE := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m compileall -q zcrawl console
 JOBS ?= 2
 ARGS ?=
 
@@ -81,12 +83,14 @@ $(VENV)/.made:
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made
 	@echo "make: installing zcrawl into $(VENV)" >&2
-	@$(PIP) -e .
+	@$(PIP) --config-settings editable_mode=compat -e .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
-	@$(PIP) -e '.[dev,cluster,console]'
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console]'
+	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 
 # What the tests crawl and compare with. Files are looked for, not package states: a machine may

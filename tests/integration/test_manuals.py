@@ -1,4 +1,4 @@
-"""The command crawls two real manuals, served by nginx, and finds what is there: no more, no less."""
+"""The command crawls two real manuals, served by nginx, and finds exactly what is there."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class OutboxMachine(RuleBasedStateMachine):
         self.now += seconds
         expected_at = self.outbox.next_resend_at()
         entries = self.outbox.due(self.now)
-        assert bool(entries) == (expected_at <= self.now), "the wake-up tells when a resend is due"
+        assert entries or expected_at > self.now, "a wake-up for a resend finds one"
         assert len(entries) <= RESEND_BATCH
         self.travel(entries, arrive)
         assert all(entry.resend_at > self.now for entry in entries)

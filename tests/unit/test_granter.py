@@ -39,9 +39,9 @@ class Town:
     def host(self) -> HostState:
         return self.granter.hosts[1]
 
-    def join(self, name: str) -> None:
+    def join(self, name: str, now: float = 0.0) -> None:
         self.roster.workers[name] = worker_info(name)
-        self.granter.process_joined(f"{name}#1")
+        self.granter.process_joined(f"{name}#1", now)
 
     def settle(self, host: HostState | None = None, now: float = 0.0) -> Settlement:
         """Look at a host once, and store its owners if that is asked."""
@@ -245,7 +245,7 @@ def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
     town.granter.inherit(host_row(1, owners=("w1#1",)), until=30.0)
     worker = town.roster.workers["w1"] = worker_info("w1")
     assert town.granter.adopt(worker, 1, running=2)
-    town.granter.process_joined("w1#1")
+    town.granter.process_joined("w1#1", 0.0)
     assert town.granted() == {"w1#1": 4}
     assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [4]
     assert not town.granter.adopt(worker, 99, running=1), "an unknown host is nobody's"

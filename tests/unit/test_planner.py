@@ -41,7 +41,7 @@ class Office:
 
     def join(self, name: str, slots: int = 4) -> None:
         self.roster.workers[name] = worker_info(name, slots=slots)
-        self.planner.granter.process_joined(f"{name}#1")
+        self.planner.granter.process_joined(f"{name}#1", self.now)
 
     def add(self, count: int, host: int = 1, run: int = 1) -> list[QueuedRow]:
         self.planner.granter.know_host(host_row(host), 0.0, self.now)
