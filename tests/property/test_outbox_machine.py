@@ -56,7 +56,7 @@ class OutboxMachine(RuleBasedStateMachine):
     @rule(arrives=st.lists(st.booleans(), min_size=1, max_size=8))
     def produce(self, arrives: list[bool]) -> None:
         for arrive in arrives:
-            if not self.outbox.has_room(0):
+            if not self.outbox.room(0):
                 return
             entry = self.outbox.add(result(self.outbox.produced + 1), self.now)
             assert entry.number == entry.result.seq, "numbers have no gaps"

@@ -91,9 +91,11 @@ class Granter:
                 continue
             self._assume_a_start(host, last_start_at)
             part.granted = 0
-            part.in_use = min(part.in_use, part.held)
+            longest = self._longest_attempt_s(host)
+            if last_start_at - part.cancelled_at > longest:
+                part.in_use = min(part.in_use, part.held)
             part.held = 0
-            part.gone_at = last_start_at + self._longest_attempt_s(host)
+            part.gone_at = last_start_at + longest
             self._uncount(host, name)
             self.dirty[host.id] = None
 

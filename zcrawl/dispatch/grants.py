@@ -30,6 +30,7 @@ class Part:
     revision: int
     first_at: float = 0.0  # a fresh owner starts no request before this moment
     held: int = 0  # open leases of this host at this worker
+    cancelled_at: float = -math.inf  # leases ended with their run; their requests may still run
     gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
 
 

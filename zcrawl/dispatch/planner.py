@@ -169,6 +169,13 @@ class Planner:
             self.wake(host_id)  # one that waits for a worker without another suspect
         self.credit_came(worker)
 
+    def lease_cancelled(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
+        """Its run ended; its request may still run until the worker hears of it."""
+        host = self.hosts.get(row.host)
+        if host is not None and worker.name in host.parts:
+            host.parts[worker.name].cancelled_at = now
+        self.lease_left(worker, row)
+
     def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
         part = self.hosts[row.host].parts.get(worker.name)
         if part is not None:

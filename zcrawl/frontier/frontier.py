@@ -45,7 +45,7 @@ class Lane:
     beyond: int = 0  # queued rows after the cursor, in the database only
     ready: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
     heap: list[Order] = dataclasses.field(default_factory=list)  # may name rows that have left
-    delayed: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
+    delayed: dict[int, tuple[QueuedRow, float]] = dataclasses.field(default_factory=dict)
     refill: _RefillLog | None = None
 
     @property
@@ -63,6 +63,7 @@ class _RefillLog:
 
     admitted: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
     gone: set[int] = dataclasses.field(default_factory=set)
+    void: bool = False  # the answer must not be used
 
 
 class Frontier:
@@ -96,28 +97,37 @@ class Frontier:
         if lane is None:
             lane = self.lanes[key] = Lane(*key)
         if lane.refill is not None:
-            lane.refill.admitted[row.seq] = row
-            lane.refill.gone.discard(row.seq)
-        if row.order > lane.cursor or not self._has_room(lane):
-            self._leave_beyond(lane, row, due_at)
+            self._log_admission(lane.refill, row)
+        if row.order > lane.cursor:
+            lane.beyond += 1
+            self._note_hunger(lane)
             return
         self._put(lane, row, due_at)
-
-    def _has_room(self, lane: Lane) -> bool:
-        """A row that must enter an incomplete lane always may; a complete lane can be cut."""
-        if lane.cursor != END:
-            return True
         most = self._lane_rows if self.rows < self._window_rows else CROWDED_ROWS
-        return lane.rows < most
+        if lane.rows > most + max(most // 2, 4):
+            self._cut(lane, most)
 
-    def _leave_beyond(self, lane: Lane, row: QueuedRow, due_at: float) -> None:
-        if row.order <= lane.cursor:  # the lane was complete and is full: its cursor comes back
-            orders = [one.order for one in (*lane.ready.values(), *lane.delayed.values())]
-            lane.cursor = max(orders, default=START)
-            if row.order < lane.cursor:
-                self._put(lane, row, due_at)
-                return
-        lane.beyond += 1
+    def _log_admission(self, log: _RefillLog, row: QueuedRow) -> None:
+        log.admitted[row.seq] = row
+        log.gone.discard(row.seq)
+        if len(log.admitted) > self._lane_rows:
+            log.void = True
+            log.admitted.clear()
+
+    def _cut(self, lane: Lane, most: int) -> None:
+        """The lane holds too much: its last rows stay in the database, its cursor comes back."""
+        delayed = (row for row, _ in lane.delayed.values())
+        rows = sorted((*lane.ready.values(), *delayed), key=lambda row: row.order)
+        for row in rows[most:]:
+            lane.ready.pop(row.seq, None)
+            lane.delayed.pop(row.seq, None)
+        lane.heap = [row.order for row in lane.ready.values()]
+        heapq.heapify(lane.heap)
+        lane.cursor = rows[most - 1].order
+        lane.beyond += len(rows) - most
+        self.rows -= len(rows) - most
+        if lane.refill is not None:
+            lane.refill.void = True  # it asked from a cursor that counts no more
         self._note_hunger(lane)
 
     def _put(self, lane: Lane, row: QueuedRow, due_at: float) -> None:
@@ -125,7 +135,7 @@ class Frontier:
             return
         self.rows += 1
         if due_at > 0.0:
-            lane.delayed[row.seq] = row
+            lane.delayed[row.seq] = (row, due_at)
             heapq.heappush(self._due, (due_at, row.run, row.host, row.seq))
         else:
             lane.ready[row.seq] = row
@@ -135,13 +145,14 @@ class Frontier:
         """Delayed rows whose time has come become ready; returns their lanes."""
         keys = []
         while self._due and self._due[0][0] <= now:
-            _, run, host, seq = heapq.heappop(self._due)
+            due_at, run, host, seq = heapq.heappop(self._due)
             lane = self.lanes.get((run, host))
-            row = lane.delayed.pop(seq, None) if lane else None
-            if lane is None or row is None:
-                continue
-            lane.ready[seq] = row
-            heapq.heappush(lane.heap, row.order)
+            delayed = lane.delayed.get(seq) if lane else None
+            if lane is None or delayed is None or delayed[1] != due_at:
+                continue  # it left meanwhile, or waits for a later moment
+            del lane.delayed[seq]
+            lane.ready[seq] = delayed[0]
+            heapq.heappush(lane.heap, delayed[0].order)
             keys.append((run, host))
         return keys
 
@@ -178,7 +189,9 @@ class Frontier:
         if lane.refill is not None:
             lane.refill.gone.add(seq)
             lane.refill.admitted.pop(seq, None)
-        row = lane.ready.pop(seq, None) or lane.delayed.pop(seq, None)
+        row = lane.ready.pop(seq, None)
+        if row is None:
+            row, _ = lane.delayed.pop(seq, (None, 0.0))
         if row is not None:
             self.rows -= 1
         self._note_hunger(lane)
@@ -234,6 +247,9 @@ class Frontier:
             if lane is None or lane.refill is None:
                 continue
             log, lane.refill = lane.refill, None
+            if log.void:
+                self._note_hunger(lane)
+                continue
             old_cursor = lane.cursor
             lane.cursor = END if ends else rows[-1].order
             merged = {row.seq: row for row in rows}
@@ -252,6 +268,7 @@ class Frontier:
         return changed
 
     def refill_failed(self, wants: Iterable[LaneWant]) -> None:
+        """Of this generation: they are wanted again."""
         for want in wants:
             lane = self.lanes.get((want.run, want.host))
             if lane is not None:
@@ -281,7 +298,7 @@ class Frontier:
     def check(self) -> None:
         total = 0
         for lane in self.lanes.values():
-            for row in (*lane.ready.values(), *lane.delayed.values()):
+            for row in (*lane.ready.values(), *(row for row, _ in lane.delayed.values())):
                 assert row.order <= lane.cursor, "a row in memory sorts up to the cursor"
             assert lane.ready.keys().isdisjoint(lane.delayed), "ready or delayed"
             assert lane.ready.keys() <= {order[2] for order in lane.heap}, "ready rows are ordered"

@@ -131,7 +131,7 @@ class Commits:
         for run, key in applied.seen:
             state.seen.add(run, key)
         for row in applied.runs:
-            state.put_run(row, effects)
+            state.put_run(row, now, effects)
         admitted = [row for row in applied.admitted if state.runs.get(row.run) is not None]
         state.admit(admitted, applied.hosts, now)
         self._ack_batch(batch, applied.dispositions, effects)
@@ -203,7 +203,11 @@ class Commits:
             return
         culprit, change = batch.results[0], batch.changes[0]
         buried = self._results.bury(culprit)
-        if change == buried:  # not even its death can be stored: leave it to the watermark
+        if change.dropped:  # not even that can be stored: it is the store's trouble, not its own
+            self._note_failing(StoreDataError("a dropped result cannot be stored"), now)
+            self._halves.insert(0, batch.results)
+            return
+        if change == buried:  # not even its death can be stored: only the watermark moves
             buried = msgspec.structs.replace(buried, state=None, dropped=True)
         effects.append(Note(BAD_RESULT, str(culprit.seq)))
         self._execute(Batch([culprit], [buried]), now, effects)
@@ -268,7 +272,7 @@ class Commits:
     def _ack(self, key: StreamKey, first: int, told: bytes, effects: Effects) -> None:
         stream = self._state.receiver.stream(key)
         ack = Ack(stream.committed, first, told, stream.received, stream.missing())
-        effects.append(SendToWorker(key[0], ack))
+        effects.append(SendToWorker(*key, ack))
 
 
 def _is_newer(token: tuple[int, int], one: Received) -> bool:

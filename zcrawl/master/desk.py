@@ -13,10 +13,10 @@ from typing import Any
 
 from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of, url_key
-from zcrawl.master.events import Ask, Effects, Execute, Note, ReplyTo, SendToWorker
+from zcrawl.master.events import Ask, Effects, Execute, Note, ReplyTo
 from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
-from zcrawl.mesh.messages import Drain, Reply, Request
+from zcrawl.mesh.messages import Reply, Request
 from zcrawl.model import RunState
 from zcrawl.store.commands import (
     AddSeeds,
@@ -46,6 +46,8 @@ from zcrawl.telemetry.views import job_view
 
 MOST_SEEDS = 1_000  # in one request
 RETRY_ROWS = 1_000
+# What arguments of a wrong kind raise when they are used.
+BAD_ARGUMENTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
@@ -63,6 +65,7 @@ class Pending:
     job: JobRow | None = None
     runs_left: list[int] = dataclasses.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
+    retries: int = 0  # the run whose dead requests are queued again
 
 
 class Desk:
@@ -91,9 +94,8 @@ class Desk:
             op(pending, now, effects)
         except ZcrawlError as error:
             self._refuse(pending, error, effects)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            bad = RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
-            self._refuse(pending, bad, effects)
+        except BAD_ARGUMENTS as error:
+            self._refuse(pending, _bad_request(request, error), effects)
 
     # ------------------------------------------------------------ submissions
 
@@ -141,7 +143,7 @@ class Desk:
             self._refuse(pending, _refusal(done.refused, done.job, done.run), effects)
             return False
         if done.row is not None and not done.repeated:
-            self._state.put_run(done.row, effects)
+            self._state.put_run(done.row, now, effects)
             if not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
         data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
@@ -158,6 +160,7 @@ class Desk:
             raise RefusedError(f"job {job.id} has no such run", code="no_such_run")
         run = runs[0]
         if action == "retry":
+            pending.retries = run.id
             effects.append(
                 Execute(RetryDead(self._state.epoch, run.id, 0, RETRY_ROWS, self._state.utc(now)))
             )
@@ -182,7 +185,7 @@ class Desk:
 
     def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
         if done.row is not None:
-            self._state.put_run(done.row, effects)
+            self._state.put_run(done.row, now, effects)
         if done.refused:
             error = _refusal(done.refused, 0, 0)
             self._refuse(pending, error, effects)
@@ -206,7 +209,7 @@ class Desk:
             error = _refusal(done.refused or "no_such_run", 0, command.run)
             self._refuse(pending, error, effects)
             return
-        self._state.put_run(done.row, effects)
+        self._state.put_run(done.row, now, effects)
         self._state.admit(done.rows, done.hosts, now)
         pending.count += len(done.rows)
         if done.more:
@@ -245,9 +248,7 @@ class Desk:
         if info is None or not info.present:
             known = ", ".join(sorted(self._state.roster.workers)) or "none"
             raise RefusedError(f"no worker {node!r}; known: {known}", code="no_such_node")
-        self._state.roster.drain(info)
-        self._state.planner.worker_drains(info)
-        effects.append(SendToWorker(info.id, Drain(True), info.next_number()))
+        self._state.drain(info, effects)
         self._reply(pending, {"node": node, "state": str(info.state)}, effects)
 
     # ------------------------------------------------------------ the store's answers
@@ -267,6 +268,8 @@ class Desk:
                 self._listed(pending, outcome, now, effects)
         except ZcrawlError as error:
             self._refuse(pending, error, effects)
+        except BAD_ARGUMENTS as error:
+            self._refuse(pending, _bad_request(pending.request, error), effects)
 
     def _listed(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
         utc = self._state.utc(now)
@@ -320,11 +323,8 @@ class Desk:
 
     def _of(self, command: Command) -> Pending | None:
         if isinstance(command, RetryDead):
-            for pending in self._pending.values():
-                args = pending.request.args
-                if args.get("action") == "retry" and pending.request.op == "act":
-                    return pending
-            return None
+            retries = (one for one in self._pending.values() if one.retries == command.run)
+            return next(retries, None)
         request = getattr(command, "request", "")
         return self._pending.get(request)
 
@@ -363,6 +363,10 @@ def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
 
 def _netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
     return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))
+
+
+def _bad_request(request: Request, error: Exception) -> RefusedError:
+    return RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
 
 
 def _refusal(code: str, job: int, run: int) -> RefusedError:

@@ -88,6 +88,7 @@ Event: TypeAlias = (
 
 class SendToWorker(_Data, frozen=True):
     worker: str
+    incarnation: int  # of the process that is meant; another one of the same id ignores it
     body: Body
     sequence: int = 0
 

@@ -24,13 +24,12 @@ from zcrawl.master.events import (
     Publish,
     QueryDone,
     QueryFailed,
-    SendToWorker,
     StepDown,
     Ticked,
 )
 from zcrawl.master.membership import Membership
 from zcrawl.master.snapshot import snapshot
-from zcrawl.master.state import LeaderState
+from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
     Accept,
     Assign,
@@ -92,7 +91,7 @@ class Leader:
         for key, number in loaded.watermarks.items():
             stream = self.state.receiver.stream(key)
             stream.committed = stream.received = number
-        self.state.load(loaded, now)
+        self.state.load(loaded, now, [])
         if not alone:
             self._inherit(loaded, now)
 
@@ -124,7 +123,8 @@ class Leader:
                     self.desk.answer(query, tag, outcome, now, effects)
             case QueryFailed(query, tag, error):
                 if isinstance(query, Refill):
-                    self.state.frontier.refill_failed(query.lanes)
+                    if tag == str(self.state.frontier.generation):
+                        self.state.frontier.refill_failed(query.lanes)
                 else:
                     self.desk.answer_failed(tag, error, effects)
             case Ticked():
@@ -195,7 +195,7 @@ class Leader:
                 self.commits.applied(outcome, now, effects)
             case Reload(), Loaded():
                 self.commits.reloaded(outcome, now)
-                state.load(outcome, now)
+                state.load(outcome, now, effects)
             case GrantHosts(), _:
                 state.planner.granter.owners_stored(command.owners)
             case ExtendLease(), _:
@@ -206,8 +206,9 @@ class Leader:
                 if not outcome.more:
                     state.sweeps.pop(outcome.run, None)
             case CountCrash(), CrashCounted():
+                state.withheld.pop(command.seq, None)
                 if outcome.row is not None:
-                    state.put_run(outcome.row, effects)
+                    state.put_run(outcome.row, now, effects)
             case _:
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
@@ -305,13 +306,14 @@ class Leader:
                     worker.runs[url.run] = active.revision
                     fresh.append(active.config())
             if fresh:
-                effects.append(SendToWorker(worker.id, Config(fresh), worker.next_number()))
+                effects.append(to_worker(worker, Config(fresh)))
             grants = [
                 state.planner.granter.grant_of(state.planner.hosts[host], worker.name, now)
                 for host in sending.hosts
                 if worker.name in state.planner.hosts[host].parts
             ]
-            effects.append(SendToWorker(worker.id, Assign(grants, sending.urls), sending.number))
+            assign = Assign(grants, sending.urls)
+            effects.append(to_worker(worker, assign, sending.number))
 
     def _refill(self, effects: Effects) -> None:
         wants = self.state.frontier.wants()

@@ -142,7 +142,8 @@ class Master:
         match event:
             case MessageCame(message):
                 if not isinstance(message, BadBody) and isinstance(message.body, Hello):
-                    return [SendToWorker(message.header.source, NotLeader(None))]
+                    header = message.header
+                    return [SendToWorker(header.source, header.incarnation, NotLeader(None))]
                 return []  # reports tell a follower who lives, and nothing more (rule 15)
             case ClientAsked(client, request):
                 data = {"code": "no_leader", "message": "this master does not lead", "exit_code": 3}

@@ -164,8 +164,8 @@ class MasterLoop:
     def _do(self, effect: m.Effect) -> None:
         epoch = self.machine.epoch
         match effect:
-            case m.SendToWorker(worker, body, sequence):
-                self._mesh.send(worker.encode(), epoch, body, sequence)
+            case m.SendToWorker(worker, incarnation, body, sequence):
+                self._mesh.send(worker.encode(), epoch, body, sequence, incarnation)
             case m.Publish(body):
                 self._mesh.publish(epoch, body)
             case m.Execute(command):

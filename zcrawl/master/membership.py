@@ -10,11 +10,10 @@ import msgspec
 
 from zcrawl.dispatch.roster import Greeting, WorkerInfo
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
-from zcrawl.master.state import LeaderState
+from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
     Accept,
     Bye,
-    Drain,
     Header,
     Heartbeat,
     HeldLease,
@@ -46,7 +45,8 @@ class Membership:
             return
         if greeting is Greeting.DUPLICATE:
             effects.append(Note("duplicate_worker_id", header.source))
-            effects.append(SendToWorker(header.source, Stale("duplicate_id")))
+            stale = Stale("duplicate_id")
+            effects.append(SendToWorker(header.source, header.incarnation, stale))
             return
         if greeting is Greeting.WELCOME:
             known = state.roster.workers.get(header.source)
@@ -73,7 +73,7 @@ class Membership:
             grants=grants,
             keep=[lease.row.seq for lease in state.leases.of_worker(info)],
         )
-        effects.append(SendToWorker(info.id, welcome, info.next_number()))
+        effects.append(to_worker(info, welcome))
 
     def _adopt(self, info: WorkerInfo, hello: Hello, now: float) -> None:
         """What a worker reports as running stays with it, unless somebody else has it by now;
@@ -104,6 +104,8 @@ class Membership:
             return
         if state.runs.get(url.run) is None or url.seq in state.withheld:
             return  # the run has ended, or the result is here already
+        if url.host not in state.planner.hosts:
+            return  # no queued request has this host: whatever it holds is settled
         known = state.frontier.remove(url.run, url.host, url.seq)
         state.planner.forget_trial(url.host, url.seq)
         row = known or QueuedRow(
@@ -135,7 +137,8 @@ class Membership:
         state = self._state
         info = state.roster.find(header.source, header.incarnation)
         if info is None or beat.hello > info.hello:
-            effects.append(SendToWorker(header.source, Rehello("unknown")))
+            rehello = Rehello("unknown")
+            effects.append(SendToWorker(header.source, header.incarnation, rehello))
             return
         newest = beat.hello == info.hello and beat.sent_at >= info.echo
         if not newest:
@@ -179,11 +182,6 @@ class Membership:
                 info.runs.pop(lease.row.run, None)
             pause = 0.0 if reason == "draining" else now + REJECT_PAUSE_S
             state.give_back(lease, pause)
-
-    def drain(self, info: WorkerInfo, effects: Effects) -> None:
-        self._state.roster.drain(info)
-        self._state.planner.worker_drains(info)
-        effects.append(SendToWorker(info.id, Drain(True), info.next_number()))
 
     # ------------------------------------------------------------ going
 
@@ -235,6 +233,7 @@ class Membership:
                 Execute(CountCrash(state.epoch, row.seq, row.crashes, quarantine, state.utc(now)))
             )
             if quarantine:
+                state.withheld[row.seq] = None  # until that is stored
                 return
         if state.runs.get(row.run) is not None:
             state.planner.put_on_trial(row, alone=again or was_alone)

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from zcrawl.dispatch.leases import Lease, Leases
 from zcrawl.dispatch.planner import Planner
-from zcrawl.dispatch.roster import Roster
+from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.events import Effects, SendToWorker
-from zcrawl.mesh.messages import Cancel
+from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import Loaded
 from zcrawl.store.rows import HostRow, QueuedRow, RunRow
@@ -31,6 +31,12 @@ class RunTally:
 
     statuses: Counter[str] = dataclasses.field(default_factory=Counter)
     failed: Counter[str] = dataclasses.field(default_factory=Counter)
+
+
+def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
+    """A numbered message to the process that counts under this id."""
+    number = worker.next_number() if number is None else number
+    return SendToWorker(worker.id, worker.incarnation, body, number)
 
 
 class LeaderState:
@@ -55,13 +61,13 @@ class LeaderState:
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
 
-    def load(self, loaded: Loaded, now: float) -> None:
+    def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
         """What the database holds becomes the window (takeover and reload)."""
         for row in loaded.runs:
-            self.runs.put(row)
-        ended = self.runs.active.keys() - {row.id for row in loaded.runs}
-        for run in ended:
+            self.put_run(row, now, effects)
+        for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
             del self.runs.active[run]
+            self._end_run(run, now, effects)
         for host in loaded.hosts:
             self.planner.granter.know_host(host, self.clock_offset, now)
         self.frontier.load(loaded.lanes)
@@ -95,7 +101,7 @@ class LeaderState:
             self.planner.run_slot_freed(lease.row.run)
         return lease
 
-    def put_run(self, row: RunRow, effects: Effects) -> None:
+    def put_run(self, row: RunRow, now: float, effects: Effects) -> None:
         """The run as it is stored now; when it ended, nothing of it stays in memory."""
         known = self.runs.get(row.id)
         dispatched = known is not None and known.dispatches
@@ -110,19 +116,28 @@ class LeaderState:
         for old in list(self.ended)[:-ENDED_RUNS]:
             del self.ended[old]
             self.tallies.pop(old, None)
-        self.frontier.drop_run(row.id)
-        for lease in self.leases.of_run(row.id):
+        self._end_run(row.id, now, effects)
+
+    def _end_run(self, run: int, now: float, effects: Effects) -> None:
+        """Nothing of a run that ended stays in memory, here and at the workers."""
+        self.frontier.drop_run(run)
+        for lease in self.leases.of_run(run):
             self.leases.close(lease.row.seq)
             if not lease.received:
-                self.planner.lease_left(lease.worker, lease.row)
-        self.planner.run_ended(row.id)
+                self.planner.lease_cancelled(lease.worker, lease.row, now)
+        self.planner.run_ended(run)
         for seq, held in list(self.withheld.items()):
-            if held is not None and held.run == row.id:
+            if held is not None and held.run == run:
                 self.withheld[seq] = None
         for worker in self.roster.workers.values():
-            if row.id in worker.runs and worker.present:
-                del worker.runs[row.id]
-                effects.append(SendToWorker(worker.id, Cancel([row.id]), worker.next_number()))
+            if run in worker.runs and worker.present:
+                del worker.runs[run]
+                effects.append(to_worker(worker, Cancel([run])))
+
+    def drain(self, worker: WorkerInfo, effects: Effects) -> None:
+        self.roster.drain(worker)
+        self.planner.worker_drains(worker)
+        effects.append(to_worker(worker, Drain(True)))
 
     def is_taken(self, seq: int) -> bool:
         """Whether a queued row must not enter the window: leased, on trial, or being settled."""

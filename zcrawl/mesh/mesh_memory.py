@@ -66,12 +66,14 @@ class _Peer:
 class MemoryMasterMesh(_Peer):
     """Implements `mesh.ports.MasterMesh`."""
 
-    def send(self, route: bytes, epoch: int, body: Body, sequence: int = 0) -> bool:
+    def send(
+        self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0
+    ) -> bool:
         target = self._hub.routes.get(route)
         if target is None:
             self.counters["send_no_route"] += 1
             return False
-        self._hub.carry(target, b"", self._frames(epoch, body, sequence, 0))
+        self._hub.carry(target, b"", self._frames(epoch, body, sequence, subject))
         return True
 
     def publish(self, epoch: int, body: Body) -> bool:

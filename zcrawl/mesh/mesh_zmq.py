@@ -227,8 +227,10 @@ class ZmqMasterMesh(_Base):
         self._read(self._reports, False, handler)
         self._readers[self._events] = _SubscriptionReader(self._events, self._subscribed)
 
-    def send(self, route: bytes, epoch: int, body: Body, sequence: int = 0) -> bool:
-        frames = encode(self._header(epoch, body, sequence, 0), body)
+    def send(
+        self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0
+    ) -> bool:
+        frames = encode(self._header(epoch, body, sequence, subject), body)
         return self._send(self._control, [route, *frames])
 
     def publish(self, epoch: int, body: Body) -> bool:

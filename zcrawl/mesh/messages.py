@@ -21,6 +21,7 @@ LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
 Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -60,7 +61,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
     source: str
     incarnation: Number  # random per process start
     sequence: Number  # RESULT: the result's number; leader → worker: numbered per worker
-    subject: Number = 0  # RESULT: the request's seq
+    subject: Number = 0  # RESULT: the request's seq; leader → worker: the incarnation meant
 
 
 class _Body(msgspec.Struct, frozen=True, array_like=True):
@@ -92,7 +93,7 @@ class HeldLease(_Body, frozen=True):
 
 
 class Hello(_Body, frozen=True):
-    slots: int
+    slots: Slots
     version: str
     hostname: str
     pid: int
@@ -109,12 +110,12 @@ class Heartbeat(_Body, frozen=True):
     produced: int
     acked: int
     assigned: int  # highest ASSIGN sequence taken in
-    rate: float  # results per second, smoothed
-    slots: int
-    running: int
-    waiting: int
-    outbox: int
-    rss_bytes: int
+    rate: Annotated[float, Meta(ge=0, le=1_000_000)]  # results per second, smoothed
+    slots: Slots
+    running: Number
+    waiting: Number
+    outbox: Number
+    rss_bytes: Number
     lag_ms: float
     draining: bool
     hello: int  # the HELLO under whose WELCOME this worker acts

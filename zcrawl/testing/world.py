@@ -12,7 +12,7 @@ import heapq
 import random
 from collections.abc import Callable
 
-from zcrawl.errors import StoreError
+from zcrawl.errors import StoreError, StoreUnavailable
 from zcrawl.master import events as m
 from zcrawl.master.master import Role
 from zcrawl.mesh.messages import (
@@ -25,6 +25,7 @@ from zcrawl.mesh.messages import (
     Result,
 )
 from zcrawl.store.commands import Command
+from zcrawl.store.queries import Query
 from zcrawl.submit.spec import Politeness
 from zcrawl.testing.fake_store import FakeStore, Fault
 from zcrawl.testing.sim_chaos import Chaos
@@ -143,8 +144,9 @@ class World:
 
     def _master_effect(self, master: SimMaster, effect: m.Effect) -> None:
         match effect:
-            case m.SendToWorker(worker, body, sequence):
-                message = self._message(master.name, 1, master.machine.epoch, body, sequence, 0)
+            case m.SendToWorker(worker, incarnation, body, sequence):
+                epoch = master.machine.epoch
+                message = self._message(master.name, 1, epoch, body, sequence, incarnation)
                 self._deliver(master.name, worker, message)
             case m.Publish(body):
                 if KIND_OF[type(body)].name == "BEAT":
@@ -327,10 +329,13 @@ class World:
             return "unknown_applied" if self.rng.random() < 0.5 else "unknown_lost"
         return None
 
-    def _query(self, master: SimMaster, query: object, tag: str) -> None:
-        outcome = self.store.query(query)  # type: ignore[arg-type]
-        done = m.QueryDone(query, tag, outcome)  # type: ignore[arg-type]
-        self.happens_to(master, self.latency(), lambda: self._master(master, done))
+    def _query(self, master: SimMaster, query: Query, tag: str) -> None:
+        if self.faulty() and self.rng.random() < self.faults.store_fails:
+            error = StoreUnavailable("injected: the reader is away")
+            answer: m.Event = m.QueryFailed(query, tag, error)
+        else:
+            answer = m.QueryDone(query, tag, self.store.query(query))
+        self.happens_to(master, self.latency(), lambda: self._master(master, answer))
 
     # ------------------------------------------------------------ the lock
 

@@ -47,7 +47,8 @@ class HostWork:
     queue: deque[int] = dataclasses.field(default_factory=deque)
     hops: deque[int] = dataclasses.field(default_factory=deque)  # running, want one more request
     running: int = 0
-    scheduled: bool = False
+    scheduled: bool = False  # stands in the heap of those that want to start a request
+    hop_scheduled: bool = False  # stands in the heap of those that want a hop
 
 
 class Intake:
@@ -56,6 +57,7 @@ class Intake:
         self.hosts: dict[int, HostWork] = {}
         self.running = 0
         self._timers: list[tuple[float, int]] = []
+        self._hop_timers: list[tuple[float, int]] = []
         self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
 
     # ------------------------------------------------------------ taking in
@@ -102,27 +104,24 @@ class Intake:
     # ------------------------------------------------------------ starting and ending
 
     def start_due(self, now: float, most: int) -> tuple[list[Held], list[int]]:
-        """Up to `most` requests that start now, and running ones whose next hop may go."""
-        started: list[Held] = []
+        """Up to `most` requests that start now, and running ones whose next hop may go: those
+        hold a slot already, so they come first and have no limit."""
         hops: list[int] = []
-        while self._timers and self._timers[0][0] <= now:
-            host_id = self._timers[0][1]
-            host = self.hosts.get(host_id)
-            if host is None:
-                heapq.heappop(self._timers)
-                continue
-            ready_at = host.pace.ready_at()
-            if ready_at > now:
-                heapq.heapreplace(self._timers, (ready_at, host_id))
-                continue
-            if not host.hops and len(started) >= most:
-                break
-            heapq.heappop(self._timers)
-            host.scheduled = False
+        while (host_id := self._next_due(self._hop_timers, now)) is not None:
+            host = self.hosts[host_id]
+            host.hop_scheduled = False
             if host.hops:
                 host.pace.take(now)
                 hops.append(host.hops.popleft())
-            elif host.queue and host.running < host.grant.concurrency:
+            self._schedule(host_id)
+        started: list[Held] = []
+        while len(started) < most:
+            host_id = self._next_due(self._timers, now)
+            if host_id is None:
+                break
+            host = self.hosts[host_id]
+            host.scheduled = False
+            if host.queue and host.running < host.grant.concurrency:
                 host.pace.take(now)
                 held = self.held[host.queue.popleft()]
                 held.started = True
@@ -131,6 +130,18 @@ class Intake:
                 started.append(held)
             self._schedule(host_id)
         return started, hops
+
+    def _next_due(self, timers: list[tuple[float, int]], now: float) -> int | None:
+        """Take the next host off the heap whose pace allows a request now."""
+        while timers and timers[0][0] <= now:
+            host = self.hosts.get(timers[0][1])
+            if host is None:
+                heapq.heappop(timers)
+            elif host.pace.ready_at() > now:
+                heapq.heapreplace(timers, (host.pace.ready_at(), timers[0][1]))
+            else:
+                return heapq.heappop(timers)[1]
+        return None
 
     def want_hop(self, seq: int) -> bool:
         """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
@@ -191,13 +202,19 @@ class Intake:
     def next_start_at(self) -> float:
         return self._timers[0][0] if self._timers else float("inf")
 
+    def next_hop_at(self) -> float:
+        return self._hop_timers[0][0] if self._hop_timers else float("inf")
+
     # ------------------------------------------------------------ inside
 
     def _schedule(self, host_id: int) -> None:
         host = self.hosts.get(host_id)
-        if host is None or host.scheduled:
+        if host is None:
             return
-        if host.hops or (host.queue and host.running < host.grant.concurrency):
+        if host.hops and not host.hop_scheduled:
+            host.hop_scheduled = True
+            heapq.heappush(self._hop_timers, (host.pace.ready_at(), host_id))
+        if host.queue and host.running < host.grant.concurrency and not host.scheduled:
             host.scheduled = True
             heapq.heappush(self._timers, (host.pace.ready_at(), host_id))
 

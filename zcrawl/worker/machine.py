@@ -151,9 +151,10 @@ class WorkerMachine:
         if self.link is Link.GREETING:
             return self._hello_at + HELLO_AGAIN_S
         moments = [self._heartbeat_at, self.outbox.next_resend_at()]
-        has_slot = self.intake.running < self.slots and self.outbox.has_room(self.intake.running)
-        if has_slot and now <= self.permitted_until:
-            moments.append(self.intake.next_start_at())
+        if now <= self.permitted_until:
+            moments.append(self.intake.next_hop_at())
+            if self.intake.running < self.slots and self.outbox.room(self.intake.running) > 0:
+                moments.append(self.intake.next_start_at())
         return min(moments)
 
     def statistics(self) -> WorkerStatistics:
@@ -173,6 +174,9 @@ class WorkerMachine:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
             effects.append(SendToMaster(header.source, Stale("stale_epoch")))
+            return
+        if header.subject not in (0, self.incarnation):
+            effects.append(Note("meant_for_a_predecessor", type(body).__name__))
             return
         if isinstance(body, NotLeader):
             return  # the leader's own BEAT tells who leads
@@ -266,6 +270,8 @@ class WorkerMachine:
     def _on_stale(self, stale: Stale, now: float, effects: Effects) -> None:
         effects.append(Note("told_stale", stale.reason))
         if stale.reason == "duplicate_id":
+            if self.link is not Link.GREETING:
+                return
             if self._refused_since is None:
                 self._refused_since = now
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
@@ -303,9 +309,8 @@ class WorkerMachine:
     def _start_due(self, now: float, effects: Effects) -> None:
         if self.link is not Link.WELCOMED or now > self.permitted_until:
             return
-        free = self.slots - self.intake.running
-        if free > 0 and not self.outbox.has_room(self.intake.running + free - 1):
-            free = 1 if self.outbox.has_room(self.intake.running) else 0
+        running = self.intake.running
+        free = min(self.slots - running, self.outbox.room(running))
         started, hops = self.intake.start_due(now, free)
         effects.extend(StartFetch(held) for held in started)
         effects.extend(PermitHop(seq) for seq in hops)

@@ -59,9 +59,11 @@ class Outbox:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def has_room(self, running: int) -> bool:
-        """Whether one more fetch may start: each running one will need a place."""
-        return len(self._entries) + running < WINDOW_RESULTS and self.bytes < WINDOW_BYTES
+    def room(self, running: int) -> int:
+        """How many more fetches may start: each running one will need a place."""
+        if self.bytes >= WINDOW_BYTES:
+            return 0
+        return max(0, WINDOW_RESULTS - len(self._entries) - running)
 
     def add(self, result: Result, now: float) -> Entry:
         self.produced += 1
