@@ -22,12 +22,15 @@ from tests.unit.machine_tools import (
 from tests.unit.test_worker_machine import Worker, of, started
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.frontier import Frontier
+from zcrawl.frontier.seen import SeenTable
 from zcrawl.master import events as m
+from zcrawl.master.leader import Leader
 from zcrawl.mesh import codec
 from zcrawl.mesh.messages import Ack, BadBody, Cancel, Header, HeldLease, Kind, Stale
-from zcrawl.model import Outcome
-from zcrawl.store.commands import ApplyResults, ChangeRun, RetryDead
-from zcrawl.submit.spec import Scope
+from zcrawl.model import Outcome, RunState
+from zcrawl.store.commands import ApplyResults, ChangeRun, Loaded, RetryDead
+from zcrawl.store.rows import HostRow, LaneCount, RunCounters, RunRow
+from zcrawl.submit.spec import Politeness, Scope
 from zcrawl.worker import events as w
 
 
@@ -234,3 +237,34 @@ def test_max_pages_reached_by_a_commit_of_unknown_outcome_ends_the_run() -> None
             story.publish(result_of(one))
         story.wait(2, story.beat)
         assert story.bodies(Cancel)
+
+
+def test_the_pace_survives_a_restart_whose_last_request_was_never_reported() -> None:
+    """Killed right after a start: the next cluster waits one interval before it asks again."""
+    now, utc = 100.0, 1_700_000_100.0
+    slow = spec(politeness=Politeness(rate=0.1, concurrency=1))
+    run = RunRow(
+        id=1,
+        job=1,
+        name="slow",
+        state=RunState.RUNNING,
+        reason="",
+        spec=msgspec.json.encode(slow),
+        seed_hosts=("h1.test",),
+        seeding=False,
+        counters=RunCounters(admitted=1, pending=1),
+        created_at=utc,
+        started_at=utc,
+        ended_at=0.0,
+    )
+    loaded = Loaded(
+        epoch=2,
+        lease_until=utc + 15,
+        runs=[run],
+        lanes=[LaneCount(1, 1, 1)],
+        hosts=[HostRow(1, "http://h1.test", ("w1#7",), 0.0, 0.0)],
+        watermarks={},
+        sweeps=[],
+    )
+    leader = Leader("m1", loaded, utc, now, alone=True, seen=SeenTable(64))
+    assert leader.state.planner.hosts[1].pace.ready_at() == pytest.approx(now + 10)

@@ -61,7 +61,7 @@ class Granter:
         host.inherited = set(row.owners)
         host.inherited_until = until
         host.next_at_before_inheritance = host.pace.next_at
-        self._assume_a_start(host, until)
+        self.assume_a_start(host.id, until)
 
     def renew_demand(self, host: HostState) -> None:
         active = [self._runs.get(run) for run in host.runs]
@@ -79,7 +79,7 @@ class Granter:
             if name in host.inherited:
                 host.inherited.discard(name)
                 host.pace.next_at = host.next_at_before_inheritance
-                self._assume_a_start(host, now)  # its last results may still be on their way
+                self.assume_a_start(host.id, now)  # its last results may still be on their way
             self.dirty[host.id] = None
 
     def process_lost(self, name: str, last_start_at: float) -> None:
@@ -89,7 +89,7 @@ class Granter:
             part = host.parts.get(name)
             if part is None:
                 continue
-            self._assume_a_start(host, last_start_at)
+            self.assume_a_start(host.id, last_start_at)
             part.granted = 0
             longest = self._longest_attempt_s(host)
             if last_start_at - part.cancelled_at > longest:
@@ -104,7 +104,7 @@ class Granter:
         for host in self.hosts.values():
             part = host.parts.pop(name, None)
             if name in host.inherited or (part is not None and part.held):
-                self._assume_a_start(host, now)
+                self.assume_a_start(host.id, now)
             host.inherited.discard(name)
             self._uncount(host, name)
             if part is not None:
@@ -120,7 +120,7 @@ class Granter:
             part.in_use = part.granted
             if part.granted == 0:
                 del host.parts[name]
-                self._assume_a_start(host, now)  # its last results may still be on their way
+                self.assume_a_start(host.id, now)  # its last results may still be on their way
             self.dirty[host.id] = None
 
     def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
@@ -276,8 +276,9 @@ class Granter:
         active = [self._runs.get(run) for run in host.runs]
         return max((one.spec.fetch.timeout for one in active if one), default=0.0) + 1.0
 
-    def _assume_a_start(self, host: HostState, moment: float) -> None:
+    def assume_a_start(self, host_id: int, moment: float) -> None:
         """A next owner must keep its distance from a request that nobody has reported yet."""
+        host = self.hosts[host_id]
         host.pace.next_at = max(host.pace.next_at, moment + host.demand.interval_s)
 
     def check(self) -> None:

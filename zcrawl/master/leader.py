@@ -92,11 +92,17 @@ class Leader:
             stream = self.state.receiver.stream(key)
             stream.committed = stream.received = number
         self.state.load(loaded, now, [])
-        if not alone:
-            self._inherit(loaded, now)
+        self._inherit(loaded, now, alone)
 
-    def _inherit(self, loaded: Loaded, now: float) -> None:
+    def _inherit(self, loaded: Loaded, now: float, alone: bool) -> None:
+        """Hosts that a previous leader granted: owned by somebody who lives, or just left."""
         state = self.state
+        last_start_at = min(now, loaded.lease_until - state.clock_offset)
+        if alone:
+            for host in loaded.hosts:
+                if host.owners:
+                    state.planner.granter.assume_a_start(host.id, last_start_at)
+            return
         longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
         until = loaded.lease_until - state.clock_offset + longest
         for host in loaded.hosts:
