@@ -92,6 +92,11 @@ class Settings:
     config: Config
     resolved: Resolved
 
+    def worker_limits(self) -> dict[str, Any]:
+        """What one worker process may do, as EmbeddedCluster takes it."""
+        worker = self.config.worker
+        return {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
+
     def workers(self, flag: int | None) -> int:
         """How many worker processes: the flag, the configuration, or one for each core."""
         if flag is not None:

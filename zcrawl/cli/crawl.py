@@ -85,7 +85,7 @@ async def run_plan(plan: Plan, settings: Settings, workers: int, verbose: bool =
         cluster = EmbeddedCluster(
             plan.data,
             workers,
-            slots=settings.config.worker.slots,
+            **settings.worker_limits(),
             pause_unfinished=plan.submission is not None,
         )
         async with cluster:

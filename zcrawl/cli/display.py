@@ -78,6 +78,9 @@ def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
 
 
 def store_trouble(snapshot: Mapping[str, Any]) -> str | None:
+    outputs = snapshot.get("outputs") or {}
+    if outputs.get("error"):
+        return f"the output file cannot be written [{outputs['error']}]: {outputs['detail']}"
     store = snapshot.get("store") or {}
     if not store.get("error"):
         return None

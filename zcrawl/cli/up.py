@@ -37,7 +37,7 @@ async def _stay_up(settings: Settings, workers: int) -> int:
     from zcrawl.roles.embedded import EmbeddedCluster
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
-        cluster = EmbeddedCluster(settings.data, workers, slots=settings.config.worker.slots)
+        cluster = EmbeddedCluster(settings.data, workers, **settings.worker_limits())
         async with cluster:
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:
