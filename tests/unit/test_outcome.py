@@ -45,7 +45,7 @@ def test_a_page_becomes_a_default_item_with_all_nine_keys() -> None:
             "title": "A title",
             "content_type": "text/html",
             "bytes": 1234,
-            "fetched_at": "2023-11-14T22:13:20.250+00:00",
+            "fetched_at": "2023-11-14T22:13:20.250Z",
             "parent": PARENT,
         }
     ]

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
-from zcrawl.telemetry.views import job_view
+from zcrawl.telemetry.views import is_visible, job_view
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -74,7 +74,8 @@ async def jobs(data: Path) -> list[dict[str, Any]]:
     with contextlib.closing(_open(data)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
-        return [job_view(job, None, None, time.time()) for job in listed.jobs]
+        visible = [job for job in listed.jobs if is_visible(job)]
+        return [job_view(job, None, None, time.time()) for job in visible]
 
 
 async def job(data: Path, ref: str) -> dict[str, Any]:
@@ -92,7 +93,7 @@ async def job(data: Path, ref: str) -> dict[str, Any]:
 def find_job(store: Store, ref: str) -> JobRow:
     found = store.query(FindJob(ref))
     assert isinstance(found, JobList)
-    if not found.jobs:
+    if not any(is_visible(job) for job in found.jobs):
         raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code="no_such_job")
     return found.jobs[0]
 

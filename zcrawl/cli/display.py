@@ -73,8 +73,17 @@ def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
         f"{sums.pages} pages, {meter.rate():.1f}/s, {sums.queued} queued, "
         f"{sums.in_flight} in flight, {sums.failed} failed, {sums.skipped} skipped"
     )
-    trouble = store_trouble(snapshot)
-    return f"{text}; {trouble}" if trouble else text
+    notes = [note for note in (waiting(snapshot), store_trouble(snapshot)) if note]
+    return "; ".join((text, *notes))
+
+
+def waiting(snapshot: Mapping[str, Any]) -> str | None:
+    """Why nothing happens, when all that is left waits for its next attempt."""
+    next_retry_s = snapshot.get("next_retry_s")
+    idle = not any(row["in_flight"] for row in snapshot["runs"])
+    if next_retry_s is None or next_retry_s < 1 or not idle:
+        return None
+    return f"waiting {next_retry_s:.0f} s for the next retry"
 
 
 def store_trouble(snapshot: Mapping[str, Any]) -> str | None:
@@ -139,7 +148,9 @@ def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     facts.add_row("crawl", Text(output.printable(", ".join(names)), style="bold"))
     facts.add_row("pages", f"{sums.pages:,}   {output.size(sums.bytes)}   {sums.items:,} items")
     facts.add_row("rate", Text(f"{meter.rate():,.1f}/s  {sparkline(meter.samples())}"))
-    facts.add_row("queue", f"{sums.queued:,} queued   {sums.in_flight:,} in flight")
+    pause = waiting(snapshot)
+    queue = f"{sums.queued:,} queued   {sums.in_flight:,} in flight"
+    facts.add_row("queue", f"{queue}   {pause}" if pause else queue)
     statuses = tally(snapshot, "statuses", runs)
     if statuses:
         facts.add_row("status", Text(output.counts(statuses)))

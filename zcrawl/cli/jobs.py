@@ -5,6 +5,7 @@ All take a job's id or its name, and speak of its newest run.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -47,7 +48,15 @@ def job_command(settings: Settings, ref: str) -> int:
         output.print_json(view)
     else:
         output.fields(readable(view))
+        if view["state"] == "running" and not connect.is_live(settings.data):
+            output.note(f"nobody works on it now; go on with: {resume_hint(settings.data)}")
     return 0
+
+
+def resume_hint(data: Path) -> str:
+    from zcrawl.cli.interrupt import resume_command
+
+    return resume_command(data)
 
 
 def readable(view: dict[str, Any]) -> dict[str, object]:
@@ -66,6 +75,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "  reasons": output.counts(view["failed_reasons"]),
         "skipped": view["skipped"],
         "  why": output.counts(view["skipped_reasons"]),
+        "rejected links": output.counts(view.get("rejected_links", {})),
         "queued": view["queued"],
         "in flight": view["in_flight"],
         "statuses": output.counts(view["statuses"]),

@@ -19,6 +19,7 @@ from zcrawl.errors import RefusedError, UsageError
 
 LOCK_NAME: Final = "lock"
 LOOK_AGAIN_S: Final = 0.02
+PATIENCE_S: Final = 1.0  # with a leader that lives: it may be about to end
 
 
 class FileLock:
@@ -43,8 +44,9 @@ class FileLock:
         waited = 0.0
         try:
             while not _try(fd, fcntl.LOCK_EX):
-                if waited >= timeout_s:
-                    holder = os.pread(fd, 100, 0).decode(errors="replace").strip() or "unknown"
+                holder = os.pread(fd, 100, 0).decode(errors="replace").strip() or "unknown"
+                # A dead leader's workers hold the lock for a moment; a live one keeps it.
+                if waited >= (PATIENCE_S if _lives(holder) else timeout_s):
                     raise RefusedError(
                         f"{self._path.parent} is in use by process {holder}", code="in_use"
                     )
@@ -75,6 +77,16 @@ def is_locked(data: Path) -> bool:
         return not _try(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
+
+
+def _lives(holder: str) -> bool:
+    try:
+        os.kill(int(holder), 0)
+    except PermissionError:
+        return True
+    except (ValueError, OSError):
+        return False
+    return True
 
 
 def _try(fd: int, kind: int) -> bool:

@@ -184,6 +184,7 @@ class Commits:
             return
         if isinstance(error, CommitUnknown):
             self._unknown = batch
+            self._note_failing(error, now)
             self.reload(now, effects)
             return
         self._note_failing(error, now)
@@ -228,7 +229,6 @@ class Commits:
     def reloaded(self, loaded: Loaded, now: float) -> None:
         """The batch was applied if its watermarks are stored; a batch is all or nothing."""
         self._reloads -= 1
-        self._retry_s, self.failing = RETRY_LEAST_S, None
         if self._reloads:
             return  # the last one knows best
         batch, self._unknown = self._unknown, None
@@ -247,6 +247,7 @@ class Commits:
             if change.state is not None or change.dropped:
                 state.withheld.pop(change.seq, None)
             self._acks[one.stream] = None
+        self._retry_s, self.failing = RETRY_LEAST_S, None  # it was applied
 
     # ------------------------------------------------------------ acks
 

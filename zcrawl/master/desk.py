@@ -42,7 +42,7 @@ from zcrawl.store.queries import (
 from zcrawl.store.rows import NewLink
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import job_view
+from zcrawl.telemetry.views import is_visible, job_view
 
 MOST_SEEDS = 1_000  # in one request
 RETRY_ROWS = 1_000
@@ -273,6 +273,7 @@ class Desk:
 
     def _listed(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
         utc = self._state.utc(now)
+        found = JobList([job for job in found.jobs if is_visible(job)])
         if pending.request.op == "jobs":
             views = [
                 job_view(

@@ -33,8 +33,14 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
             "error": None if failing is None else failing.code,
             "since_s": 0.0 if failing is None else now - commits.failing_since,
         },
+        "next_retry_s": _next_retry_s(state, now),
         "counters": dict(state.counters),
     }
+
+
+def _next_retry_s(state: LeaderState, now: float) -> float | None:
+    due_at = state.frontier.next_due_at()
+    return None if due_at == float("inf") else max(0.0, due_at - now)
 
 
 def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:

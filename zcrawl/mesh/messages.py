@@ -159,6 +159,7 @@ class Result(_Body, frozen=True):
     page: Page | None = None
     items: list[bytes] = []  # JSON objects
     links: list[Link] = []
+    rejected: dict[str, Number] = {}  # links that nobody can crawl: reason → count
     handover: Link | None = None  # target of a redirect to another host
     host_next_in_s: Seconds = 0.0  # until the host's next request may start
     crawl_delay_s: Seconds = 0.0  # what robots.txt asks for

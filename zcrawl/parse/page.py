@@ -63,6 +63,10 @@ class ParsedPage:
     links: list[tuple[str, bytes]]
     encoding: str  # name in the WHATWG Encoding Standard
     noindex: bool  # the page asks not to be kept; the caller decides
+    rejected: dict[str, int]  # hrefs that look like URLs and cannot be crawled: reason → count
+
+
+_OTHER_SCHEME = "unsupported_scheme"  # mailto: and javascript: are nothing to complain about
 
 
 def is_html(content_type: str, body: bytes) -> bool:
@@ -100,12 +104,15 @@ def parse_page(
     except (ValueError, RuntimeError, MemoryError) as error:  # e.g. above its limit of input
         raise ParseError(f"lexbor refused the page: {error}") from None
     title, robots = _read_head(tree)
+    resolver.rejected.clear()
     follows = options.follow_nofollow or not robots & {"nofollow", "none"}
+    links = links_of(tree, url, options.follow_nofollow, resolver) if follows else []
     return ParsedPage(
         title=title,
-        links=links_of(tree, url, options.follow_nofollow, resolver) if follows else [],
+        links=links,
         encoding=encoding,
         noindex=not robots.isdisjoint(("noindex", "none")),
+        rejected={code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME},
     )
 
 

@@ -22,6 +22,8 @@ from zcrawl.store.rows import NewLink
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100
+MOST_KINDS = 10  # of rejected links on one page
+MOST_REJECTED = 1_000_000
 BAD_RESULT = "bad_result"
 
 
@@ -86,6 +88,10 @@ class ResultPlanner:
             page=result.page if done else None,
             items=tuple(result.items) if done else (),
             links=tuple(links),
+            rejected=tuple(
+                (reason[:MOST_REASON], min(count, MOST_REJECTED))
+                for reason, count in list(result.rejected.items())[:MOST_KINDS]
+            ),
             attempts=result.attempt,
             seed_host=self._vouched_host(result, active),
         )

@@ -64,6 +64,7 @@ class Change(_Data, frozen=True):
     page: Page | None = None
     items: tuple[bytes, ...] = ()
     links: tuple[NewLink, ...] = ()
+    rejected: tuple[tuple[str, int], ...] = ()  # links that nobody can crawl: (reason, count)
     seed_host: str = ""  # netloc to add to the run's default scope (a seed was redirected)
     host: int = 0
     host_next_at: float = 0.0  # UTC; 0: unchanged

@@ -23,7 +23,7 @@ from zcrawl.errors import (
 )
 
 BUSY_TIMEOUT_S = 5.0
-CACHE_KIB = 64 * 1024
+CACHE_KIB = 16 * 1024
 CHECKPOINT_PAGES = 4_000  # 16 MB of WAL: fewer checkpoints, each page is written back less often
 
 # IN lists are padded to one of these lengths, so that few statements fill the statement cache.

@@ -67,6 +67,7 @@ class TallyRows(_Data, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
     skipped: dict[str, int]
+    links: dict[str, int] = {}  # links that nobody can crawl, by reason
 
 
 class ReadItems(_Data, frozen=True):

@@ -13,7 +13,7 @@ from typing import TypeVar, assert_never
 
 import peewee
 
-from zcrawl.errors import CommitUnknown, StoreError, StoreUnavailable
+from zcrawl.errors import CommitUnknown, DiskFull, StoreError, StoreUnavailable
 from zcrawl.store import (
     store_peewee_apply,
     store_peewee_load,
@@ -144,9 +144,12 @@ class PeeweeStore:
         try:
             connection.execute("COMMIT")
         except Exception as error:
-            if not self._roll_back():
-                raise CommitUnknown(f"{self._dialect.path}: the commit failed: {error}") from error
+            rolled_back = self._roll_back()
             named = self._dialect.error(error)
+            if isinstance(named, DiskFull):
+                raise named from error  # SQLite rolls such a commit back by itself
+            if not rolled_back:
+                raise CommitUnknown(f"{self._dialect.path}: the commit failed: {error}") from error
             if isinstance(named, StoreUnavailable):
                 raise named from error
             raise StoreUnavailable(f"{self._dialect.path}: {error}") from error

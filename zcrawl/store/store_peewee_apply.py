@@ -139,6 +139,8 @@ class _Batch:
         self._updates[seq] = (state, change.attempts, change.due_at, change.reason, status, seq)
         if status:
             self._tallies[(run.id, "status", str(status))] += 1
+        for reason, count in change.rejected:
+            self._tallies[(run.id, "link", reason)] += count
         if state is RequestState.QUEUED:
             return
         self._queued.discard(seq)

@@ -91,7 +91,7 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         if kind == "status":
             rows.statuses[int(name)] = n
         else:
-            (rows.failed if kind == "failed" else rows.skipped)[name] = n
+            {"failed": rows.failed, "skipped": rows.skipped, "link": rows.links}[kind][name] = n
     return rows
 
 

@@ -61,8 +61,14 @@ def job_view(
         "statuses": {str(status): n for status, n in sorted(tallies.statuses.items())},
         "failed_reasons": by_count(tallies.failed),
         "skipped_reasons": by_count(tallies.skipped),
+        "rejected_links": by_count(tallies.links),
         "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
     }
+
+
+def is_visible(job: JobRow) -> bool:
+    """A deleted job may still have rows that wait to be swept; nobody wants to see it."""
+    return not job.runs or any(run.state is not RunState.DELETED for run in job.runs)
 
 
 def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:

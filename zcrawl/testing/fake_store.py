@@ -246,7 +246,7 @@ class FakeStore:
             if kind == "status":
                 rows.statuses[int(name)] = n
             else:
-                (rows.failed if kind == "failed" else rows.skipped)[name] = n
+                {"failed": rows.failed, "skipped": rows.skipped, "link": rows.links}[kind][name] = n
         return rows
 
     def _failed(self, query: ReadFailed) -> list[FailedRow]:

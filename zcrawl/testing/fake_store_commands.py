@@ -151,6 +151,8 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
     elif change.state is RequestState.SKIPPED:
         run.skipped += 1
         tables.tally(run.id, "skipped", change.reason)
+    for reason, count in change.rejected:
+        tables.tally(run.id, "link", reason, count)
     if change.seed_host:
         run.add_seed_hosts([change.seed_host])
     host = tables.hosts.get(change.host)

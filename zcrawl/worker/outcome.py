@@ -92,6 +92,7 @@ def done(
     status: int,
     links: list[tuple[str, bytes]],
     crawl_delay_s: float,
+    rejected: dict[str, int] | None = None,
 ) -> Result:
     moment = datetime.datetime.fromtimestamp(page.fetched_at, datetime.UTC)
     item = DefaultItem(
@@ -102,7 +103,7 @@ def done(
         title=page.title,
         content_type=page.content_type,
         bytes=page.size,
-        fetched_at=moment.isoformat(timespec="milliseconds"),
+        fetched_at=moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
         parent=one.parent,
     )
     return Result(
@@ -117,6 +118,7 @@ def done(
         depth=one.depth,
         page=page,
         items=[_encode_item(item)],
+        rejected=rejected or {},
         links=links,
         crawl_delay_s=crawl_delay_s,
     )

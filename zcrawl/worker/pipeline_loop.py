@@ -204,7 +204,7 @@ class Pipeline:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
         content_type = header_of(response, b"content-type") or ""
-        title, links = None, []
+        title, links, rejected = None, [], {}
         if is_html(content_type, body):
             try:
                 parsed = await self._parse(context, body, content_type, url)
@@ -216,7 +216,7 @@ class Pipeline:
                     crawl_delay_s=fetch.crawl_delay_s,
                     detail=str(error),
                 )
-            title = parsed.title
+            title, rejected = parsed.title, parsed.rejected
             links = context.inside(parsed.links, one.depth + 1, one.url)
         kept = None
         if context.spec.output.keep_html and self._blobs is not None:
@@ -230,7 +230,8 @@ class Pipeline:
             elapsed_ms=took_s * 1000,
             body=kept,
         )
-        return outcome.done(one, page, response.status_code, links, fetch.crawl_delay_s)
+        delay = fetch.crawl_delay_s
+        return outcome.done(one, page, response.status_code, links, delay, rejected)
 
     async def _parse(
         self, context: RunContext, body: bytes, content_type: str, url: str
