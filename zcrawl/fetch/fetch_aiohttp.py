@@ -35,20 +35,32 @@ MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real c
 
 
 class LeanResponse(httpx.Response):
-    """An `httpx.Response` whose body is there already and whose request is built on demand.
-
-    `httpx.Request` costs more than the rest of the answer, and the pipeline knows the URL.
+    """An `httpx.Response` whose body is there already and whose request and headers are built on
+    demand: they cost more than the rest of the answer. The pipeline knows the URL, and finds the
+    one header that it needs among `extensions["wire_headers"]`.
     """
 
     def __init__(
         self, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes, **ext: Any
     ) -> None:
-        super().__init__(status, headers=raw_headers, stream=httpx.ByteStream(body), extensions=ext)
+        super().__init__(status, stream=httpx.ByteStream(body), extensions=ext)
+        self._raw_headers = raw_headers
+        self._headers: httpx.Headers | None = None
         self._url = url
         self._content = body
         self.is_closed = True
         self.is_stream_consumed = True
         self._num_bytes_downloaded = len(body)
+
+    @property
+    def headers(self) -> httpx.Headers:
+        if self._headers is None:
+            self._headers = httpx.Headers(self._raw_headers)
+        return self._headers
+
+    @headers.setter
+    def headers(self, value: httpx.Headers) -> None:
+        self._headers = value
 
     @property
     def request(self) -> httpx.Request:

@@ -103,7 +103,7 @@ def done(
         title=page.title,
         content_type=page.content_type,
         bytes=page.size,
-        fetched_at=moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z",
+        fetched_at=moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
         parent=one.parent,
     )
     return Result(

@@ -325,9 +325,10 @@ def _limiter(most: float, per_s: float) -> AsyncLimiter:
 
 
 def header_of(response: httpx.Response, name: bytes) -> str | None:
-    """The first header of that name. httpx decodes all headers to find their encoding, which
-    costs more than the rest of its answer."""
-    for key, value in response.headers.raw:
+    """The first header of that name, as sent: httpx would read all headers to find one, which
+    costs more than the rest of the answer."""
+    sent = response.extensions.get("wire_headers")
+    for key, value in response.headers.raw if sent is None else sent:
         if key.lower() == name:
             return value.decode("latin-1")
     return None
