@@ -57,7 +57,11 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
-    sys.exit(code)
+    if args is not None:
+        sys.exit(code)
+    # Everything is closed and flushed; the interpreter's own tidying is 30 ms of a command.
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
