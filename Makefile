@@ -50,7 +50,7 @@ else
 endif
 
 test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
-	@$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(VENV)/.installed-dev ## format, lint, types, import contracts
 	@echo "ruff format"; $(BIN)/ruff format --check .

@@ -80,7 +80,8 @@ class FrontierMachine(RuleBasedStateMachine):
             if not retried:
                 continue
             if known is None:
-                self.frontier.reconsider(row.run, row.host, row.seq)
+                retry = (row.attempts, row.due_at)
+                self.frontier.reconsider(row.run, row.host, row.seq, retry)
             else:
                 self.insert(row, row.due_at - OFFSET)
         self.settled.clear()
@@ -182,7 +183,7 @@ class FrontierMachine(RuleBasedStateMachine):
             if known is None:
                 self.frontier.reconsider(row.run, row.host, row.seq)
             else:
-                self.insert(known)
+                self.insert(known, known.due_at - OFFSET if known.due_at else 0.0)
             return
         if fate == "final":
             del self.database[row.seq]
@@ -275,7 +276,7 @@ class FrontierMachine(RuleBasedStateMachine):
             if known is None:
                 self.frontier.reconsider(row.run, row.host, row.seq)
             else:
-                self.insert(known)
+                self.insert(known, known.due_at - OFFSET if known.due_at else 0.0)
         for row in self.leased.values():
             self.insert(row)
         self.leased.clear()

@@ -21,6 +21,8 @@ import dataclasses
 import heapq
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from zcrawl.store.queries import LaneWant, Refilled
 from zcrawl.store.rows import LaneCount, QueuedRow
 
@@ -63,6 +65,7 @@ class _RefillLog:
 
     admitted: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
     gone: set[int] = dataclasses.field(default_factory=set)
+    retried: dict[int, tuple[int, float]] = dataclasses.field(default_factory=dict)
     void: bool = False  # the answer must not be used
 
 
@@ -198,11 +201,16 @@ class Frontier:
         self._forget_if_empty(lane)
         return row
 
-    def reconsider(self, run: int, host: int, seq: int) -> None:
-        """Undo `remove` for a row that only the database has: a refill may bring it."""
+    def reconsider(
+        self, run: int, host: int, seq: int, retry: tuple[int, float] | None = None
+    ) -> None:
+        """Undo `remove` for a row that only the database has: a refill may bring it, and may have
+        read it before its `retry` (attempts, stored due time) was committed."""
         lane = self.lanes.get((run, host))
         if lane is not None and lane.refill is not None:
             lane.refill.gone.discard(seq)
+            if retry is not None:
+                lane.refill.retried[seq] = retry
 
     def drop_run(self, run: int) -> list[int]:
         """The run ended: its lanes leave memory. Returns the hosts that had one."""
@@ -260,6 +268,9 @@ class Frontier:
             lane.beyond = 0 if ends else max(0, lane.beyond - len(merged))
             for seq, row in merged.items():
                 if seq not in log.gone and not is_leased(seq):
+                    if seq in log.retried:
+                        attempts, due = log.retried[seq]
+                        row = msgspec.structs.replace(row, attempts=attempts, due_at=due)
                     due_at = row.due_at - clock_offset if row.due_at else 0.0
                     self._put(lane, row, due_at if due_at > now else 0.0)
             self._note_hunger(lane)

@@ -158,7 +158,8 @@ class Commits:
         if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:
             return
         if row is None:
-            state.frontier.reconsider(change.run, host, change.seq)
+            retry = (change.attempts, change.due_at)
+            state.frontier.reconsider(change.run, host, change.seq, retry)
         else:
             row = msgspec.structs.replace(row, attempts=change.attempts, due_at=change.due_at)
             state.frontier.insert(row, max(now, change.due_at - state.clock_offset))

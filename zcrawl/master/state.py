@@ -161,7 +161,8 @@ class LeaderState:
         if row is None:
             self.frontier.reconsider(run, host, seq)
         elif self.runs.get(row.run) is not None and not self.is_taken(seq):
-            self.frontier.insert(row)
+            due_at = row.due_at - self.clock_offset if row.due_at else 0.0
+            self.frontier.insert(row, due_at)  # a retry keeps its moment
             self.planner.lane_opened(row.run, row.host)
 
     def utc(self, now: float) -> float:
