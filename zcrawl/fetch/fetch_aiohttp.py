@@ -34,6 +34,9 @@ READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
 MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies and CSPs
 
 
+_BODY_IS_READ = httpx.ByteStream(b"")
+
+
 class LeanResponse(httpx.Response):
     """An `httpx.Response` whose body is there already and whose request and headers are built on
     demand: they cost more than the rest of the answer. The pipeline knows the URL, and finds the
@@ -43,14 +46,21 @@ class LeanResponse(httpx.Response):
     def __init__(
         self, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes, **ext: Any
     ) -> None:
-        super().__init__(status, stream=httpx.ByteStream(body), extensions=ext)
+        # What httpx.Response's own __init__ sets, without what it makes for a body to come.
+        self.status_code = status
         self._raw_headers = raw_headers
         self._headers: httpx.Headers | None = None
-        self._url = url
-        self._content = body
+        self._request: httpx.Request | None = None
+        self.next_request = None
+        self.extensions = ext
+        self.history: list[httpx.Response] = []
         self.is_closed = True
         self.is_stream_consumed = True
+        self.default_encoding = "utf-8"
+        self.stream = _BODY_IS_READ
         self._num_bytes_downloaded = len(body)
+        self._content = body
+        self._url = url
 
     @property
     def headers(self) -> httpx.Headers:
