@@ -75,17 +75,6 @@ def test_a_result_that_nobody_can_read_closes_its_gap() -> None:
     assert [(one.number, one.seq) for one in fresh] == [(1, 77), (2, 2)]
 
 
-def test_a_batch_that_was_not_committed_goes_first_again() -> None:
-    """Results are committed strictly in sequence, also after a failure."""
-    receiver = Receiver({})
-    for number in range(1, 7):
-        take(receiver, number)
-    batch = receiver.next_batch(4)
-    receiver.put_back(batch)
-    receiver.check()
-    assert numbers(receiver.next_batch(100)) == [1, 2, 3, 4, 5, 6]
-
-
 def test_only_a_commit_moves_the_watermark() -> None:
     """What was received and what is committed are told apart."""
     receiver = Receiver({})

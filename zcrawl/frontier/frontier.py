@@ -54,10 +54,6 @@ class Lane:
     def rows(self) -> int:
         return len(self.ready) + len(self.delayed)
 
-    @property
-    def queued(self) -> int:
-        return self.rows + self.beyond
-
 
 @dataclasses.dataclass(slots=True)
 class _RefillLog:
@@ -302,9 +298,6 @@ class Frontier:
             self._hungry.pop((lane.run, lane.host), None)
 
     # ------------------------------------------------------------ looking
-
-    def queued_of(self, run: int) -> int:
-        return sum(lane.queued for lane in self.lanes.values() if lane.run == run)
 
     def check(self) -> None:
         total = 0

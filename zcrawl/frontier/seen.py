@@ -17,17 +17,10 @@ class SeenTable:
     def __init__(self, slots: int = SLOTS) -> None:
         self._slots = slots
         self._table = bytearray(slots * KEY_BYTES)
-        self.hits = 0
-        self.misses = 0
 
     def __contains__(self, run_key: tuple[int, bytes]) -> bool:
         mixed, at = self._place(run_key)
-        hit = self._table[at : at + KEY_BYTES] == mixed
-        if hit:
-            self.hits += 1
-        else:
-            self.misses += 1
-        return hit
+        return self._table[at : at + KEY_BYTES] == mixed
 
     def add(self, run: int, key: bytes) -> None:
         mixed, at = self._place((run, key))

@@ -50,7 +50,6 @@ class Commits:
         self._reloads = 0  # asked and not answered
         self.failing: StoreError | None = None
         self.failing_since = 0.0
-        self.committed = 0
 
     # ------------------------------------------------------------ receiving
 
@@ -108,6 +107,9 @@ class Commits:
     def _commit(self, results: list[Received], now: float, effects: Effects) -> None:
         offset = self._state.clock_offset
         changes = [self._results.plan(one, offset, now) for one in results]
+        for change in changes:
+            if change.reason == BAD_RESULT:
+                effects.append(Note(BAD_RESULT, str(change.seq)))
         self._execute(Batch(results, changes), now, effects)
 
     def _execute(self, batch: Batch, now: float, effects: Effects) -> None:
@@ -122,7 +124,6 @@ class Commits:
         self._batch = None
         self._retry_s, self.failing = RETRY_LEAST_S, None
         state.receiver.commit(batch.results)
-        self.committed += len(batch.results)
         for one, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):

@@ -92,10 +92,6 @@ class Receiver:
     def next_batch(self, most: int) -> list[Received]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
-    def put_back(self, batch: list[Received]) -> None:
-        """A batch that was certainly not committed goes first again."""
-        self.queue.extendleft(reversed(batch))
-
     def commit(self, batch: list[Received]) -> None:
         for one in batch:
             stream = self.stream(one.stream)
