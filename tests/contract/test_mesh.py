@@ -15,7 +15,10 @@ import zmq
 from zcrawl.errors import DecodeError, MeshError
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.mesh_memory import LinkFaults, MemoryHub
-from zcrawl.mesh.mesh_zmq import ZmqClientMesh, ZmqMasterMesh, ZmqWorkerMesh, topic
+from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
+from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_sockets import topic
+from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import (
     BadBody,
     Beat,

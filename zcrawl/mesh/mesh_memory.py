@@ -1,6 +1,6 @@
 """The mesh without sockets: a hub that loses, doubles, delays and reorders messages by chance.
 
-For tests. The same ports as `mesh_zmq`, the same frames through the same codec; time is passed in
+For tests. The same ports as `mesh_zmq_*`, the same frames through the same codec; time is passed in
 and chance comes from the generator that the caller seeds, so the same seed gives the same story.
 """
 

@@ -2,7 +2,7 @@
 
 A send that cannot be done at once is counted and dropped: every message of the protocol is
 repeated, answered or replaced by a newer one. Headers are stamped when a message is sent, so a
-resend carries the epoch of its day. Backends: `mesh_zmq` (sockets) and `mesh_memory` (a hub that
+resend carries the epoch of its day. Backends: `mesh_zmq_*` (sockets) and `mesh_memory` (a hub that
 drops, duplicates, delays and reorders under a seed); one contract suite runs on both.
 """
 

@@ -41,7 +41,7 @@ class MeshClient:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     async def __aenter__(self) -> MeshClient:
-        from zcrawl.mesh.mesh_zmq import ZmqClientMesh
+        from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 
         found = read_mesh_file(self._data)
         if found is None:

@@ -113,7 +113,7 @@ class EmbeddedCluster:
         from zcrawl.master.master_loop import MasterLoop
         from zcrawl.master.output_loop import OutputLoop
         from zcrawl.master.store_thread import StoreThreads
-        from zcrawl.mesh.mesh_zmq import ZmqMasterMesh
+        from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
         from zcrawl.store.store_peewee import open_sqlite
 
         data, stack = self._data, self._stack

@@ -59,7 +59,7 @@ async def run_worker(spec: WorkerSpec) -> str:
     _without_httpx_command()
     from zcrawl import __version__
     from zcrawl.fetch.ports import Engine
-    from zcrawl.mesh.mesh_zmq import ZmqWorkerMesh
+    from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.runtime import clock_os
     from zcrawl.store.blobs_file import FileBlobs
     from zcrawl.telemetry.logs import EventLog
