@@ -7,16 +7,17 @@ store keeps the answers to submissions, the other actions are idempotent.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of, url_key
-from zcrawl.master.events import Ask, Effects, Execute, Note, ReplyTo
+from zcrawl.master import reads
+from zcrawl.master.events import Ask, Effects, Execute, Note
+from zcrawl.master.replies import BAD_ARGUMENTS, Pending, bad_request, refuse, reply
 from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
-from zcrawl.mesh.messages import Reply, Request
+from zcrawl.mesh.messages import Request
 from zcrawl.model import RunState
 from zcrawl.store.commands import (
     AddSeeds,
@@ -29,43 +30,20 @@ from zcrawl.store.commands import (
     SubmitJob,
     Submitted,
 )
-from zcrawl.store.queries import (
-    FindJob,
-    JobList,
-    JobRow,
-    ListJobs,
-    Query,
-    QueryOutcome,
-    Tallies,
-    TallyRows,
-)
+from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
 from zcrawl.store.rows import NewLink
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import is_visible, job_view
+from zcrawl.telemetry.views import LiveRun
 
 MOST_SEEDS = 1_000  # in one request
 RETRY_ROWS = 1_000
-# What arguments of a wrong kind raise when they are used.
-BAD_ARGUMENTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
     "cancel": (RunState.CANCELLED, "cancelled"),
     "delete": (RunState.DELETED, "deleted"),
 }
-
-
-@dataclasses.dataclass(slots=True)
-class Pending:
-    """A request that waits for the store."""
-
-    client: bytes
-    request: Request
-    job: JobRow | None = None
-    runs_left: list[int] = dataclasses.field(default_factory=list)  # of a delete
-    count: int = 0  # of what it changed
-    retries: int = 0  # the run whose dead requests are queued again
 
 
 class Desk:
@@ -75,9 +53,9 @@ class Desk:
         self._ops: dict[str, Callable[[Pending, float, Effects], None]] = {
             "submit": self._submit,
             "add_seeds": self._add_seeds,
-            "jobs": self._jobs,
-            "job": self._find,
-            "act": self._find,
+            "jobs": self._read,
+            "job": self._read,
+            "act": self._read,
             "nodes": self._nodes,
             "drain": self._drain,
         }
@@ -95,7 +73,7 @@ class Desk:
         except ZcrawlError as error:
             self._refuse(pending, error, effects)
         except BAD_ARGUMENTS as error:
-            self._refuse(pending, _bad_request(request, error), effects)
+            self._refuse(pending, bad_request(request, error), effects)
 
     # ------------------------------------------------------------ submissions
 
@@ -228,11 +206,8 @@ class Desk:
 
     # ------------------------------------------------------------ reads
 
-    def _jobs(self, pending: Pending, now: float, effects: Effects) -> None:
-        effects.append(Ask(ListJobs(), pending.request.id))
-
-    def _find(self, pending: Pending, now: float, effects: Effects) -> None:
-        effects.append(Ask(FindJob(str(pending.request.args["ref"])), pending.request.id))
+    def _read(self, pending: Pending, now: float, effects: Effects) -> None:
+        effects.append(Ask(reads.question(pending.request), pending.request.id))
 
     def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
         state = self._state
@@ -259,41 +234,23 @@ class Desk:
         pending = self._pending.get(tag)
         if pending is None:
             return
-        utc = self._state.utc(now)
         try:
-            if isinstance(outcome, TallyRows) and pending.job is not None:
-                live = live_run(self._state, pending.job.runs[0].id)
-                self._reply(pending, job_view(pending.job, outcome, live, utc), effects)
-            elif isinstance(outcome, JobList):
-                self._listed(pending, outcome, now, effects)
+            if pending.request.op == "act":
+                assert isinstance(outcome, JobList)
+                self._act(pending, reads.the_job(outcome, pending.request), now, effects)
+                return
+            found = reads.proceed(pending, outcome, self._live, self._state.utc(now))
+            if isinstance(found, dict):
+                self._reply(pending, found, effects)
+            else:
+                effects.append(Ask(found, tag))
         except ZcrawlError as error:
             self._refuse(pending, error, effects)
         except BAD_ARGUMENTS as error:
-            self._refuse(pending, _bad_request(pending.request, error), effects)
+            self._refuse(pending, bad_request(pending.request, error), effects)
 
-    def _listed(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
-        utc = self._state.utc(now)
-        found = JobList([job for job in found.jobs if is_visible(job)])
-        if pending.request.op == "jobs":
-            views = [
-                job_view(
-                    job, None, live_run(self._state, job.runs[0].id) if job.runs else None, utc
-                )
-                for job in found.jobs
-            ]
-            self._reply(pending, {"jobs": views}, effects)
-            return
-        if not found.jobs:
-            ref = pending.request.args["ref"]
-            raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code="no_such_job")
-        job = found.jobs[0]
-        if pending.request.op == "act":
-            self._act(pending, job, now, effects)
-        elif not job.runs:
-            self._reply(pending, job_view(job, None, None, utc), effects)
-        else:
-            pending.job = job
-            effects.append(Ask(Tallies(job.runs[0].id), pending.request.id))
+    def _live(self, run: int) -> LiveRun:
+        return live_run(self._state, run)
 
     def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
         pending = self._pending.get(tag)
@@ -333,15 +290,11 @@ class Desk:
 
     def _reply(self, pending: Pending, data: dict[str, Any], effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
-        if pending.client:
-            effects.append(ReplyTo(pending.client, Reply(pending.request.id, True, data)))
+        reply(pending, data, effects)
 
     def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
-        effects.append(Note("request_refused", f"{pending.request.op}: {error.code}"))
-        if pending.client:
-            data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
-            effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
+        refuse(pending, error, effects)
 
 
 def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
@@ -364,10 +317,6 @@ def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
 
 def _netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
     return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))
-
-
-def _bad_request(request: Request, error: Exception) -> RefusedError:
-    return RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
 
 
 def _refusal(code: str, job: int, run: int) -> RefusedError:

@@ -1,0 +1,46 @@
+"""A client's request while it waits, and the two ways in which it ends. Shared by the leader's
+desk and by followers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from zcrawl.errors import RefusedError, ZcrawlError
+from zcrawl.master.events import Effects, Note, ReplyTo
+from zcrawl.mesh.messages import Reply, Request
+from zcrawl.store.queries import JobRow
+
+NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with the same id
+# What arguments of a wrong kind raise when they are used.
+BAD_ARGUMENTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+
+
+@dataclasses.dataclass(slots=True)
+class Pending:
+    """A request that waits for the store, or for the leader."""
+
+    client: bytes
+    request: Request
+    job: JobRow | None = None
+    runs_left: list[int] = dataclasses.field(default_factory=list)  # of a delete
+    count: int = 0  # of what it changed
+    retries: int = 0  # the run whose dead requests are queued again
+    until: float = 0.0  # a follower's patience with the leader
+
+
+def reply(pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+    if pending.client:
+        effects.append(ReplyTo(pending.client, Reply(pending.request.id, True, data)))
+
+
+def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+    effects.append(Note("request_refused", f"{pending.request.op}: {error.code}"))
+    if pending.client:
+        data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
+        effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
+
+
+def bad_request(request: Request, error: Exception) -> RefusedError:
+    return RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
