@@ -24,9 +24,7 @@ from zcrawl.mesh.messages import (
     Assignment,
     Beat,
     Message,
-    NotLeader,
     Rehello,
-    Request,
     Stale,
     Welcome,
 )
@@ -131,15 +129,6 @@ def test_a_message_with_a_higher_epoch_makes_a_leader_step_down() -> None:
     story, _ = working()
     story.hear(heartbeat(story.now), epoch=story.master.epoch + 1)
     assert story.master.role is Role.FOLLOWER
-
-
-def test_a_follower_sends_workers_and_clients_away() -> None:
-    """Rule 15: it never guesses what was committed."""
-    story = LeaderStory()
-    story.hear(hello())
-    assert story.bodies(NotLeader) == [NotLeader(None)]
-    story.handle(m.ClientAsked(b"c", Request("q", "jobs", {})))
-    assert [(one.ok, one.data["code"]) for one in story.replies] == [(False, "no_leader")]
 
 
 # ---------------------------------------------------------------- commits

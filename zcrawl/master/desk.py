@@ -213,7 +213,9 @@ class Desk:
         state = self._state
         data = {
             "leader": {"id": state.me, "epoch": state.epoch},
+            "masters": state.catalogue.masters_view(state.me),
             "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+            "differences": state.catalogue.differences(state.roster.workers.values()),
         }
         self._reply(pending, data, effects)
 

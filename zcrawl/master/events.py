@@ -20,6 +20,18 @@ class _Data(msgspec.Struct, frozen=True):
     pass
 
 
+class NodeEntry(_Data, frozen=True):
+    """A node as the catalogue has it."""
+
+    id: str
+    healthy: bool
+    detail: str = ""  # the health check's last words
+    hostname: str = ""
+    version: str = ""
+    pid: int = 0
+    control: str = ""  # where a master takes requests
+
+
 # ---------------------------------------------------------------- events
 
 
@@ -36,6 +48,13 @@ class Deposed(_Data, frozen=True):
     reason: str
 
 
+class CatalogueSeen(_Data, frozen=True):
+    """Who is registered, as whoever coordinates tells it; None: not told this time."""
+
+    masters: tuple[NodeEntry, ...] | None = None
+    workers: tuple[NodeEntry, ...] | None = None
+
+
 class MessageCame(_Data, frozen=True):
     message: Message | BadBody
 
@@ -43,6 +62,12 @@ class MessageCame(_Data, frozen=True):
 class ClientAsked(_Data, frozen=True):
     client: bytes  # the route back
     request: Request
+
+
+class ReplyCame(_Data, frozen=True):
+    """The leader's answer to a request that was forwarded to it."""
+
+    reply: Reply
 
 
 class CommandDone(_Data, frozen=True):
@@ -74,8 +99,10 @@ class Ticked(_Data, frozen=True):
 Event: TypeAlias = (
     Elected
     | Deposed
+    | CatalogueSeen
     | MessageCame
     | ClientAsked
+    | ReplyCame
     | CommandDone
     | CommandFailed
     | QueryDone
@@ -110,6 +137,13 @@ class Ask(_Data, frozen=True):
     tag: str
 
 
+class Forward(_Data, frozen=True):
+    """Hand a client's request to the master that leads."""
+
+    master: str
+    request: Request
+
+
 class ReplyTo(_Data, frozen=True):
     client: bytes
     reply: Reply
@@ -128,5 +162,5 @@ class Note(_Data, frozen=True):
     detail: str = ""
 
 
-Effect: TypeAlias = SendToWorker | Publish | Execute | Ask | ReplyTo | StepDown | Note
+Effect: TypeAlias = SendToWorker | Publish | Execute | Ask | Forward | ReplyTo | StepDown | Note
 Effects: TypeAlias = list[Effect]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zcrawl.errors import CommitUnknown, Fenced, StoreError
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
 from zcrawl.master.desk import Desk
 from zcrawl.master.events import (
@@ -68,6 +69,7 @@ from zcrawl.store.queries import Refill, Refilled
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
+LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s
 SNAPSHOT_S = 1.0
 SWEEP_ROWS = 1_000
 COMMAND_AGAIN_S = 0.5
@@ -75,14 +77,24 @@ COMMAND_AGAIN_S = 0.5
 
 class Leader:
     def __init__(
-        self, me: str, loaded: Loaded, utc: float, now: float, *, alone: bool, seen: SeenTable
+        self,
+        me: str,
+        loaded: Loaded,
+        utc: float,
+        now: float,
+        *,
+        alone: bool,
+        seen: SeenTable,
+        catalogue: Catalogue,
     ) -> None:
-        self.state = LeaderState(me, loaded.epoch, utc - now, seen)
+        self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
+        self._alone = alone
         self.membership = Membership(self.state)
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self._beat_at = now
         self._lease_until = 0.0
+        self._lease_wanted_since = now
         self._extending = False
         self._snapshot_at = now + SNAPSHOT_S
         self._sweeping = False
@@ -182,6 +194,8 @@ class Leader:
                 self.membership.bye(header, body, now, effects)
             case Stale():
                 effects.append(Note("told_stale", header.source))
+            case Beat() | Snapshot():
+                effects.append(Note("old_leader_heard", header.source))
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 
@@ -207,6 +221,7 @@ class Leader:
             case ExtendLease(), _:
                 self._extending = False
                 self._lease_until = command.until - state.clock_offset
+                self._lease_wanted_since = now
             case Sweep(), Swept():
                 self._sweeping = False
                 if not outcome.more:
@@ -274,6 +289,10 @@ class Leader:
             self._extending = True
             until = self.state.utc(now) + LEASE_S
             effects.append(Execute(ExtendLease(self.state.epoch, until)))
+        # Nothing was committed for long, and without a lease workers stop: the database may be
+        # away only from here. (Who is alone has nobody to hand over to.)
+        if now - self._lease_wanted_since > LEASE_LOST_S and not self._alone:
+            effects.append(StepDown("the database has not answered for too long"))
 
     def _beat(self, now: float, effects: Effects) -> None:
         due = now >= self._beat_at or self.state.beat_soon

@@ -14,7 +14,9 @@ import enum
 
 from zcrawl.errors import CommitUnknown, StoreError
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import (
+    CatalogueSeen,
     ClientAsked,
     CommandDone,
     CommandFailed,
@@ -23,17 +25,15 @@ from zcrawl.master.events import (
     Elected,
     Event,
     Execute,
-    MessageCame,
     Note,
-    ReplyTo,
-    SendToWorker,
     StepDown,
 )
+from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
-from zcrawl.mesh.messages import BadBody, Hello, NotLeader, Reply
 from zcrawl.store.commands import Loaded, TakeOver
 
 TAKEOVER_AGAIN_S = 0.5
+TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
 
 
 class Role(enum.Enum):
@@ -47,10 +47,13 @@ class Master:
         self.me = me
         self.role = Role.FOLLOWER
         self.leader: Leader | None = None
+        self.catalogue = Catalogue()
+        self.follower = Follower(me, self.catalogue)
         self._seen_slots = seen_slots
         self._elected: Elected | None = None
         self._takeover: TakeOver | None = None  # the one whose answer counts
         self._takeover_at = float("inf")
+        self._takeover_since = 0.0
         self._clock_offset = 0.0
 
     @property
@@ -68,6 +71,9 @@ class Master:
                 return self._on_loaded(event, now)
             case CommandFailed(TakeOver(), error):
                 return self._on_takeover_failed(event, error, now)
+            case CatalogueSeen():
+                self.catalogue.see(event)
+                return []
             case _:
                 pass
         if self.leader is None:
@@ -85,7 +91,7 @@ class Master:
     def next_wakeup(self, now: float) -> float:
         if self.leader is not None:
             return self.leader.next_wakeup(now)
-        return min(self._takeover_at, now + 0.5)
+        return min(self._takeover_at, self.follower.next_wakeup(), now + 0.5)
 
     # ------------------------------------------------------------ roles
 
@@ -93,6 +99,7 @@ class Master:
         self._elected = elected
         self.leader = None
         self.role = Role.TAKING_OVER
+        self._takeover_since = now
         return self._take_over(now, utc)
 
     def _take_over(self, now: float, utc: float) -> Effects:
@@ -115,16 +122,26 @@ class Master:
             now,
             alone=self._elected.alone,
             seen=SeenTable(self._seen_slots),
+            catalogue=self.catalogue,
         )
-        return [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
+        effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
+        for pending in self.follower.take_waiting():
+            effects += self.leader.handle(ClientAsked(pending.client, pending.request), now)
+        return effects
 
     def _on_takeover_failed(self, event: CommandFailed, error: StoreError, now: float) -> Effects:
         if event.command is not self._takeover:
             return []
         self._takeover = None
+        if now - self._takeover_since > TAKEOVER_PATIENCE_S and not self._is_alone():
+            reason = f"no takeover for {now - self._takeover_since:.0f} s: {error}"
+            return [StepDown(reason), *self._step_down(reason)]
         unknown = isinstance(error, CommitUnknown)  # a second try only raises the epoch once more
         self._takeover_at = now if unknown else now + TAKEOVER_AGAIN_S
         return [Note("takeover_failed", f"{error.code}: {error}")]
+
+    def _is_alone(self) -> bool:
+        return self._elected is not None and self._elected.alone
 
     def _step_down(self, reason: str) -> Effects:
         self.leader = None
@@ -139,17 +156,7 @@ class Master:
     def _as_follower(self, event: Event, now: float, utc: float) -> Effects:
         if self.role is Role.TAKING_OVER and self._takeover is None and now >= self._takeover_at:
             return self._take_over(now, utc)
-        match event:
-            case MessageCame(message):
-                if not isinstance(message, BadBody) and isinstance(message.body, Hello):
-                    header = message.header
-                    return [SendToWorker(header.source, header.incarnation, NotLeader(None))]
-                return []  # reports tell a follower who lives, and nothing more (rule 15)
-            case ClientAsked(client, request):
-                data = {"code": "no_leader", "message": "this master does not lead", "exit_code": 3}
-                return [ReplyTo(client, Reply(request.id, False, data))]
-            case _:
-                return []
+        return self.follower.handle(event, now, utc)
 
     def check(self, now: float) -> None:
         assert (self.leader is None) == (self.role is not Role.LEADER), "a leader has its state"

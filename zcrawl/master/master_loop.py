@@ -18,7 +18,7 @@ from zcrawl.master import events as m
 from zcrawl.master.master import Master, Role
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Reply, Request
-from zcrawl.mesh.ports import Arrived, MasterMesh
+from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
@@ -41,6 +41,8 @@ class MasterLoop:
         utc: Callable[[], float],
         log: Log,
         on_applied: Callable[[], None] = lambda: None,
+        peers: Peers | None = None,
+        on_step_down: Callable[[str], None] | None = None,
     ) -> None:
         self.machine = machine
         self.counters: Counter[str] = Counter()
@@ -48,6 +50,8 @@ class MasterLoop:
         self._clock, self._utc = clock, utc
         self._log = log
         self._on_applied = on_applied
+        self._peers = peers
+        self._on_step_down = on_step_down or self._lead_again
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -68,8 +72,10 @@ class MasterLoop:
         await self._leads.wait()
 
     def listen(self) -> None:
-        """Workers and clients are heard from now on."""
+        """Workers, clients and other masters are heard from now on."""
         self._mesh.listen(self._on_messages)
+        if self._peers is not None:
+            self._peers.listen(self._on_messages)
 
     async def ask(self, request: Request) -> Reply:
         """A request of a client in this process."""
@@ -111,10 +117,11 @@ class MasterLoop:
             return self.machine.handle(event, now, utc)
         except Exception:
             self.note("machine_error", traceback.format_exc())
-            self._lead_again()
+            self._on_step_down("an error of its own")
             return self.machine.handle(m.Deposed("an error of its own"), now, utc)
 
-    def _lead_again(self) -> None:
+    def _lead_again(self, reason: str) -> None:
+        """Where nobody else could lead. (A cluster's master gives the lock away instead.)"""
         self._leads.clear()
         if self._elected is not None:  # the lock is still ours; workers of the last epoch live
             elected = m.Elected(self._elected.hint, alone=False)
@@ -131,6 +138,8 @@ class MasterLoop:
             event: m.Event
             if not isinstance(message, BadBody) and isinstance(message.body, Request):
                 event = m.ClientAsked(one.route, message.body)
+            elif not isinstance(message, BadBody) and isinstance(message.body, Reply):
+                event = m.ReplyCame(message.body)
             else:
                 event = m.MessageCame(message)
             effects = self._decide(event, now, utc)
@@ -172,11 +181,12 @@ class MasterLoop:
                 self._execute(command)
             case m.Ask(query, tag):
                 self._ask(query, tag)
+            case m.Forward(master, request):
+                self._forward(master, request)
             case m.ReplyTo(client, reply):
                 self._reply(client, reply)
             case m.StepDown(reason):
-                self._log("step_down", reason)
-                self._lead_again()
+                self._on_step_down(reason)
             case m.Note(name, detail):
                 self.note(name, detail)
                 if name == "takeover_failed":
@@ -205,6 +215,10 @@ class MasterLoop:
                 self.handle(m.QueryDone(query, tag, outcome))
 
         self._store.query(query, then)
+
+    def _forward(self, master: str, request: Request) -> None:
+        if self._peers is None or not self._peers.send(master, request):
+            self.note("forward_failed", f"{request.op} to {master}")
 
     def _reply(self, client: bytes, reply: Reply) -> None:
         if not client.startswith(LOCAL):

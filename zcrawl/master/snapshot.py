@@ -21,6 +21,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "leader": state.me,
         "epoch": state.epoch,
         "at": state.utc(now),
+        "masters": state.catalogue.masters_view(state.me),
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
         "runs": [
             _run(row, state.leases.by_run.get(row.id, 0), state.utc(now))

@@ -16,6 +16,7 @@ from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import Effects, SendToWorker
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.result.receive import Receiver
@@ -40,8 +41,11 @@ def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> Send
 
 
 class LeaderState:
-    def __init__(self, me: str, epoch: int, clock_offset: float, seen: SeenTable) -> None:
+    def __init__(
+        self, me: str, epoch: int, clock_offset: float, seen: SeenTable, catalogue: Catalogue
+    ) -> None:
         self.me = me
+        self.catalogue = catalogue
         self.epoch = epoch
         self.clock_offset = clock_offset  # UTC = now + clock_offset
         self.roster = Roster()

@@ -266,7 +266,9 @@ class Request(_Body, frozen=True):
     id: str
     op: str
     args: dict[str, Any]
-    forwarded: bool = False
+    forwarded: bool = False  # by a follower; it is not forwarded a second time
+    by: str = ""  # who asked: user@host
+    via: str = ""  # the master that took the request
 
 
 class Reply(_Body, frozen=True):

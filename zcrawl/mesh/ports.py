@@ -75,6 +75,16 @@ class WorkerMesh(Protocol):
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool: ...
 
 
+class Peers(Protocol):
+    """A master's lines to the other masters: requests out, replies, beats and snapshots in."""
+
+    counters: Counter[str]
+
+    def listen(self, handler: Handler) -> None: ...
+
+    def send(self, master: str, body: Body) -> bool: ...
+
+
 def stamp(
     source: str, incarnation: int, epoch: int, body: Body, sequence: int, subject: int
 ) -> Header:

@@ -98,7 +98,10 @@ class Chaos:
         self._world.at(for_s, resume)
 
     def _partition(self) -> None:
-        one, other = self._any(self._world.masters), self._any(self._world.workers)
+        one = self._any(self._world.masters)
+        others = {**self._world.workers, **self._world.masters}
+        del others[one.name]
+        other = self._world.rng.choice(list(others.values()))
         until = self._world.now + self._world.rng.choice([1.0, 4.0, 15.0])
         self._world.trace.append(
             (self._world.now, f"{one.name} and {other.name} are cut until {until}")

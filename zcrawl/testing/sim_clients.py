@@ -8,6 +8,7 @@ import msgspec
 
 from zcrawl.master import events as m
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.model import RunState
 from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class Clients:
         self._world = world
         self._actions = 0
         self._acted: set[str] = set()
+        # A master that slept may carry out an old request this long after the faults' end.
+        self._calm_at = world.began + world.faults.until_s + 30.0
 
     def begin(self) -> None:
         self._world.at(0.1, lambda: self._submit(1))
@@ -92,8 +95,9 @@ class Clients:
         args = {"ref": "sim", "action": action, "run": run}
         request = Request(f"act-{number}", "act", args)
         # A pause may be carried out late, by a master that slept: the operator looks again.
-        ended = self._world.store.tables.runs[run].state.ended
-        if tries == 0 or ended or (request.id in self._acted and not self._world.faulty()):
+        state = self._world.store.tables.runs[run].state
+        content = request.id in self._acted and state is not RunState.PAUSED
+        if tries == 0 or state.ended or (content and self._world.now > self._calm_at):
             return
         for master in self._world.masters.values():
             self._world.tell_master(master, m.ClientAsked(request.id.encode(), request))

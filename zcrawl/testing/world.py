@@ -19,6 +19,7 @@ from zcrawl.mesh.messages import (
     KIND_OF,
     PROTOCOL_VERSION,
     BadBody,
+    Beat,
     Body,
     Header,
     Message,
@@ -37,6 +38,7 @@ from zcrawl.worker import events as w
 
 START_UTC = 1_700_000_000.0
 LOCK_TTL_S = 3.0
+PEER = b"peer:"  # the route of a request that another master forwarded
 GIVE_UP_S = 900.0
 
 
@@ -149,10 +151,19 @@ class World:
                 message = self._message(master.name, 1, epoch, body, sequence, incarnation)
                 self._deliver(master.name, worker, message)
             case m.Publish(body):
-                if KIND_OF[type(body)].name == "BEAT":
-                    message = self._message(master.name, 1, master.machine.epoch, body, 0, 0)
-                    for worker in self.workers:
-                        self._deliver(master.name, worker, message)
+                message = self._message(master.name, 1, master.machine.epoch, body, 0, 0)
+                listeners = (
+                    [*self.workers, *self.masters] if isinstance(body, Beat) else self.masters
+                )
+                for listener in listeners:
+                    if listener != master.name:
+                        self._deliver(master.name, listener, message)
+            case m.Forward(target, request):
+                asked = m.ClientAsked(PEER + master.name.encode(), request)
+                self._between_masters(master.name, target, asked)
+            case m.ReplyTo(client, reply) if client.startswith(PEER):
+                came = m.ReplyCame(reply)
+                self._between_masters(master.name, client.removeprefix(PEER).decode(), came)
             case m.Execute(command):
                 master.commands.append(command)
                 self._write(master)
@@ -261,6 +272,11 @@ class World:
             worker = self.workers[target]
             told = w.MessageCame(message.header, message.body)
             self.happens_to(worker, delay, lambda: self._worker(worker, told))
+
+    def _between_masters(self, source: str, target: str, event: m.Event) -> None:
+        for _ in range(self.copies()):
+            if not self._is_cut(source, target):
+                self.tell_master(self.masters[target], event)
 
     def _spoil(self, message: Message) -> Message | BadBody:
         body = message.body

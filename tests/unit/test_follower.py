@@ -1,0 +1,164 @@
+"""A master that does not lead: what it forwards, what it answers itself, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.machine_tools import UTC, header, hello
+from zcrawl.errors import StoreUnavailable
+from zcrawl.master import events as m
+from zcrawl.master.follower import FORWARD_PATIENCE_S, LEADER_SILENT_S
+from zcrawl.master.master import TAKEOVER_PATIENCE_S, Master
+from zcrawl.mesh.messages import Beat, Body, Message, NotLeader, Reply, Request, Snapshot
+from zcrawl.store.commands import TakeOver
+from zcrawl.store.queries import FindJob, JobList, ListJobs
+
+REQUEST = Request("q1", "jobs", {}, by="ann@desk")
+
+
+class Story:
+    """A Master at some moment; what it wants done is kept."""
+
+    def __init__(self) -> None:
+        self.master = Master("m2", seen_slots=64)
+        self.now = 100.0
+        self.effects: m.Effects = []
+
+    def handle(self, event: m.Event) -> m.Effects:
+        self.effects = self.master.handle(event, self.now, UTC + self.now)
+        self.master.check(self.now)
+        return self.effects
+
+    def hear(self, body: Body, source: str = "m1", epoch: int = 5) -> m.Effects:
+        return self.handle(m.MessageCame(Message(header(body, source, epoch=epoch), body)))
+
+    def ask(self, request: Request = REQUEST) -> m.Effects:
+        return self.handle(m.ClientAsked(b"client", request))
+
+    def replies(self) -> list[tuple[bytes, bool, Any]]:
+        return [
+            (one.client, one.reply.ok, one.reply.data.get("code"))
+            for one in self.effects
+            if isinstance(one, m.ReplyTo)
+        ]
+
+
+def led() -> Story:
+    story = Story()
+    story.hear(Beat("m1", 1.0, {}))
+    return story
+
+
+def test_a_request_goes_to_the_leader_once_and_its_answer_comes_back() -> None:
+    """Any master takes any request; who asked and through whom travels along."""
+    story = led()
+    (forward,) = story.ask()
+    assert isinstance(forward, m.Forward) and forward.master == "m1"
+    assert forward.request == Request("q1", "jobs", {}, True, "ann@desk", "m2")
+    answer = Reply("q1", True, {"jobs": []})
+    assert story.handle(m.ReplyCame(answer)) == [m.ReplyTo(b"client", answer)]
+    assert story.handle(m.ReplyCame(answer)) == [], "an answer is given once"
+
+
+def test_a_forwarded_request_is_not_forwarded_again() -> None:
+    """Two followers that hold each other for the leader must not play ball with a request."""
+    story = led()
+    story.ask(Request("q1", "jobs", {}, forwarded=True))
+    assert story.replies() == [(b"client", False, "no_leader")]
+
+
+def test_a_worker_is_told_who_leads() -> None:
+    story = led()
+    (sent,) = story.hear(hello(), source="w1")
+    assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader("m1")
+    story.now += LEADER_SILENT_S + 1
+    (sent,) = story.hear(hello(), source="w1")
+    assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader(None)
+
+
+def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> None:
+    story = led()
+    story.now += LEADER_SILENT_S + 1
+    (ask,) = story.ask()
+    assert ask == m.Ask(ListJobs(), "q1")
+    story.handle(m.QueryDone(ListJobs(), "q1", JobList([])))
+    (answered,) = story.effects
+    assert isinstance(answered, m.ReplyTo) and answered.reply.ok
+    stale = {"answered_by": "m2", "leader_silent_s": LEADER_SILENT_S + 1}
+    assert answered.reply.data == {"jobs": [], "stale": stale}
+
+
+def test_a_leader_that_does_not_answer_costs_a_read_its_patience_only() -> None:
+    story = led()
+    story.ask()
+    story.now += FORWARD_PATIENCE_S
+    assert story.handle(m.Ticked()) == [m.Ask(ListJobs(), "q1")]
+
+
+def test_the_database_may_fail_a_read_too() -> None:
+    """The client hears the store's own error, not silence."""
+    story = Story()
+    story.ask()
+    story.handle(m.QueryFailed(ListJobs(), "q1", StoreUnavailable("away")))
+    assert story.replies() == [(b"client", False, "store_unavailable")]
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_actions_are_refused_without_a_leader_and_the_client_asks_again(told: bool) -> None:
+    """`no_leader` is the one refusal after which the same id is sent again."""
+    story = led() if told else Story()
+    request = Request("q2", "act", {"ref": "docs", "action": "pause"})
+    if told:
+        story.ask(request)
+        story.handle(m.ReplyCame(Reply("q2", False, {"code": "no_leader"})))
+    else:
+        story.ask(request)
+    assert story.replies() == [(b"client", False, "no_leader")]
+
+
+def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
+    story = led()
+    story.hear(Snapshot({"epoch": 5, "workers": [{"id": "w1"}]}))
+    entry = m.NodeEntry("m1", False, "TTL expired", "host", "1", 7, "tcp://m1:1")
+    story.handle(m.CatalogueSeen(masters=(entry,)))
+    story.now += 10
+    story.ask(Request("q3", "nodes", {}))
+    (answered,) = story.effects
+    assert isinstance(answered, m.ReplyTo)
+    data = answered.reply.data
+    assert data["workers"] == [{"id": "w1"}] and data["stale"]["leader_silent_s"] == 10.0
+    assert [(one["id"], one["healthy"]) for one in data["masters"]] == [("m1", False)]
+
+
+def test_bad_arguments_are_refused_with_their_name() -> None:
+    story = Story()
+    story.ask(Request("q4", "job", {}))
+    assert story.replies() == [(b"client", False, "bad_request")]
+
+
+def test_a_read_of_an_unknown_job_is_refused() -> None:
+    story = Story()
+    story.ask(Request("q5", "job", {"ref": "nothing"}))
+    story.handle(m.QueryDone(FindJob("nothing"), "q5", JobList([])))
+    assert story.replies() == [(b"client", False, "no_such_job")]
+
+
+def test_a_beat_of_an_older_leader_changes_nothing() -> None:
+    story = led()
+    story.hear(Beat("m3", 1.0, {}), source="m3", epoch=4)
+    (forward,) = story.ask()
+    assert isinstance(forward, m.Forward) and forward.master == "m1"
+
+
+def test_a_master_that_cannot_reach_the_database_gives_the_lock_to_another() -> None:
+    """It may be away only from here; but a master that is alone keeps trying."""
+    for alone in (False, True):
+        story = Story()
+        (execute,) = story.handle(m.Elected(7, alone=alone))
+        assert isinstance(execute, m.Execute) and isinstance(execute.command, TakeOver)
+        story.now += TAKEOVER_PATIENCE_S + 1
+        story.handle(m.CommandFailed(execute.command, StoreUnavailable("away")))
+        stepped = [one for one in story.effects if isinstance(one, m.StepDown)]
+        assert bool(stepped) is not alone

@@ -1,0 +1,55 @@
+"""Who is registered with whoever coordinates, and where that differs from the mesh.
+
+Kept by every master, whatever its role. The embedded form has no catalogue: it stays empty, and
+nothing is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.master.events import CatalogueSeen, NodeEntry
+
+
+class Catalogue:
+    def __init__(self) -> None:
+        self.masters: tuple[NodeEntry, ...] = ()
+        self.workers: tuple[NodeEntry, ...] | None = None  # None: nobody has told us yet
+
+    def see(self, seen: CatalogueSeen) -> None:
+        if seen.masters is not None:
+            self.masters = seen.masters
+        if seen.workers is not None:
+            self.workers = seen.workers
+
+    def masters_view(self, leader: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": one.id,
+                "role": "leader" if one.id == leader else "follower",
+                "healthy": one.healthy,
+                "detail": one.detail,
+                "control": one.control,
+                "pid": one.pid,
+                "hostname": one.hostname,
+                "version": one.version,
+            }
+            for one in sorted(self.masters, key=lambda one: one.id)
+        ]
+
+    def differences(self, mesh: Iterable[WorkerInfo]) -> list[dict[str, str]]:
+        """Workers that only one side knows, or that one side holds for dead."""
+        if self.workers is None:
+            return []
+        present = {info.id for info in mesh if info.present}
+        healthy = {one.id: one.healthy for one in self.workers}
+        found = []
+        for node in sorted(present | healthy.keys()):
+            in_mesh = "present" if node in present else "absent"
+            state = healthy.get(node)
+            in_catalogue = "absent" if state is None else "passing" if state else "critical"
+            if (in_mesh, in_catalogue) not in (("present", "passing"), ("absent", "critical")):
+                found.append({"node": node, "mesh": in_mesh, "catalogue": in_catalogue})
+        return found

@@ -1,0 +1,186 @@
+"""A master that does not lead: it takes any request and hands it to the leader, once.
+
+Who leads it knows from the leader's BEATs. While nobody leads, or the leader does not answer, it
+answers reads itself, from the database and the leader's last SNAPSHOT, and says how old that is;
+everything else is refused as `no_leader`, and the client asks again with the same id, so an action
+is carried out once however often it was asked for. Reports of workers tell it who lives and
+nothing more (rule 15).
+
+    ClientAsked ──leader known──▶ waiting ──ReplyCame──▶ replied
+         │                          │ no answer in time, or "no leader"
+         └──────no leader──────▶ read here (jobs, job, nodes) or refused
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import UnreachableError, ZcrawlError
+from zcrawl.master import reads
+from zcrawl.master.catalogue import Catalogue
+from zcrawl.master.events import (
+    Ask,
+    ClientAsked,
+    Effects,
+    Event,
+    Forward,
+    MessageCame,
+    QueryDone,
+    QueryFailed,
+    ReplyCame,
+    ReplyTo,
+    SendToWorker,
+    Ticked,
+)
+from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
+from zcrawl.mesh.messages import BadBody, Beat, Hello, Message, NotLeader, Reply, Snapshot
+from zcrawl.store.queries import QueryOutcome
+
+LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more
+FORWARD_PATIENCE_S = 3.0
+MOST_WAITING = 10_000
+
+
+class Follower:
+    def __init__(self, me: str, catalogue: Catalogue) -> None:
+        self.me = me
+        self.leader = ""
+        self.epoch = 0
+        self.heard_at = float("-inf")  # the leader's last BEAT
+        self._catalogue = catalogue
+        self._snapshot: dict[str, Any] = {}
+        self._snapshot_at = float("-inf")
+        self._waiting: dict[str, Pending] = {}  # for the leader's answer
+        self._reading: dict[str, Pending] = {}  # for the database's
+
+    def handle(self, event: Event, now: float, utc: float) -> Effects:
+        effects: Effects = []
+        match event:
+            case MessageCame(message):
+                if not isinstance(message, BadBody):
+                    self._on_message(message, now, effects)
+            case ClientAsked(client, request):
+                self._on_asked(Pending(client, request), now, effects)
+            case ReplyCame(answer):
+                self._on_reply(answer, now, effects)
+            case QueryDone(_, tag, outcome):
+                pending = self._reading.pop(tag, None)
+                if pending is not None:
+                    self._on_read(pending, outcome, now, utc, effects)
+            case QueryFailed(_, tag, error):
+                pending = self._reading.pop(tag, None)
+                if pending is not None:
+                    refuse(pending, error, effects)
+            case Ticked():
+                self._on_tick(now, effects)
+            case _:
+                pass  # answers to commands of an epoch that has ended
+        return effects
+
+    def take_waiting(self) -> list[Pending]:
+        """Requests that wait for a leader: this master is the leader now."""
+        waiting, self._waiting = list(self._waiting.values()), {}
+        return waiting
+
+    def next_wakeup(self) -> float:
+        return min((one.until for one in self._waiting.values()), default=float("inf"))
+
+    # ------------------------------------------------------------ messages
+
+    def _on_message(self, message: Message, now: float, effects: Effects) -> None:
+        header, body = message.header, message.body
+        match body:
+            case Beat() if header.epoch >= self.epoch:
+                self.leader, self.epoch, self.heard_at = body.leader, header.epoch, now
+            case Snapshot() if header.epoch >= self.epoch:
+                self._snapshot, self._snapshot_at = body.data, now
+            case Hello():
+                leader = self.leader if self._leader_lives(now) else None
+                effects.append(SendToWorker(header.source, header.incarnation, NotLeader(leader)))
+            case _:
+                pass
+
+    def _leader_lives(self, now: float) -> bool:
+        return (
+            bool(self.leader) and self.leader != self.me and now - self.heard_at < LEADER_SILENT_S
+        )
+
+    # ------------------------------------------------------------ requests
+
+    def _on_asked(self, pending: Pending, now: float, effects: Effects) -> None:
+        request = pending.request
+        if request.forwarded:
+            self._refuse_no_leader(pending, effects)
+        elif self._leader_lives(now) and len(self._waiting) < MOST_WAITING:
+            pending.until = now + FORWARD_PATIENCE_S
+            self._waiting[request.id] = pending
+            onward = msgspec.structs.replace(request, forwarded=True, via=self.me)
+            effects.append(Forward(self.leader, onward))
+        else:
+            self._answer_here(pending, now, effects)
+
+    def _on_reply(self, answer: Reply, now: float, effects: Effects) -> None:
+        pending = self._waiting.pop(answer.id, None)
+        if pending is None:
+            return
+        if not answer.ok and answer.data.get("code") == NO_LEADER:
+            self._answer_here(pending, now, effects)
+        else:
+            effects.append(ReplyTo(pending.client, answer))
+
+    def _on_tick(self, now: float, effects: Effects) -> None:
+        for pending in [one for one in self._waiting.values() if one.until <= now]:
+            del self._waiting[pending.request.id]
+            self._answer_here(pending, now, effects)
+
+    # ------------------------------------------------------------ answers of its own
+
+    def _answer_here(self, pending: Pending, now: float, effects: Effects) -> None:
+        request = pending.request
+        try:
+            if request.op == "nodes":
+                reply(pending, self._marked(self._nodes(), now), effects)
+            elif request.op in reads.READS:
+                effects.append(Ask(reads.question(request), request.id))
+                self._reading[request.id] = pending
+            else:
+                self._refuse_no_leader(pending, effects)
+        except BAD_ARGUMENTS as error:
+            refuse(pending, bad_request(request, error), effects)
+
+    def _on_read(
+        self, pending: Pending, outcome: QueryOutcome, now: float, utc: float, effects: Effects
+    ) -> None:
+        try:
+            found = reads.proceed(pending, outcome, lambda run: None, utc)
+        except ZcrawlError as error:
+            refuse(pending, error, effects)
+            return
+        except BAD_ARGUMENTS as error:
+            refuse(pending, bad_request(pending.request, error), effects)
+            return
+        if isinstance(found, dict):
+            reply(pending, self._marked(found, now), effects)
+        else:
+            self._reading[pending.request.id] = pending
+            effects.append(Ask(found, pending.request.id))
+
+    def _nodes(self) -> dict[str, Any]:
+        return {
+            "leader": {"id": "", "epoch": self._snapshot.get("epoch", 0)},
+            "masters": self._catalogue.masters_view(""),
+            "workers": self._snapshot.get("workers", []),
+            "differences": [],
+        }
+
+    def _marked(self, data: dict[str, Any], now: float) -> dict[str, Any]:
+        """No leader stands behind it: what is in flight is unknown, counters are the database's."""
+        silent = max(self.heard_at, self._snapshot_at)
+        age_s = None if silent == float("-inf") else round(now - silent, 1)
+        return {**data, "stale": {"answered_by": self.me, "leader_silent_s": age_s}}
+
+    def _refuse_no_leader(self, pending: Pending, effects: Effects) -> None:
+        error = UnreachableError(f"{self.me} does not lead, and nobody else does", code=NO_LEADER)
+        refuse(pending, error, effects)
