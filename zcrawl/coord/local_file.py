@@ -23,7 +23,7 @@ PATIENCE_S: Final = 1.0  # with a leader that lives: it may be about to end
 
 
 class FileLock:
-    """Implements `coord.ports.Coordinator`."""
+    """For the embedded form, which leads or refuses: it has nobody to wait for."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / LOCK_NAME
