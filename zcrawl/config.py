@@ -8,6 +8,7 @@ remembers which, and `zcrawl config show` tells it.
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -17,6 +18,7 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.submit import keys
 
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 ENV_PREFIX: Final = "ZCRAWL_"
 # Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
 ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
@@ -40,10 +42,58 @@ class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["text", "json"] = "text"
 
 
+class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which cluster this node belongs to. Without [consul] or masters there is none."""
+
+    name: str = "zcrawl"  # clusters of different names can share a Consul
+    id: str = ""  # this node's; empty: the host's name
+    masters: tuple[str, ...] = ()  # control addresses, where Consul is not asked
+
+
+class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    address: str = ""  # host:port; empty: no Consul
+    scheme: Literal["http", "https"] = "http"
+    token: str = ""
+    datacenter: str = ""
+    ca_file: str = ""  # of an https agent; empty: the system's authorities
+
+
+class DatabaseConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What masters write to, and `zcrawl export` reads."""
+
+    urls: tuple[str, ...] = ()  # mysql://user:password@host:3306/zcrawl, one replicated database
+
+
+class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A master's three sockets, and the keys of all who talk to them."""
+
+    bind: str = "127.0.0.1"
+    advertise: str = ""  # what others connect to; empty: the address that is bound
+    control_port: int = 7600  # 0: any free one
+    reports_port: int = 7601
+    events_port: int = 7602
+    key_file: str = ""  # this node's keys, made by `zcrawl keys new`; empty: no encryption
+    server_key: str = ""  # the masters' public key, for those who connect to them
+    allow_file: str = ""  # masters: the public keys that may connect
+    insecure: bool = False  # bind an address that others reach, without keys
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: WorkerConfig = WorkerConfig()
     data: DataConfig = DataConfig()
     log: LogConfig = LogConfig()
+    cluster: ClusterConfig = ClusterConfig()
+    consul: ConsulConfig = ConsulConfig()
+    database: DatabaseConfig = DatabaseConfig()
+    mesh: MeshConfig = MeshConfig()
+
+    @property
+    def is_cluster(self) -> bool:
+        """Whether commands talk to a cluster and not to a data folder."""
+        return bool(self.consul.address or self.cluster.masters)
+
+
+SECRETS: Final = ("consul.token", "database.urls")  # not shown; a URL may hold a password
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -53,8 +103,10 @@ class Resolved(msgspec.Struct, frozen=True):
     origins: dict[str, str]
 
     def values(self) -> dict[str, Any]:
+        """For people: secrets are told to be there, and no more."""
         plain = msgspec.to_builtins(self.config)
-        return {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
+        values = {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
+        return values | {key: "(set)" for key in SECRETS if values[key]}
 
 
 def resolve(
@@ -88,6 +140,9 @@ def all_keys() -> list[str]:
     return keys.dotted_keys(Config)
 
 
+_LISTS: Final = ("cluster.masters", "database.urls")
+
+
 def _table(text: str, source: str) -> dict[str, Any]:
     try:
         table = tomllib.loads(text)
@@ -117,8 +172,13 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
         key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
         if key not in known:
             raise _unknown(name, "environment", key)
-        found[key] = (value, name)
+        found[key] = (_words(value) if key in _LISTS else value, name)
     return found
+
+
+def _words(value: str) -> list[str]:
+    """A list in the environment: words between commas or spaces."""
+    return value.replace(",", " ").split()
 
 
 def _unknown(shown: str, source: str, key: str) -> ConfigError:
@@ -140,10 +200,16 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
         ("worker.processes", 0, 1_000, worker.processes),
         ("worker.rate", 0, 1e9, worker.rate),
         ("worker.bandwidth", 0, 1e15, worker.bandwidth),
+        ("mesh.control_port", 0, 65_535, config.mesh.control_port),
+        ("mesh.reports_port", 0, 65_535, config.mesh.reports_port),
+        ("mesh.events_port", 0, 65_535, config.mesh.events_port),
     )
     for key, least, most, value in checks:
         if not math.isfinite(value) or not least <= value <= most:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is no folder's name")
+    for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
+        if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
+            raise ConfigError(f"{origin}: {key} is {name!r}; letters, digits, dots and dashes only")
     return config

@@ -70,6 +70,7 @@ def test_a_forwarded_request_is_not_forwarded_again() -> None:
 
 
 def test_a_worker_is_told_who_leads() -> None:
+    """NOT_LEADER names the leader, and nobody once it has gone silent."""
     story = led()
     (sent,) = story.hear(hello(), source="w1")
     assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader("m1")
@@ -79,6 +80,7 @@ def test_a_worker_is_told_who_leads() -> None:
 
 
 def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> None:
+    """A read needs no leader; the mark says that none stands behind it."""
     story = led()
     story.now += LEADER_SILENT_S + 1
     (ask,) = story.ask()
@@ -91,6 +93,7 @@ def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> N
 
 
 def test_a_leader_that_does_not_answer_costs_a_read_its_patience_only() -> None:
+    """After the follower's patience the database answers."""
     story = led()
     story.ask()
     story.now += FORWARD_PATIENCE_S
@@ -119,9 +122,10 @@ def test_actions_are_refused_without_a_leader_and_the_client_asks_again(told: bo
 
 
 def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
+    """Who lived last is better than nothing, with its age beside it."""
     story = led()
     story.hear(Snapshot({"epoch": 5, "workers": [{"id": "w1"}]}))
-    entry = m.NodeEntry("m1", False, "TTL expired", "host", "1", 7, "tcp://m1:1")
+    entry = m.NodeEntry("m1", False, "TTL expired", "host", "1", 7)
     story.handle(m.CatalogueSeen(masters=(entry,)))
     story.now += 10
     story.ask(Request("q3", "nodes", {}))
@@ -133,12 +137,14 @@ def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
 
 
 def test_bad_arguments_are_refused_with_their_name() -> None:
+    """A request without its arguments is told so (G7)."""
     story = Story()
     story.ask(Request("q4", "job", {}))
     assert story.replies() == [(b"client", False, "bad_request")]
 
 
 def test_a_read_of_an_unknown_job_is_refused() -> None:
+    """Also a follower knows what does not exist."""
     story = Story()
     story.ask(Request("q5", "job", {"ref": "nothing"}))
     story.handle(m.QueryDone(FindJob("nothing"), "q5", JobList([])))
@@ -146,6 +152,7 @@ def test_a_read_of_an_unknown_job_is_refused() -> None:
 
 
 def test_a_beat_of_an_older_leader_changes_nothing() -> None:
+    """A lower epoch is nobody's word any more."""
     story = led()
     story.hear(Beat("m3", 1.0, {}), source="m3", epoch=4)
     (forward,) = story.ask()

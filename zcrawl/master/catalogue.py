@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
 
@@ -17,12 +19,19 @@ class Catalogue:
     def __init__(self) -> None:
         self.masters: tuple[NodeEntry, ...] = ()
         self.workers: tuple[NodeEntry, ...] | None = None  # None: nobody has told us yet
+        self.away = ""  # why it cannot be read at the moment
 
     def see(self, seen: CatalogueSeen) -> None:
         if seen.masters is not None:
             self.masters = seen.masters
         if seen.workers is not None:
             self.workers = seen.workers
+        if seen.away is not None:
+            self.away = seen.away
+
+    def endpoints(self) -> list[dict[str, Any]]:
+        """How to reach each master: what `masters` answers, also to those without Consul."""
+        return [msgspec.to_builtins(one.endpoints) for one in self.masters if one.endpoints]
 
     def masters_view(self, leader: str) -> list[dict[str, Any]]:
         return [
@@ -31,7 +40,7 @@ class Catalogue:
                 "role": "leader" if one.id == leader else "follower",
                 "healthy": one.healthy,
                 "detail": one.detail,
-                "control": one.control,
+                "control": one.endpoints.control if one.endpoints is not None else "",
                 "pid": one.pid,
                 "hostname": one.hostname,
                 "version": one.version,

@@ -216,6 +216,7 @@ class Desk:
             "masters": state.catalogue.masters_view(state.me),
             "workers": [worker_view(info, now) for info in state.roster.workers.values()],
             "differences": state.catalogue.differences(state.roster.workers.values()),
+            "catalogue": state.catalogue.away or "ok",
         }
         self._reply(pending, data, effects)
 

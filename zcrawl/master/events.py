@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import BadBody, Body, Message, Reply, Request
+from zcrawl.mesh.ports import Endpoints
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
@@ -29,7 +30,7 @@ class NodeEntry(_Data, frozen=True):
     hostname: str = ""
     version: str = ""
     pid: int = 0
-    control: str = ""  # where a master takes requests
+    endpoints: Endpoints | None = None  # of a master, as others reach it
 
 
 # ---------------------------------------------------------------- events
@@ -53,6 +54,7 @@ class CatalogueSeen(_Data, frozen=True):
 
     masters: tuple[NodeEntry, ...] | None = None
     workers: tuple[NodeEntry, ...] | None = None
+    away: str | None = None  # why the catalogue cannot be read; "": it can be read again
 
 
 class MessageCame(_Data, frozen=True):

@@ -173,6 +173,7 @@ class Follower:
             "masters": self._catalogue.masters_view(""),
             "workers": self._snapshot.get("workers", []),
             "differences": [],
+            "catalogue": self._catalogue.away or "ok",
         }
 
     def _marked(self, data: dict[str, Any], now: float) -> dict[str, Any]:

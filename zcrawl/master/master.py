@@ -26,10 +26,12 @@ from zcrawl.master.events import (
     Event,
     Execute,
     Note,
+    ReplyTo,
     StepDown,
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
+from zcrawl.mesh.messages import Reply, Request
 from zcrawl.store.commands import Loaded, TakeOver
 
 TAKEOVER_AGAIN_S = 0.5
@@ -74,6 +76,8 @@ class Master:
             case CatalogueSeen():
                 self.catalogue.see(event)
                 return []
+            case ClientAsked(client, Request(id, "masters")):
+                return [ReplyTo(client, Reply(id, True, {"masters": self.catalogue.endpoints()}))]
             case _:
                 pass
         if self.leader is None:

@@ -1,0 +1,71 @@
+"""A master's lines to the other masters: requests that are not its own to answer go out, replies,
+the leader's beats and its snapshots come in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import zmq
+
+from zcrawl.mesh.codec import encode
+from zcrawl.mesh.mesh_zmq_sockets import LINGER_MS, MeshEnd, OnBadFrame, Socket, topic
+from zcrawl.mesh.messages import Body, Kind
+from zcrawl.mesh.ports import Endpoints, Handler
+
+
+class ZmqPeers(MeshEnd):
+    """Implements `mesh.ports.Peers`. `follow` is told the list anew whenever it changes."""
+
+    def __init__(
+        self, master: str, incarnation: int, on_bad_frame: OnBadFrame | None = None
+    ) -> None:
+        super().__init__(master, incarnation, on_bad_frame)
+        self._lines: dict[str, tuple[Endpoints, Socket]] = {}
+        self._handler: Handler | None = None
+        self._events = self._socket(zmq.SUB)
+        for kind in (Kind.BEAT, Kind.SNAPSHOT):
+            self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
+
+    def listen(self, handler: Handler) -> None:
+        self._handler = handler
+        self._read(self._events, False, handler)
+        for _, line in self._lines.values():
+            self._read(line, False, handler)
+
+    def follow(self, masters: list[Endpoints]) -> None:
+        """These are the other masters now."""
+        wanted = {one.master: one for one in masters if one.master != self._source}
+        for master, (endpoints, _) in list(self._lines.items()):
+            if wanted.get(master) != endpoints:
+                self._leave(master)
+        for master, endpoints in wanted.items():
+            if master not in self._lines:
+                self._join(endpoints)
+
+    def send(self, master: str, body: Body) -> bool:
+        line = self._lines.get(master)
+        if line is None:
+            self.counters["send_no_route"] += 1
+            return False
+        return self._send(line[1], encode(self._header(0, body, 0, 0), body))
+
+    def _join(self, endpoints: Endpoints) -> None:
+        line = self._socket(zmq.DEALER)
+        # Stable, and no worker's: ids hold no `>`.
+        line.setsockopt(zmq.IDENTITY, f"{self._source}>".encode())
+        self._connect(line, endpoints.control)
+        self._connect(self._events, endpoints.events)
+        self._lines[endpoints.master] = (endpoints, line)
+        if self._handler is not None:
+            self._read(line, False, self._handler)
+
+    def _leave(self, master: str) -> None:
+        endpoints, line = self._lines.pop(master)
+        reader = self._readers.pop(line, None)
+        if reader is not None:
+            reader.close()
+        self._sockets.remove(line)
+        line.close(LINGER_MS)
+        with contextlib.suppress(zmq.ZMQError):  # it was never connected
+            self._events.disconnect(endpoints.events)
