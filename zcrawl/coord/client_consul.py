@@ -1,0 +1,241 @@
+"""Calls to Consul, one at a time, each with an answer that the election machine understands.
+
+py-consul does the calls; where it cannot (a transaction with a token, a conflict as an answer) its
+HTTP layer is used directly. A client belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+from typing import Any, Final, assert_never
+from urllib.parse import urlsplit
+
+import consul
+import msgspec
+import requests
+
+from zcrawl.coord import calls as c
+from zcrawl.coord.ports import Condition, Member, Role
+from zcrawl.coord.records import (
+    SESSION_TTL_S,
+    check_id,
+    check_of,
+    lock_key,
+    meta_of,
+    read_row,
+    service_id,
+    service_name,
+    tags_of,
+    write_lock_value,
+)
+from zcrawl.errors import ConfigError
+
+CALL_TIMEOUT_S: Final = 1.5  # two calls between two passes still fit into the check's TTL
+# Consul 1.8 answers 500 where later versions answer 404.
+UNKNOWN_CHECK: Final = ("does not have associated TTL", "Unknown check")
+INVALID_SESSION: Final = "invalid session"
+MAX_REASON: Final = 300
+
+
+class ConsulSettings(msgspec.Struct, frozen=True):
+    """Where Consul is and who we are to it."""
+
+    address: str = "http://127.0.0.1:8500"
+    token: str = ""  # empty: CONSUL_HTTP_TOKEN, if set
+    datacenter: str = ""  # empty: the agent's
+    ca_file: str = ""  # for https; empty: the system's
+
+
+class ConsulClient:
+    def __init__(
+        self, settings: ConsulSettings, me: Member, timeout_s: float = CALL_TIMEOUT_S
+    ) -> None:
+        self._me = me
+        self._settings = settings
+        host, port, scheme = _parts(settings.address)
+        client = consul.Consul(
+            host=host,
+            port=port,
+            scheme=scheme,
+            dc=settings.datacenter or None,
+            verify=settings.ca_file or True,
+            connections_timeout=timeout_s,
+        )
+        # py-consul prefers the environment's token to the one it is given.
+        client.token = settings.token or client.token
+        # Neither a proxy for the web nor a .netrc is meant for Consul.
+        client.http.session.trust_env = False
+        self._consul: Any = client
+
+    # ------------------------------------------------------------ calls
+
+    def perform(self, call: c.Call) -> c.Answer:
+        try:
+            return self._perform(call)
+        except Exception as error:
+            trouble, reason = self.explain(error)
+            return c.CallFailed(call, trouble, reason)
+
+    def _perform(self, call: c.Call) -> c.Answer:
+        api, me = self._consul, self._me
+        match call:
+            case c.Register(leads, condition):
+                self._register(leads, condition)
+            case c.PassCheck(note):
+                if not api.agent.check.ttl_pass(check_id(me), notes=note or None):
+                    return c.CallFailed(call, c.Trouble.GONE, "Consul does not know our check")
+            case c.CreateSession():
+                session = api.session.create(
+                    name=f"zcrawl {me.cluster} {me.id}",
+                    checks=["serfHealth", check_id(me)],
+                    lock_delay=0,
+                    behavior="release",
+                    ttl=SESSION_TTL_S,
+                )
+                return c.SessionMade(session)
+            case c.RenewSession(session):
+                api.session.renew(session)
+            case c.AcquireLock(session):
+                return self._acquire(session)
+            case c.ReleaseLock(session):
+                # Keeps the value: it says who led last. False, not ours any more, is as good.
+                value = write_lock_value(me, _utc_now())
+                api.kv.put(lock_key(me.cluster), value, release=session)
+            case c.DestroySession(session):
+                api.session.destroy(session)
+            case c.Deregister():
+                api.agent.service.deregister(service_id(me))
+            case c.DeregisterDead(node, dead):
+                api.catalog.deregister(node, service_id=dead)
+            case _:
+                assert_never(call)
+        return c.CallDone(call)
+
+    def _register(self, leads: bool, condition: Condition) -> None:
+        me = self._me
+        host, port = None, None
+        if me.endpoints is not None:
+            address = urlsplit(me.endpoints.control)
+            host, port = address.hostname, address.port
+        self._consul.agent.service.register(
+            service_name(me.role),
+            service_id=service_id(me),
+            address=host,
+            port=port,
+            tags=tags_of(me, leads, condition),
+            meta=meta_of(me, condition),
+            check=check_of(me, condition),
+        )
+
+    def _acquire(self, session: str) -> c.Answer:
+        """By a transaction: `?acquire=` says won or not, this also gives LockIndex."""
+        key = lock_key(self._me.cluster)
+        value = base64.b64encode(write_lock_value(self._me, _utc_now())).decode()
+        operation = {"Verb": "lock", "Key": key, "Value": value, "Session": session}
+        code, body = self._put("/v1/txn", json.dumps([{"KV": operation}]))
+        if code == 200:
+            return c.LockWon(session, int(json.loads(body)["Results"][0]["KV"]["LockIndex"]))
+        if code == 409 and INVALID_SESSION in body:
+            return c.CallFailed(c.AcquireLock(session), c.Trouble.GONE, body[:MAX_REASON])
+        if code == 409:
+            return c.LockRefused(session)
+        raise _Unexpected(code, body)
+
+    def _put(self, path: str, data: str) -> tuple[int, str]:
+        api = self._consul
+        dc = self._settings.datacenter
+        answer = api.http.put(
+            lambda response: response,
+            path,
+            params=[("dc", dc)] if dc else None,
+            data=data,
+            headers=api.prepare_headers(None),
+        )
+        return answer.code, answer.body
+
+    # ------------------------------------------------------------ readings
+
+    def read_lock(self, index: str | None, wait_s: int) -> tuple[str, c.LockRead]:
+        """Blocks until the key changes, or longer than it has to."""
+        api = self._consul
+        index, found = api.kv.get(lock_key(self._me.cluster), index=index, wait=f"{wait_s}s")
+        if found is None:
+            return index, c.LockRead(None)
+        entry = c.LockEntry(found.get("Session") or "", found["LockIndex"], found["Value"] or b"")
+        return index, c.LockRead(entry)
+
+    def read_members(self, role: Role, index: str | None, wait_s: int) -> tuple[str, c.MembersRead]:
+        index, rows = self._consul.health.service(
+            service_name(role), index=index, wait=f"{wait_s}s"
+        )
+        read = [read_row(role, self._me.cluster, row) for row in rows]
+        return index, c.MembersRead(role, tuple(row for row in read if row is not None))
+
+    # ------------------------------------------------------------ failures
+
+    def explain(self, error: Exception) -> tuple[c.Trouble, str]:
+        """What an error of a call means for us; nothing is raised beyond this border."""
+        where, text = self._settings.address, str(error)[:MAX_REASON]
+        match error:
+            case requests.exceptions.SSLError():
+                return c.Trouble.AWAY, f"{where}: TLS: {text}"
+            case requests.exceptions.Timeout():
+                return c.Trouble.AWAY, f"{where} does not answer in time"
+            case requests.exceptions.ConnectionError():
+                return c.Trouble.AWAY, f"{where} cannot be reached: {_innermost(error)}"
+            case consul.exceptions.ACLPermissionDenied() | consul.exceptions.ACLDisabled():
+                return c.Trouble.DENIED, self._denied(text)
+            case _Unexpected(code=401 | 403):
+                return c.Trouble.DENIED, self._denied(text)
+            case consul.exceptions.NotFound():
+                return c.Trouble.GONE, f"{where}: {text}"
+            case consul.exceptions.BadRequest() | consul.exceptions.ClientError():
+                return c.Trouble.REFUSED, f"{where}: {text}"
+        if any(sign in text for sign in UNKNOWN_CHECK):
+            return c.Trouble.GONE, f"{where}: {text}"
+        if "Check '" in text or "Missing check" in text or "Missing node" in text:
+            return c.Trouble.REFUSED, f"{where}: {text}"
+        # 5xx, "No cluster leader", an answer that is no JSON: Consul is not itself.
+        return c.Trouble.AWAY, f"{where}: {text or type(error).__name__}"
+
+    def _denied(self, text: str) -> str:
+        token = self._consul.token
+        which = f"token {token[:4]}…" if token else "no token is configured, and the anonymous one"
+        cluster = self._me.cluster
+        return (
+            f"{self._settings.address} denies access ({text.strip() or 'no reason'}): {which} lacks"
+            f' a right; needed are service_prefix "zcrawl-" write, key_prefix "zcrawl/{cluster}/"'
+            ' write, session_prefix "" write, node_prefix "" read and agent_prefix "" read'
+        )
+
+
+class _Unexpected(Exception):
+    """A status that no call expects; explained like py-consul's own errors."""
+
+    def __init__(self, code: int, body: str) -> None:
+        super().__init__(f"{code} {body[:MAX_REASON]}")
+        self.code = code
+
+
+def _parts(address: str) -> tuple[str, int, str]:
+    parts = urlsplit(address if "//" in address else f"http://{address}")
+    try:
+        port = parts.port
+    except ValueError:
+        port = 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ConfigError(f"Consul's address {address!r} is not http(s)://HOST:PORT")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return host, port or (8501 if parts.scheme == "https" else 8500), parts.scheme
+
+
+def _innermost(error: BaseException) -> str:
+    """requests wraps urllib3, which wraps the reason."""
+    text = str(error)
+    return text.rpartition(": ")[2].rstrip("')\"") if ": " in text else text[:MAX_REASON]
+
+
+def _utc_now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

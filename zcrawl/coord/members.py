@@ -1,0 +1,89 @@
+"""What the catalogue shows: told when it changes; who is dead for good; who else has our id.
+
+Part of the election machine; pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zcrawl.coord import calls as c
+from zcrawl.coord.ports import (
+    Health,
+    IdTaken,
+    MastersChanged,
+    Member,
+    Role,
+    Sighting,
+    WorkersChanged,
+)
+
+# A dead member's own agent removes it after a minute or two. When the whole host died nobody does,
+# for three days: the leader helps. An agent that comes back enters what it still has again.
+REMOVE_DEAD_AFTER_S: Final = 180.0
+ID_TAKEN_AFTER_S: Final = 6.0  # our earlier life counts as living until its check has run out
+
+
+class Members:
+    def __init__(self, me: Member) -> None:
+        self._me = me
+        self._told: dict[Role, tuple[Sighting, ...]] = {}
+        self._dead_since: dict[tuple[str, str], float] = {}
+        self._double_since: dict[int, float] = {}
+        self._double_told: set[int] = set()
+
+    def read(self, role: Role, rows: tuple[c.CatalogueRow, ...], now: float) -> c.Effects:
+        self._note_dead(role, rows, now)
+        effects: c.Effects = []
+        ordered = sorted(rows, key=lambda row: (row.sighting.member.id, row.node))
+        sightings = tuple(row.sighting for row in ordered)
+        if self._told.get(role) != sightings:
+            self._told[role] = sightings
+            changed = (
+                MastersChanged(sightings) if role is Role.MASTER else WorkersChanged(sightings)
+            )
+            effects.append(c.Tell(changed))
+        if role is self._me.role:
+            effects += self._doubles(sightings, now)
+        return effects
+
+    def dead(self, now: float) -> list[c.Call]:
+        """Entries that nobody else removes, oldest first."""
+        return [
+            c.DeregisterDead(node, service_id)
+            for (node, service_id), since in self._dead_since.items()
+            if now - since > REMOVE_DEAD_AFTER_S
+        ]
+
+    def removed(self, node: str, service_id: str) -> None:
+        """Or not to be removed now: if it is still read as dead, its time begins anew."""
+        self._dead_since.pop((node, service_id), None)
+
+    def _note_dead(self, role: Role, rows: tuple[c.CatalogueRow, ...], now: float) -> None:
+        dead = {
+            (row.node, row.service_id) for row in rows if row.sighting.health is Health.CRITICAL
+        }
+        prefix = f"zcrawl:{role.value}:"
+        for key in [key for key in self._dead_since if key[1].startswith(prefix)]:
+            if key not in dead:
+                del self._dead_since[key]
+        for key in sorted(dead):
+            self._dead_since.setdefault(key, now)
+
+    def _doubles(self, sightings: tuple[Sighting, ...], now: float) -> c.Effects:
+        others = {
+            seen.member.incarnation: seen.member
+            for seen in sightings
+            if seen.member.id == self._me.id
+            and seen.member.incarnation != self._me.incarnation
+            and seen.health is Health.PASSING
+        }
+        self._double_since = {
+            incarnation: self._double_since.get(incarnation, now) for incarnation in others
+        }
+        effects: c.Effects = []
+        for incarnation, since in self._double_since.items():
+            if now - since >= ID_TAKEN_AFTER_S and incarnation not in self._double_told:
+                self._double_told.add(incarnation)
+                effects.append(c.Tell(IdTaken(others[incarnation])))
+        return effects

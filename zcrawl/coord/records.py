@@ -1,0 +1,176 @@
+"""What is written into Consul, and how it is read back from whoever wrote there.
+
+Called by the Consul backend, its fake and the election machine. Pure. The catalogue and the key
+store are open to everybody with a token: what cannot be read is left out or described, never an
+error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from zcrawl.coord.calls import CatalogueRow, LockEntry
+from zcrawl.coord.ports import Condition, Health, LeaderSeen, Member, Role, Sighting
+from zcrawl.mesh.ports import Endpoints
+
+CHECK_TTL_S: Final = 3  # a silent member is dead after this; its session dies with it
+SESSION_TTL_S: Final = 10  # Consul's least, and it acts at twice its value: the second net
+REMOVE_DEAD_AFTER: Final = "1m"  # Consul's least
+LEADER_TAG: Final = "leader"
+FOLLOWER_TAG: Final = "follower"
+NO_SESSION: Final = ""
+
+# Consul's limits for meta: 64 pairs, 128 letters a key, 512 a value.
+META_VALUE_MAX: Final = 512
+META_EXTRA_MAX: Final = 40
+META_KEY_BAD: Final = re.compile(r"[^A-Za-z0-9_-]")
+SHOWN_VALUE: Final = 60
+# fmt: off
+OWN_META: Final = frozenset({
+    "id", "cluster", "version", "host", "pid", "incarnation", "slots", "control", "reports",
+    "events", "curve",
+})
+# fmt: on
+
+
+class LockValue(msgspec.Struct, frozen=True):
+    """The lock key's value. `since` is for people."""
+
+    id: str
+    endpoints: Endpoints | None
+    since: str
+
+
+def service_name(role: Role) -> str:
+    return f"zcrawl-{role.value}"
+
+
+def service_id(member: Member) -> str:
+    parts = (member.role.value, member.cluster, member.id)
+    return ":".join(("zcrawl", *(quote(part, safe="") for part in parts)))
+
+
+def check_id(member: Member) -> str:
+    return f"service:{service_id(member)}"
+
+
+def lock_key(cluster: str) -> str:
+    return f"zcrawl/{cluster}/leader"
+
+
+def tags_of(member: Member, leads: bool, condition: Condition) -> list[str]:
+    place = [LEADER_TAG if leads else FOLLOWER_TAG] if member.role is Role.MASTER else []
+    return [member.cluster, *place, *condition.tags]
+
+
+def meta_of(member: Member, condition: Condition) -> dict[str, str]:
+    meta = {
+        "id": member.id,
+        "cluster": member.cluster,
+        "version": member.version,
+        "host": member.hostname,
+        "pid": str(member.pid),
+        "incarnation": str(member.incarnation),
+    }
+    if member.role is Role.WORKER:
+        meta["slots"] = str(member.slots)
+    if member.endpoints is not None:
+        meta["control"] = member.endpoints.control
+        meta["reports"] = member.endpoints.reports
+        meta["events"] = member.endpoints.events
+    if member.curve_key:
+        meta["curve"] = member.curve_key
+    for key, value in sorted(condition.meta.items())[:META_EXTRA_MAX]:
+        meta.setdefault(META_KEY_BAD.sub("_", key)[:128], value[:META_VALUE_MAX])
+    return meta
+
+
+def check_of(member: Member, condition: Condition) -> dict[str, Any]:
+    return {
+        "CheckID": check_id(member),
+        "Name": f"{service_name(member.role)} {member.id}: its event loop turns",
+        # Consul writes a changed output to its servers up to five minutes later, changed notes
+        # at once: so the line for people is in both.
+        "Notes": condition.note,
+        "TTL": f"{CHECK_TTL_S}s",
+        "Status": "passing",
+        "DeregisterCriticalServiceAfter": REMOVE_DEAD_AFTER,
+    }
+
+
+# ------------------------------------------------------------ reading
+
+
+def read_row(role: Role, cluster: str, row: Any) -> CatalogueRow | None:
+    """One entry of /v1/health/service; None for another cluster's and for what is not ours."""
+    try:
+        service, meta = row["Service"], row["Service"]["Meta"]
+        if meta["cluster"] != cluster:
+            return None
+        tags: list[str] = service["Tags"] or []
+        own = [check for check in row["Checks"] if check["ServiceID"] == service["ID"]]
+        critical = any(check["Status"] == "critical" for check in row["Checks"])
+        note = next((check["Notes"] or check["Output"] for check in own), "")
+        sighting = Sighting(
+            _read_member(role, meta),
+            Health.CRITICAL if critical else Health.PASSING,
+            leads=LEADER_TAG in tags,
+            condition=Condition(
+                note,
+                tuple(tag for tag in tags if tag not in (LEADER_TAG, FOLLOWER_TAG, cluster)),
+                {key: value for key, value in meta.items() if key not in OWN_META},
+            ),
+        )
+        return CatalogueRow(row["Node"]["Node"], service["ID"], sighting)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None  # somebody else's service under our name: not a member
+
+
+def _read_member(role: Role, meta: Mapping[str, str]) -> Member:
+    endpoints = None
+    if "control" in meta:
+        endpoints = Endpoints(meta["id"], meta["control"], meta["reports"], meta["events"])
+    return Member(
+        role,
+        meta["id"],
+        meta["cluster"],
+        meta["version"],
+        meta["host"],
+        int(meta["pid"]),
+        int(meta["incarnation"]),
+        int(meta.get("slots", "0")),
+        endpoints,
+        meta.get("curve", ""),
+    )
+
+
+def write_lock_value(member: Member, since: str) -> bytes:
+    return msgspec.json.encode(LockValue(member.id, member.endpoints, since))
+
+
+def read_lock(me: Member, my_session: str, entry: LockEntry | None) -> LeaderSeen:
+    """Who holds the lock, in words where it is not clear."""
+    if entry is None or not entry.session:
+        return LeaderSeen(None, entry.lock_index if entry else 0)
+    if entry.session == my_session:
+        return LeaderSeen(me.id, entry.lock_index, me.endpoints)
+    key = lock_key(me.cluster)
+    try:
+        value = msgspec.json.decode(entry.value, type=LockValue)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        shown = entry.value[:SHOWN_VALUE].decode(errors="replace")
+        return LeaderSeen(
+            None,
+            entry.lock_index,
+            detail=f"the lock {key} is held by session {entry.session}, which is no master of"
+            f" zcrawl: its value is {shown!r}",
+        )
+    detail = ""
+    if value.id == me.id:
+        detail = f"the lock {key} is held by another process named {me.id}, or by our earlier life"
+    return LeaderSeen(value.id, entry.lock_index, value.endpoints, detail)
