@@ -12,6 +12,7 @@
     ├── ParseError            a body that cannot be read as what it claims to be
     ├── MeshError
     │   └── DecodeError       a frame that is no valid message
+    │       └── VersionMismatch  its sender speaks another version of the protocol
     └── StoreError
         ├── Fenced            a newer leader exists: the caller must step down
         ├── StoreDataError    this data cannot be stored, ever (bisect and drop)
@@ -94,6 +95,14 @@ class MeshError(ZcrawlError):
 
 class DecodeError(MeshError):
     code = "bad_frame"
+
+
+class VersionMismatch(DecodeError):
+    code = "version"
+
+    def __init__(self, source: str, theirs: int, ours: int) -> None:
+        super().__init__(f"{source} speaks protocol {theirs}, this side speaks {ours}")
+        self.source, self.theirs, self.ours = source, theirs, ours
 
 
 class StoreError(ZcrawlError):

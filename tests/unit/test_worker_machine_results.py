@@ -185,13 +185,6 @@ def test_a_welcome_ends_the_patience_with_a_duplicate() -> None:
     assert not of(worker.say(Stale("duplicate_id"), epoch=2), w.Exit)
 
 
-def test_another_protocol_version_exits_at_once() -> None:
-    """Waiting would not help."""
-    worker = Worker()
-    worker.say(Beat("m1", 1.0, {}))
-    assert of(worker.say(Stale("version")), w.Exit)
-
-
 def test_a_full_outbox_starts_nothing() -> None:
     """Backpressure reaches the frontier, never the memory: 500 results are the window."""
     worker = Worker(slots=100)

@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "nodes": ("zcrawl.cli.nodes", "Show the leader and its workers."),
     "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
     "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
+    "keys": ("zcrawl.cli.keys", "Make and allow the keys of an encrypted mesh."),
     "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
     "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
 }

@@ -2,6 +2,9 @@
 
 Called by the ZeroMQ adapter for every message. `decode` raises only DecodeError; a bad body under
 a good header comes back as `BadBody`, because a numbered result must be consumed even then.
+
+What every version must be able to read of any other: that a header is an array which begins with
+the version and has the source as its fifth field, and the version notice.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Sequence
 import msgpack
 import msgspec
 
-from zcrawl.errors import DecodeError
+from zcrawl.errors import DecodeError, VersionMismatch
 from zcrawl.mesh.messages import (
     BODY_TYPES,
     PROTOCOL_VERSION,
@@ -23,6 +26,9 @@ from zcrawl.mesh.messages import (
 )
 
 MAX_FRAME_BYTES = 16_000_000
+# Subscribed to beside the topics of one's own version, and no beginning of any header.
+VERSION_TOPIC = b"zcrawl-protocol"
+_SOURCE = Header.__struct_fields__.index("source")
 
 
 def encode(header: Header, body: Body) -> list[bytes]:
@@ -47,12 +53,30 @@ def decode(frames: Sequence[bytes]) -> Message | BadBody:
     return Message(header, body)
 
 
+def version_notice(source: str) -> list[bytes]:
+    """Which version somebody speaks, for a peer that may speak another."""
+    return [VERSION_TOPIC, msgpack.packb([PROTOCOL_VERSION, source])]
+
+
+def check_notice(frames: Sequence[bytes]) -> str | None:
+    """The sender of a version notice, None if it is none. Raises if the version is not ours."""
+    if len(frames) != 2 or frames[0] != VERSION_TOPIC:
+        return None
+    match _unpack(frames[1]):
+        case [int(version), str(source), *_]:
+            if version != PROTOCOL_VERSION:
+                raise VersionMismatch(source, version, PROTOCOL_VERSION)
+            return source
+        case _:
+            return None
+
+
 def _decode_header(frame: bytes) -> Header:
     raw = _unpack(frame)
     if isinstance(raw, list) and raw and isinstance(raw[0], int) and raw[0] != PROTOCOL_VERSION:
-        raise DecodeError(
-            f"protocol version {raw[0]} met version {PROTOCOL_VERSION}", code="version"
-        )
+        source = raw[_SOURCE] if len(raw) > _SOURCE else None
+        name = source if isinstance(source, str) else "somebody"
+        raise VersionMismatch(name, raw[0], PROTOCOL_VERSION)
     try:
         return msgspec.convert(raw, Header)
     except msgspec.ValidationError as error:

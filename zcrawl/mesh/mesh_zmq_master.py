@@ -1,27 +1,53 @@
-"""A master's end of the mesh on ZeroMQ: it binds, everybody else connects."""
+"""A master's end of the mesh on ZeroMQ: it binds, everybody else connects.
+
+With keys it decides who gets in. libzmq asks about each handshake over ZAP, a socket of fixed name
+in the same context, which is read in the same loop as all others: pyzmq's authenticator would be a
+thread more, and without any handler CURVE accepts every key.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import zmq
 
-from zcrawl.mesh.codec import encode
-from zcrawl.mesh.mesh_zmq_sockets import MeshEnd, OnBadFrame, SubscriptionReader
-from zcrawl.mesh.messages import Beat, Body
-from zcrawl.mesh.ports import Endpoints, Handler
+from zcrawl.errors import VersionMismatch
+from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
+from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
+from zcrawl.mesh.messages import Beat, Body, Kind
+from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.security import MeshKeys, judge
+
+ZAP_ENDPOINT = "inproc://zeromq.zap.01"
+FOREIGNERS_MOST = 1_000  # peers of another version that are remembered as told about
 
 
 class ZmqMasterMesh(MeshEnd):
-    """Implements `mesh.ports.MasterMesh`. Binds at construction, receives after `listen`."""
+    """Implements `mesh.ports.MasterMesh`. Binds at construction, receives after `listen`.
+
+    `endpoints` are the real ones: where a free port was asked for, the one that was taken.
+    """
+
+    what = "master"
 
     def __init__(
         self,
         endpoints: Endpoints,
         incarnation: int,
-        on_bad_frame: OnBadFrame | None = None,
+        log: Log = no_log,
+        *,
+        keys: MeshKeys | None = None,
+        allowed: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(endpoints.master, incarnation, on_bad_frame)
+        super().__init__(endpoints.master, incarnation, log, keys)
         self._last_beat: list[bytes] | None = None
+        self._foreigners: set[tuple[str, int]] = set()
+        self._allowed: Mapping[str, str] = allowed or {}
         try:
+            if keys is not None:
+                keys.check_master()
+                self._zap = self._open_zap(keys)
             self._control = self._socket(zmq.ROUTER)
             self._control.setsockopt(zmq.ROUTER_MANDATORY, 1)
             self._control.setsockopt(zmq.ROUTER_HANDOVER, 1)
@@ -31,12 +57,12 @@ class ZmqMasterMesh(MeshEnd):
             # instead of in a second.
             self._events = self._socket(zmq.XPUB)
             self._events.setsockopt(zmq.XPUB_VERBOSE, 1)
-            for socket, endpoint in (
-                (self._control, endpoints.control),
-                (self._reports, endpoints.reports),
-                (self._events, endpoints.events),
-            ):
-                self._bind(socket, endpoint)
+            self.endpoints = Endpoints(
+                endpoints.master,
+                self._bind(self._control, endpoints.control),
+                self._bind(self._reports, endpoints.reports),
+                self._bind(self._events, endpoints.events),
+            )
         except BaseException:
             self.close()
             raise
@@ -44,7 +70,11 @@ class ZmqMasterMesh(MeshEnd):
     def listen(self, handler: Handler) -> None:
         self._read(self._control, True, handler)
         self._read(self._reports, False, handler)
-        self._readers[self._events] = SubscriptionReader(self._events, self._subscribed)
+        self._read_frames(self._events, self._on_subscription)
+
+    def allow(self, allowed: Mapping[str, str]) -> None:
+        """Public key → name, from the next handshake on. Who is connected stays so."""
+        self._allowed = allowed
 
     def send(
         self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0
@@ -58,6 +88,41 @@ class ZmqMasterMesh(MeshEnd):
             self._last_beat = frames
         return self._send(self._events, frames)
 
-    def _subscribed(self) -> None:
-        if self._last_beat is not None:
+    def _on_subscription(self, frames: list[bytes]) -> None:
+        """An XPUB receives nothing but subscriptions (1) and their ends (0)."""
+        wanted = frames[0][1:]
+        if frames[0][:1] != b"\x01":
+            return
+        if wanted == VERSION_TOPIC:
+            self._send(self._events, version_notice(self._source))
+        elif self._last_beat is not None and topic(Kind.BEAT).startswith(wanted):
             self._send(self._events, self._last_beat)
+
+    def _on_version(self, route: bytes, error: VersionMismatch) -> None:
+        if route:
+            self._send(self._control, [route, *version_notice(self._source)])
+        # Told once: a worker of another leader reports several times a second.
+        if (error.source, error.theirs) not in self._foreigners:
+            if len(self._foreigners) >= FOREIGNERS_MOST:
+                self._foreigners.clear()
+            self._foreigners.add((error.source, error.theirs))
+            super()._on_version(route, error)
+
+    # ------------------------------------------------------------ who gets in
+
+    def _open_zap(self, keys: MeshKeys) -> Socket:
+        """Before any bind: a handshake that finds no handler fails."""
+        zap = self._socket(zmq.ROUTER)
+        zap.bind(ZAP_ENDPOINT)
+        self._read_frames(zap, lambda frames: self._answer_zap(keys, frames))
+        return zap
+
+    def _answer_zap(self, keys: MeshKeys, frames: list[bytes]) -> None:
+        head = frames.index(b"") + 1  # routes, then an empty frame, then the question
+        verdict = judge(frames[head:], keys.server, self._allowed)
+        if verdict is None:
+            self._note("bad_zap_request", f"{len(frames)} frames")
+            return
+        if not verdict.admitted:
+            self._note("peer_refused", f"{verdict.address} with the key {verdict.key}")
+        self._send(self._zap, [*frames[:head], *verdict.reply])

@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
+from collections.abc import Callable
 
 import zmq
 
-from zcrawl.mesh.codec import encode
-from zcrawl.mesh.mesh_zmq_sockets import (
-    LINGER_MS,
-    MeshEnd,
-    OnBadFrame,
-    Socket,
-    SubscriptionReader,
-    topic,
-)
+from zcrawl.errors import VersionMismatch
+from zcrawl.mesh.codec import VERSION_TOPIC, encode
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
+from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler
+from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.security import MeshKeys
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
 
 
 class ZmqWorkerMesh(MeshEnd):
-    """Implements `mesh.ports.WorkerMesh`. `connect` may come again as masters come and go."""
+    """Implements `mesh.ports.WorkerMesh`. `connect` may come again as masters come and go.
+
+    `on_strangers` is called with a text when no master is left that speaks this worker's version.
+    One of another version among others is only logged: masters are upgraded one by one.
+    """
+
+    what = "worker"
 
     def __init__(
-        self, worker: str, incarnation: int, on_bad_frame: OnBadFrame | None = None
+        self,
+        worker: str,
+        incarnation: int,
+        log: Log = no_log,
+        *,
+        keys: MeshKeys | None = None,
+        on_strangers: Callable[[str], None] = lambda text: None,
     ) -> None:
-        super().__init__(worker, incarnation, on_bad_frame)
+        super().__init__(worker, incarnation, log, keys)
         self._controls: dict[str, Socket] = {}
         self._endpoints: dict[str, Endpoints] = {}
         self._handler: Handler | None = None
+        self._on_strangers = on_strangers
+        self._strangers: dict[str, str] = {}  # master → both versions, in words
         self._early: deque[list[bytes]] | None = deque(maxlen=EARLY_MOST)
         self._reports = self._socket(zmq.XPUB)
         self._events = self._socket(zmq.SUB)
         # Only beats: snapshots and events are for consoles, and larger.
         self._events.setsockopt(zmq.SUBSCRIBE, topic(Kind.BEAT))
+        self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 
     def connect(self, endpoints: Endpoints) -> None:
         if endpoints.master in self._controls:
-            self.disconnect(endpoints.master)
+            self._leave(endpoints.master)
         control = self._socket(zmq.DEALER)
         # Stable: random identities leak entries in the masters' ROUTERs.
         control.setsockopt(zmq.IDENTITY, self._source.encode())
@@ -53,26 +64,22 @@ class ZmqWorkerMesh(MeshEnd):
             self._read(control, False, self._handler)
 
     def disconnect(self, master: str) -> None:
+        self._leave(master)
+        self._tell_strangers()
+
+    def _leave(self, master: str) -> None:
         endpoints = self._endpoints.pop(master)
-        control = self._controls.pop(master)
-        reader = self._readers.pop(control, None)
-        if reader is not None:
-            reader.close()
-        self._sockets.remove(control)
-        control.close(LINGER_MS)
-        for socket, endpoint in (
-            (self._reports, endpoints.reports),
-            (self._events, endpoints.events),
-        ):
-            with contextlib.suppress(zmq.ZMQError):  # it was never connected
-                socket.disconnect(endpoint)
+        self._strangers.pop(master, None)
+        self._drop(self._controls.pop(master))
+        self._disconnect(self._reports, endpoints.reports)
+        self._disconnect(self._events, endpoints.events)
 
     def listen(self, handler: Handler) -> None:
         self._handler = handler
         for control in self._controls.values():
             self._read(control, False, handler)
         self._read(self._events, False, handler)
-        self._readers[self._reports] = SubscriptionReader(self._reports, self._subscribed)
+        self._read_frames(self._reports, self._on_subscription)
 
     def send(
         self, master: str, epoch: int, body: Body, sequence: int = 0, subject: int = 0
@@ -90,7 +97,24 @@ class ZmqWorkerMesh(MeshEnd):
             return False
         return self._send(self._reports, frames)
 
-    def _subscribed(self) -> None:
-        early, self._early = self._early, None
-        for frames in early or ():
-            self._send(self._reports, frames)
+    def _on_subscription(self, frames: list[bytes]) -> None:
+        if frames[0][:1] == b"\x01":
+            early, self._early = self._early, None
+            for report in early or ():
+                self._send(self._reports, report)
+
+    # ------------------------------------------------------------ versions
+
+    def _on_version(self, route: bytes, error: VersionMismatch) -> None:
+        text = self._versions(error)
+        if error.source in self._controls and self._strangers.get(error.source) != text:
+            self._strangers[error.source] = text
+            self._log(error.code, text)
+            self._tell_strangers()
+
+    def _on_notice(self, speaker: str) -> None:
+        self._strangers.pop(speaker, None)  # it was upgraded
+
+    def _tell_strangers(self) -> None:
+        if self._controls and len(self._strangers) == len(self._controls):
+            self._on_strangers("; ".join(self._strangers.values()))

@@ -218,7 +218,7 @@ class Rehello(_Body, frozen=True):
 
 
 class Stale(_Body, frozen=True):
-    reason: str  # stale_epoch, duplicate_id, version
+    reason: str  # stale_epoch, duplicate_id
 
 
 class NotLeader(_Body, frozen=True):

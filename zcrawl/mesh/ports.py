@@ -34,6 +34,11 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 Handler: TypeAlias = Callable[[list[Arrived]], None]  # called with one drained batch
+Log: TypeAlias = Callable[[str, str], None]  # an event's name, and its detail for people
+
+
+def no_log(name: str, detail: str) -> None:
+    """For an end whose counters are enough."""
 
 
 class Endpoints(msgspec.Struct, frozen=True):

@@ -46,7 +46,9 @@ class MeshClient:
         found = read_mesh_file(self._data)
         if found is None:
             raise UnreachableError(f"no cluster runs in {self._data}")
-        self._mesh = ZmqClientMesh("client", os.getpid(), found.endpoints.control)
+        self._mesh = ZmqClientMesh(
+            "client", os.getpid(), [found.endpoints.control], on_strangers=self._refuse
+        )
         self._mesh.listen(self._on_messages)
         return self
 
@@ -69,10 +71,20 @@ class MeshClient:
                 if reply.ok or reply.data.get("code") != "no_leader":
                     return answer(reply)
                 await asyncio.sleep(0.1)  # it is taking over
+            else:
+                self._mesh.next_master()
             if loop.time() >= deadline:
+                why = f": {self._mesh.complaint}" if self._mesh.complaint else ""
                 raise UnreachableError(
-                    f"the cluster in {self._data} did not answer within {self._give_up_s:.0f} s"
+                    f"the cluster in {self._data} did not answer within "
+                    f"{self._give_up_s:.0f} s{why}"
                 )
+
+    def _refuse(self, text: str) -> None:
+        """Every master speaks another version: no question will be answered."""
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RefusedError(text, code="version"))
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
         for one in arrived:

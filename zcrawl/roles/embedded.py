@@ -120,9 +120,7 @@ class EmbeddedCluster:
         database = await asyncio.to_thread(open_sqlite, data / place.DATABASE)
         store = StoreThreads(database, log)
         stack.push_async_callback(store.close)
-        mesh = stack.enter_context(
-            ZmqMasterMesh(endpoints, new_incarnation(), lambda error: log(error.code, str(error)))
-        )
+        mesh = stack.enter_context(ZmqMasterMesh(endpoints, new_incarnation(), log))
         master = MasterLoop(
             Master(place.MASTER),
             mesh,

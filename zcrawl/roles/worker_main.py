@@ -96,7 +96,7 @@ async def run_worker(spec: WorkerSpec) -> str:
         return found
 
     with ZmqWorkerMesh(
-        spec.id, spec.incarnation, lambda error: log(error.code, str(error))
+        spec.id, spec.incarnation, log, on_strangers=lambda text: worker.end(text)
     ) as mesh:
         for endpoints in spec.masters:
             mesh.connect(endpoints)

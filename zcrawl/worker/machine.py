@@ -277,9 +277,6 @@ class WorkerMachine:
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
                 effects.append(Exit(f"another live process has the id {self.worker}"))
             return  # the repeated HELLO asks again
-        if stale.reason == "version":
-            effects.append(Exit("the leader speaks another protocol version"))
-            return
         self._greet(now, effects)
 
     # ------------------------------------------------------------ fetches

@@ -76,7 +76,7 @@ class WorkerLoop:
             effects = self.machine.handle(event, self._clock())
         except Exception as error:  # its memory may be wrong: the supervisor starts a new one
             self.note("machine_error", traceback.format_exc())
-            self._ended.set_result(f"machine error: {error!r}")
+            self.end(f"machine error: {error!r}")
             return
         for effect in effects:
             self._do(effect)
@@ -92,6 +92,11 @@ class WorkerLoop:
 
     def drain(self) -> None:
         self.handle(w.DrainAsked())
+
+    def end(self, reason: str) -> None:
+        """Leave now; what is not delivered is fetched again by others."""
+        if not self._ended.done():
+            self._ended.set_result(reason)
 
     def note(self, name: str, detail: str) -> None:
         self.counters[name] += 1
@@ -128,8 +133,7 @@ class WorkerLoop:
             case w.Note(name, detail):
                 self.note(name, detail)
             case w.Exit(reason):
-                if not self._ended.done():
-                    self._ended.set_result(reason)
+                self.end(reason)
             case _:
                 assert_never(effect)
 

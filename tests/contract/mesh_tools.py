@@ -1,0 +1,54 @@
+"""What the tests of real sockets share: keys, logs, and waiting for something to be true."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from zcrawl.mesh.keys_zmq_file import new_pair
+from zcrawl.mesh.messages import Body, Message
+from zcrawl.mesh.ports import Arrived, Endpoints
+from zcrawl.mesh.security import KeyPair, MeshKeys
+
+PATIENCE_S = 20.0
+LOOPBACK = Endpoints("m1", *["tcp://127.0.0.1:*"] * 3)
+
+
+class Ear:
+    """A handler and a log that can be waited on."""
+
+    def __init__(self) -> None:
+        self.got: list[Arrived] = []
+        self.events: list[tuple[str, str]] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, arrived: list[Arrived]) -> None:
+        self.got += arrived
+        self._news.set()
+
+    def log(self, name: str, detail: str) -> None:
+        self.events.append((name, detail))
+        self._news.set()
+
+    def bodies(self) -> list[Body]:
+        return [one.message.body for one in self.got if isinstance(one.message, Message)]
+
+    def details(self, name: str) -> list[str]:
+        return [detail for event, detail in self.events if event == name]
+
+    async def until(self, true: Callable[[], object]) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not true():
+                self._news.clear()
+                await self._news.wait()
+
+
+class Keys:
+    """A cluster's pair, and pairs of nodes."""
+
+    def __init__(self) -> None:
+        self.server = new_pair()
+        self.master = MeshKeys(self.server, self.server.public)
+
+    def node(self, pair: KeyPair | None = None) -> MeshKeys:
+        return MeshKeys(pair or new_pair(), self.server.public)

@@ -1,0 +1,251 @@
+"""Encrypted sockets: who gets in, who does not, and what each side's log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import zmq
+
+from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
+from zcrawl.errors import ConfigError
+from zcrawl.mesh.keys_zmq_file import new_pair
+from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
+from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
+from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Request
+from zcrawl.mesh.security import MeshKeys
+
+BEAT = Beat("m1", 1.0, {})
+
+
+async def test_an_unknown_key_is_refused_and_both_sides_say_so() -> None:
+    """The master's log has address and key; the worker's names its own key and the master."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    stranger = keys.node()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=stranger) as worker,
+    ):
+        master.listen(at_master)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        worker.send("m1", 1, Bye("let me in"))
+        await at_worker.until(lambda: at_worker.details("key_refused"))
+        await at_master.until(lambda: at_master.details("peer_refused"))
+        assert stranger.own.public in at_worker.details("key_refused")[0]
+        assert stranger.own.public in at_master.details("peer_refused")[0]
+        assert "127.0.0.1" in at_master.details("peer_refused")[0]
+        assert master.counters["peer_refused"] >= 1
+        assert master.endpoints.control in "".join(at_worker.details("key_refused"))
+        assert not at_master.got
+        everything = str(at_master.events + at_worker.events)
+        assert stranger.own.secret not in everything and keys.server.secret not in everything
+
+
+async def test_a_key_that_is_allowed_later_gets_in_without_a_restart() -> None:
+    """libzmq gives up after a refusal; the worker tries again by itself."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    node = keys.node()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=node) as worker,
+    ):
+        master.listen(at_master)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        master.publish(1, BEAT)
+        worker.publish(1, Bye("a report"))
+        await at_master.until(lambda: len(at_master.details("peer_refused")) >= 3)
+        master.allow({node.own.public: "w1"})
+        await at_worker.until(at_worker.bodies)  # SUB to XPUB
+        await at_master.until(lambda: Bye("a report") in at_master.bodies())  # XPUB to SUB
+        await _heard(worker, at_master)  # DEALER to ROUTER
+    assert at_worker.bodies()[0] == BEAT
+
+
+async def _heard(worker: ZmqWorkerMesh, at_master: Ear) -> None:
+    """The control line may still be on its second try: what is sent before that is lost."""
+    heard = asyncio.create_task(at_master.until(lambda: Bye("control") in at_master.bodies()))
+    while not heard.done():
+        worker.send("m1", 1, Bye("control"))
+        await asyncio.wait([heard], timeout=0.05)
+    await heard
+
+
+async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
+    """Taking a key off the list ends no connection; the next handshake fails."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    node = keys.node()
+    allowed = {node.own.public: "w1"}
+    with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
+        master.listen(at_master)
+        with ZmqWorkerMesh("w1", 1, keys=node) as worker:
+            worker.connect(master.endpoints)
+            worker.send("m1", 1, Bye("first"))
+            await at_master.until(at_master.bodies)
+            master.allow({})
+            worker.send("m1", 1, Bye("still connected"))
+            await at_master.until(lambda: len(at_master.bodies()) == 2)
+        assert not at_master.details("peer_refused")
+        with ZmqWorkerMesh("w1", 2, at_worker.log, keys=node) as worker:
+            worker.connect(master.endpoints)
+            worker.listen(at_worker)
+            worker.send("m1", 1, Bye("again"))
+            await at_worker.until(lambda: at_worker.details("key_refused"))
+    assert len(at_master.bodies()) == 2
+
+
+async def test_a_peer_without_encryption_is_refused_and_counted() -> None:
+    """Nothing of what it sends is read; both logs say that one side does not encrypt."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log) as worker,
+    ):
+        master.listen(at_master)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        worker.send("m1", 1, Bye("plain"))
+        await at_master.until(lambda: at_master.details("handshake_failed"))
+        await at_worker.until(
+            lambda: "the peer encrypts" in " ".join(at_worker.details("handshake_failed"))
+        )
+        assert "does not encrypt" in " ".join(at_master.details("handshake_failed"))
+        assert master.counters["handshake_failed"] >= 1
+        assert not at_master.got
+
+
+async def test_a_worker_with_keys_does_not_talk_to_a_master_without() -> None:
+    """Encryption is never dropped in silence."""
+    at_master, at_worker = Ear(), Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=Keys().node()) as worker,
+    ):
+        master.listen(at_master)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        worker.send("m1", 1, Bye("secret"))
+        await at_worker.until(
+            lambda: "does not encrypt" in " ".join(at_worker.details("handshake_failed"))
+        )
+        assert not at_master.got
+
+
+async def test_a_node_with_another_masters_key_does_not_get_through() -> None:
+    """It would talk to an impostor otherwise; the master's log says what is wrong."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    node = new_pair()
+    wrong = MeshKeys(node, new_pair().public)
+    with (
+        ZmqMasterMesh(
+            LOOPBACK, 1, at_master.log, keys=keys.master, allowed={node.public: "w1"}
+        ) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=wrong) as worker,
+    ):
+        master.listen(at_master)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        worker.send("m1", 1, Bye("x"))
+        await at_master.until(
+            lambda: "another public key" in " ".join(at_master.details("handshake_failed"))
+        )
+        await at_worker.until(lambda: at_worker.details("handshake_failed"))
+        assert not at_master.got
+
+
+async def test_without_an_answer_about_keys_nobody_gets_in() -> None:
+    """The list fails closed: a master whose ZAP socket is gone lets in no one, not everyone."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    node = keys.node()
+    allowed = {node.own.public: "w1"}
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=node) as worker,
+    ):
+        master.listen(at_master)
+        master._drop(master._zap)
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        worker.send("m1", 1, Bye("x"))
+        await at_master.until(lambda: len(at_master.details("handshake_failed")) >= 3)
+        assert not at_master.got
+
+
+async def test_masters_let_each_other_in_by_the_cluster_s_key() -> None:
+    """A follower hears and asks the leader with the pair that all masters share."""
+    keys, at_leader, at_follower = Keys(), Ear(), Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, at_leader.log, keys=keys.master) as leader,
+        ZmqSubscriber("m2", [Kind.BEAT], at_follower.log, keys=keys.master) as ears,
+        ZmqClientMesh("m2", 1, [leader.endpoints.control], keys=keys.master) as mouth,
+    ):
+        leader.listen(at_leader)
+        leader.publish(1, BEAT)
+        ears.connect("m1", leader.endpoints.events)
+        ears.listen(at_follower)
+        mouth.send(Request("r1", "jobs", {}))
+        await at_leader.until(at_leader.bodies)
+        await at_follower.until(at_follower.bodies)
+    assert at_follower.bodies() == [BEAT]
+
+
+async def test_a_client_that_is_refused_knows_why() -> None:
+    """`nobody answers` alone would send people to look at the network."""
+    keys, at_client = Keys(), Ear()
+    node = keys.node()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, keys=keys.master) as master,
+        ZmqClientMesh("c", 1, [master.endpoints.control], at_client.log, keys=node) as client,
+    ):
+        client.listen(at_client)
+        client.send(Request("r1", "jobs", {}))
+        await at_client.until(lambda: client.complaint)
+        assert "do not allow this key" in client.complaint
+
+
+async def test_a_master_with_a_pair_of_its_own_is_refused_at_start() -> None:
+    """Nodes know one masters' key: another one could not be reached by anybody."""
+    with pytest.raises(ConfigError, match="share one key file"):
+        ZmqMasterMesh(LOOPBACK, 1, keys=Keys().node())
+
+
+async def test_noise_at_an_encrypted_port_stops_nothing() -> None:
+    """A port scanner, a web browser: counted, and the next worker gets in."""
+    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    node = keys.node()
+    allowed = {node.own.public: "w1"}
+    with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
+        master.listen(at_master)
+        host, _, port = master.endpoints.control.removeprefix("tcp://").partition(":")
+        for noise in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" + bytes(200), b""):
+            _, writer = await asyncio.open_connection(host, int(port))
+            writer.write(noise)
+            writer.close()
+            await writer.wait_closed()
+        with ZmqWorkerMesh("w1", 1, keys=node) as worker:
+            worker.connect(master.endpoints)
+            worker.listen(at_worker)
+            worker.send("m1", 1, Bye("x"))
+            await at_master.until(at_master.bodies)
+            master.send(b"w1", 1, Drain(True))
+            await at_worker.until(at_worker.bodies)
+
+
+async def test_a_refused_worker_that_is_disconnected_does_not_come_back(tmp_path: Path) -> None:
+    """The second try belongs to an endpoint that is still wanted."""
+    keys, at_worker = Keys(), Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, keys=keys.master) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=keys.node()) as worker,
+    ):
+        worker.connect(master.endpoints)
+        worker.listen(at_worker)
+        await at_worker.until(lambda: len(at_worker.details("key_refused")) >= 3)
+        worker.disconnect("m1")
+        worker._connect_again(worker._events, master.endpoints.events)
+        assert worker._connected.get(worker._events) == set()
+        assert worker._events.getsockopt(zmq.TYPE) == zmq.SUB  # and it is still open

@@ -1,0 +1,79 @@
+"""What an endpoint's text says: its transport, its host, and who can reach it. Pure.
+
+Called before a socket is bound or connected. libzmq takes a port of 99999 and binds another one
+without a word, so ports are checked here.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+import msgspec
+
+from zcrawl.errors import ConfigError
+from zcrawl.mesh.ports import Endpoints
+
+ANY_PORT = "*"
+_TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/]+\]|[^\[\]:/]+):(?P<port>\*|[0-9]{1,5})")
+_WILDCARDS = ("*", "0.0.0.0", "::")
+
+
+class TcpAddress(msgspec.Struct, frozen=True):
+    """`tcp://HOST:PORT`; an IPv6 host is kept without its brackets. Port 0: take a free one."""
+
+    host: str
+    port: int
+
+    @property
+    def is_ipv6(self) -> bool:
+        return ":" in self.host
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.host in _WILDCARDS
+
+    @property
+    def is_loopback(self) -> bool:
+        """Certainly not reachable from another machine. A name other than localhost may be."""
+        if self.host.lower() == "localhost":
+            return True
+        try:
+            ip = ipaddress.ip_address(self.host)
+        except ValueError:
+            return False
+        mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+        return (mapped or ip).is_loopback
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if self.is_ipv6 else self.host
+        return f"tcp://{host}:{self.port or ANY_PORT}"
+
+
+def parse_endpoint(text: str) -> TcpAddress | None:
+    """The address of a TCP endpoint, None for a local one (ipc, inproc)."""
+    if text.startswith(("ipc://", "inproc://")) and not text.endswith("://"):
+        return None
+    found = _TCP.fullmatch(text)
+    port = 0 if found is None or found["port"] == ANY_PORT else int(found["port"])
+    if found is None or port > 65_535:
+        raise ConfigError(
+            f"{text!r} is no endpoint: tcp://HOST:PORT with a port up to 65535 "
+            "(* takes a free one), tcp://[IPV6]:PORT, or ipc://PATH",
+            code="bad_endpoint",
+        )
+    return TcpAddress(found["host"].strip("[]"), port)
+
+
+def advertised(bound: Endpoints, host: str) -> Endpoints:
+    """Where others reach a master that is bound to all of its machine's addresses."""
+
+    def reachable(text: str) -> str:
+        address = parse_endpoint(text)
+        if address is None or not address.is_wildcard:
+            return text
+        return str(TcpAddress(host.strip("[]"), address.port))
+
+    return Endpoints(
+        bound.master, reachable(bound.control), reachable(bound.reports), reachable(bound.events)
+    )

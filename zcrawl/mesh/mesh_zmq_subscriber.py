@@ -1,0 +1,60 @@
+"""Who only listens: followers hear the leader's beats, consoles its snapshots and events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import zmq
+
+from zcrawl.mesh.codec import VERSION_TOPIC
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
+from zcrawl.mesh.mesh_zmq_sockets import topic
+from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.ports import Handler, Log, no_log
+from zcrawl.mesh.security import MeshKeys
+
+
+class ZmqSubscriber(MeshEnd):
+    """Hears the chosen kinds (BEAT, EVENT, SNAPSHOT) from the masters that it is connected to.
+
+    Nothing is sent again: who comes late gets the last beat at once, and everything else from the
+    next snapshot on.
+    """
+
+    what = "subscriber"
+
+    def __init__(
+        self,
+        name: str,
+        kinds: Sequence[Kind],
+        log: Log = no_log,
+        *,
+        keys: MeshKeys | None = None,
+    ) -> None:
+        super().__init__(name, 0, log, keys)
+        self._masters: dict[str, str] = {}
+        self._events = self._socket(zmq.SUB)
+        for kind in kinds:
+            self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
+        self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
+
+    @property
+    def masters(self) -> dict[str, str]:
+        """Master → its events endpoint."""
+        return dict(self._masters)
+
+    def connect(self, master: str, events: str) -> None:
+        """Also for a master that has moved; the same again changes nothing."""
+        if self._masters.get(master) == events:
+            return
+        self.disconnect(master)
+        self._connect(self._events, events)
+        self._masters[master] = events
+
+    def disconnect(self, master: str) -> None:
+        events = self._masters.pop(master, None)
+        if events is not None:
+            self._disconnect(self._events, events)
+
+    def listen(self, handler: Handler) -> None:
+        self._read(self._events, False, handler)
