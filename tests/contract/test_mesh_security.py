@@ -13,6 +13,7 @@ from zcrawl.errors import ConfigError
 from zcrawl.mesh.keys_zmq_file import new_pair
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Request
@@ -180,17 +181,36 @@ async def test_masters_let_each_other_in_by_the_cluster_s_key() -> None:
     keys, at_leader, at_follower = Keys(), Ear(), Ear()
     with (
         ZmqMasterMesh(LOOPBACK, 1, at_leader.log, keys=keys.master) as leader,
-        ZmqSubscriber("m2", [Kind.BEAT], at_follower.log, keys=keys.master) as ears,
-        ZmqClientMesh("m2", 1, [leader.endpoints.control], keys=keys.master) as mouth,
+        ZmqPeers("m2", 1, at_follower.log, keys=keys.master) as follower,
     ):
         leader.listen(at_leader)
         leader.publish(1, BEAT)
-        ears.connect("m1", leader.endpoints.events)
-        ears.listen(at_follower)
-        mouth.send(Request("r1", "jobs", {}))
+        follower.follow([leader.endpoints])
+        follower.listen(at_follower)
+        follower.send("m1", Request("r1", "jobs", {}))
         await at_leader.until(at_leader.bodies)
         await at_follower.until(at_follower.bodies)
-    assert at_follower.bodies() == [BEAT]
+    assert at_follower.bodies()[0] == BEAT
+
+
+async def test_a_console_with_a_listed_key_hears_the_masters() -> None:
+    """Subscribers need a key as workers do; a stranger hears nothing and is told."""
+    keys, at_console, at_stranger = Keys(), Ear(), Ear()
+    node = keys.node()
+    allowed = {node.own.public: "console"}
+    with (
+        ZmqMasterMesh(LOOPBACK, 1, keys=keys.master, allowed=allowed) as master,
+        ZmqSubscriber("console", [Kind.BEAT], at_console.log, keys=node) as console,
+        ZmqSubscriber("stranger", [Kind.BEAT], at_stranger.log, keys=keys.node()) as stranger,
+    ):
+        master.listen(Ear())
+        master.publish(1, BEAT)
+        for subscriber, ear in ((console, at_console), (stranger, at_stranger)):
+            subscriber.connect("m1", master.endpoints.events)
+            subscriber.listen(ear)
+        await at_console.until(at_console.bodies)
+        await at_stranger.until(lambda: at_stranger.details("key_refused"))
+    assert not at_stranger.got
 
 
 async def test_a_client_that_is_refused_knows_why() -> None:

@@ -4,28 +4,36 @@ the leader's beats and its snapshots come in.
 
 from __future__ import annotations
 
-import contextlib
-
 import zmq
 
-from zcrawl.mesh.codec import encode
-from zcrawl.mesh.mesh_zmq_sockets import LINGER_MS, MeshEnd, OnBadFrame, Socket, topic
+from zcrawl.mesh.codec import VERSION_TOPIC, encode
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
+from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler
+from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.security import MeshKeys
 
 
 class ZmqPeers(MeshEnd):
     """Implements `mesh.ports.Peers`. `follow` is told the list anew whenever it changes."""
 
+    what = "master"
+
     def __init__(
-        self, master: str, incarnation: int, on_bad_frame: OnBadFrame | None = None
+        self,
+        master: str,
+        incarnation: int,
+        log: Log = no_log,
+        *,
+        keys: MeshKeys | None = None,
     ) -> None:
-        super().__init__(master, incarnation, on_bad_frame)
+        super().__init__(master, incarnation, log, keys)
         self._lines: dict[str, tuple[Endpoints, Socket]] = {}
         self._handler: Handler | None = None
         self._events = self._socket(zmq.SUB)
         for kind in (Kind.BEAT, Kind.SNAPSHOT):
             self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
+        self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 
     def listen(self, handler: Handler) -> None:
         self._handler = handler
@@ -62,10 +70,5 @@ class ZmqPeers(MeshEnd):
 
     def _leave(self, master: str) -> None:
         endpoints, line = self._lines.pop(master)
-        reader = self._readers.pop(line, None)
-        if reader is not None:
-            reader.close()
-        self._sockets.remove(line)
-        line.close(LINGER_MS)
-        with contextlib.suppress(zmq.ZMQError):  # it was never connected
-            self._events.disconnect(endpoints.events)
+        self._drop(line)
+        self._disconnect(self._events, endpoints.events)

@@ -1,4 +1,7 @@
-"""Who only listens: followers hear the leader's beats, consoles its snapshots and events."""
+"""Who only listens: a console hears the leader's beats, snapshots and events.
+
+Followers have lines in both directions, `mesh_zmq_peers`.
+"""
 
 from __future__ import annotations
 
