@@ -100,6 +100,8 @@ packages:
 	PATH="$$PATH:/usr/sbin"; \
 	command -v nginx >/dev/null || missing="$$missing nginx"; \
 	command -v wget2 >/dev/null || missing="$$missing wget2"; \
+	command -v mariadbd >/dev/null || command -v mysqld >/dev/null || \
+	  missing="$$missing mariadb-server-core mariadb-client-core"; \
 	[ -e $(POSTGRES_MANUAL) ] || missing="$$missing postgresql-doc-15"; \
 	[ -e $(PYTHON_MANUAL) ] || missing="$$missing python3-doc python3.11-doc"; \
 	[ -z "$$missing" ] || { $(call apt_install,$$missing); }

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.store_world import World
+from tests.servers.mariadb import Mariadb, find_server, mariadb
 from zcrawl.store.ports import Store
-from zcrawl.store.store_peewee import open_sqlite
+from zcrawl.store.store_peewee import open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
 
 
-@pytest.fixture(params=["fake", "sqlite"])
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[Mariadb]:
+    """One for each process of pytest. On a machine without one: a failure where CI=true."""
+    if find_server() is None and os.environ.get("CI") != "true":
+        pytest.skip("no mariadbd or mysqld: `make test` installs it")
+    with mariadb() as server:
+        yield server
+
+
+@pytest.fixture
+def database(mariadb_server: Mariadb) -> Iterator[str]:
+    """The name of an empty database."""
+    name = mariadb_server.new_database()
+    yield name
+    mariadb_server.drop(name)
+
+
+@pytest.fixture(params=["fake", "sqlite", "mysql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store: Store = FakeStore() if request.param == "fake" else open_sqlite(tmp_path / "z.db")
+    store: Store
+    if request.param == "fake":
+        store = FakeStore()
+    elif request.param == "sqlite":
+        store = open_sqlite(tmp_path / "z.db")
+    else:
+        server: Mariadb = request.getfixturevalue("mariadb_server")
+        store = open_mysql([server.url(request.getfixturevalue("database"))])
     yield store
     store.close()
     if isinstance(store, FakeStore):

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.contract.store_world import link, page
+from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
 from zcrawl.model import RequestState, RunState
+from zcrawl.store import schema_peewee
 from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
@@ -42,7 +46,7 @@ from zcrawl.store.queries import (
     Tallies,
 )
 from zcrawl.store.rows import NewLink
-from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
+from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
 
 URLS = [f"https://{host}.test/{i}" for host in "abc" for i in range(5)]
@@ -185,26 +189,61 @@ def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
         assert fake.query(query) == real.query(query), query
 
 
+def play(steps: list[Command], fake: FakeStore, real: PeeweeStore) -> None:
+    """Every command through both; then everything that can be read."""
+    seeds = (link(URLS[0]), link(URLS[6]))
+    first = SubmitJob(1, "0", "one", b"{}", "new", seeds, (), False, None, NOW)
+    for step in [TakeOver("m", 0, NOW), first, *steps]:
+        command = step if step is first else resolve(step, fake)
+        if command is None:
+            continue
+        assert attempt(fake, command) == attempt(real, command), command
+        fake.check()
+    compare_reads(fake, real)
+    last = Reload(fake.tables.epoch, NOW)
+    assert fake.execute(last) == real.execute(last)
+
+
+stories = st.lists(commands, min_size=3, max_size=30)
+
+
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(commands, min_size=3, max_size=30))
+@given(stories)
 def test_two_stores_never_disagree(steps: list[Command]) -> None:
     """The fake and SQLite give the same outcome or the same error for every command."""
-    fake = FakeStore()
     with tempfile.TemporaryDirectory() as folder:
         real = open_sqlite(Path(folder) / "z.db")
         real._writer.connection.execute("PRAGMA synchronous = off")  # the disk is not the subject
         try:
-            first = SubmitJob(
-                1, "0", "one", b"{}", "new", (link(URLS[0]), link(URLS[6])), (), False, None, NOW
-            )
-            for step in [TakeOver("m", 0, NOW), first, *steps]:
-                command = step if step is first else resolve(step, fake)
-                if command is None:
-                    continue
-                assert attempt(fake, command) == attempt(real, command), command
-                fake.check()
-            compare_reads(fake, real)
-            last = Reload(fake.tables.epoch, NOW)
-            assert fake.execute(last) == real.execute(last)
+            play(steps, FakeStore(), real)
         finally:
             real.close()
+
+
+@pytest.fixture(scope="module")
+def shared_database(mariadb_server: Mariadb) -> Iterator[str]:
+    name = mariadb_server.new_database()
+    yield name
+    mariadb_server.drop(name)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(stories)
+def test_the_fake_and_mysql_never_disagree(
+    mariadb_server: Mariadb, shared_database: str, steps: list[Command]
+) -> None:
+    """The same on MySQL; the tables are emptied before each story, which is faster than DDL."""
+    real = open_mysql([mariadb_server.url(shared_database)])
+    try:
+        session = real._writer
+        for model in schema_peewee.MODELS:
+            if model not in (schema_peewee.SchemaVersion, schema_peewee.Sequence_):
+                session.run(f"DELETE FROM {model._meta.table_name}")
+        session.run("UPDATE sequences SET value = 0")
+        play(steps, FakeStore(), real)
+    finally:
+        real.close()

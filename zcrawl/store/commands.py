@@ -219,9 +219,8 @@ class AdvanceOutput(_Data, frozen=True):
     length: int
 
 
-Command: TypeAlias = (
-    TakeOver
-    | Reload
+LeaderCommand: TypeAlias = (
+    Reload
     | ApplyResults
     | SubmitJob
     | AddSeeds
@@ -233,6 +232,7 @@ Command: TypeAlias = (
     | CountCrash
     | AdvanceOutput
 )
+Command: TypeAlias = TakeOver | LeaderCommand
 CommandOutcome: TypeAlias = (
     Loaded | Applied | Submitted | RunChanged | Swept | Retried | CrashCounted | Done
 )

@@ -8,13 +8,13 @@ SQLite and MySQL (types, indexes) comes from the dialect; no name is a reserved 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import peewee
 
 from zcrawl.errors import StoreCorrupt, StoreError
-from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.dialect_peewee import Dialect, Session
 
 SEQUENCES = ("jobs", "runs", "requests", "hosts", "items")
 URL_BYTES = 8_192
@@ -67,6 +67,9 @@ class Leader(peewee.Model):
     holder = peewee.CharField(255)
     lease_until = peewee.DoubleField(**_default("0"))
     taken_at = peewee.DoubleField()
+    connection = peewee.BigIntegerField(**_default("0"))  # of its writer; see dialect_mysql_peewee
+    address = peewee.CharField(255, **_default("''"))  # of that connection's client
+    commits = peewee.BigIntegerField(**_default("0"))  # transactions of leaders, ever
 
     class Meta:
         table_name = "leaders"
@@ -231,43 +234,72 @@ MODELS: tuple[type[peewee.Model], ...] = (
 )
 
 
-def _create(database: peewee.Database, session: Session, indexes: Sequence[str]) -> None:
+def _create(session: Session, dialect: Dialect) -> None:
+    database = session.database
+    options = dialect.table_options(session)
     with database.bind_ctx(MODELS):
-        database.create_tables(MODELS, safe=False)
-    for statement in indexes:
+        if database.get_tables():  # DDL is no part of a transaction on MySQL: begun and never used
+            database.drop_tables([model for model in MODELS if model is not SchemaVersion])
+        else:
+            _create_table(session, SchemaVersion, options)
+            session.run("INSERT INTO schema_version (version) VALUES (0)")
+        for model in MODELS:
+            if model is not SchemaVersion:
+                _create_table(session, model, options)
+    for statement in dialect.index_statements:
         session.run(statement)
     for name in SEQUENCES:
         session.run("INSERT INTO sequences (name, value) VALUES (?, 0)", (name,))
 
 
-# Migration n leads from version n - 1 to n. The first makes the tables as the models are; when a
-# second comes, new databases are still made from the models, and a test compares both ways.
-MIGRATIONS: dict[int, Callable[[peewee.Database, Session, Sequence[str]], None]] = {1: _create}
+def _create_table(session: Session, model: type[peewee.Model], options: str) -> None:
+    schema = model._schema  # type: ignore[attr-defined]
+    sql, _ = schema._create_table(safe=False).query()
+    session.run(sql + options)
+    schema.create_indexes(safe=False)
+
+
+def add_column(session: Session, table: str, column: str, definition: str) -> None:
+    """Harmless when it is there: a migration may have been cut short."""
+    known = [found.name for found in session.database.get_columns(table)]
+    if column not in known:
+        session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
+
+
+def _tell_the_leaders_connection(session: Session) -> None:
+    add_column(session, "leaders", "connection", "BIGINT NOT NULL DEFAULT 0")
+    add_column(session, "leaders", "address", "VARCHAR(255) NOT NULL DEFAULT ''")
+    add_column(session, "leaders", "commits", "BIGINT NOT NULL DEFAULT 0")
+
+
+# Migration n leads from version n - 1 to n. A new database is made from the models as they are,
+# with the newest version at once; a test compares both ways. Each step can be repeated.
+MIGRATIONS: dict[int, Callable[[Session], None]] = {2: _tell_the_leaders_connection}
 VERSION = max(MIGRATIONS)
 
 
-def migrate(
-    database: peewee.Database, session: Session, indexes: Sequence[str], where: str
-) -> None:
-    """Bring the schema to VERSION, in one transaction. The caller holds the write lock."""
-    stored = read_version(database, session, where)
+def migrate(session: Session, dialect: Dialect) -> None:
+    """Bring the schema to VERSION. The caller holds the lock and the transaction."""
+    stored = read_version(session, dialect.where)
     if stored == VERSION:
         return
-    for version in range(stored + 1, VERSION + 1):
-        MIGRATIONS[version](database, session, indexes)
-    session.run("DELETE FROM schema_version")
-    session.run("INSERT INTO schema_version (version) VALUES (?)", (VERSION,))
+    if stored == 0:
+        _create(session, dialect)
+    else:
+        for version in range(stored + 1, VERSION + 1):
+            MIGRATIONS[version](session)
+    session.run("UPDATE schema_version SET version = ?", (VERSION,))
 
 
-def read_version(database: peewee.Database, session: Session, where: str) -> int:
+def read_version(session: Session, where: str) -> int:
     """0: an empty database. Refuses what is no database of ours, or a newer one."""
-    tables = database.get_tables()
+    tables = session.database.get_tables()
     if not tables:
         return 0
     if "schema_version" not in tables:
         raise StoreCorrupt(
             f"{where} is a database of another program (its tables: {', '.join(tables[:5])}); "
-            "choose another data folder"
+            "choose another place"
         )
     row = session.one("SELECT version FROM schema_version")
     version = int(row[0]) if row else 0

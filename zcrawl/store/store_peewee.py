@@ -1,19 +1,21 @@
 """The store on a relational database. One command is one fenced transaction; errors of the
 database are given their names here, once.
 
-`open_sqlite` makes one: a writer's and a reader's connection, each used by one thread at a time.
+`open_sqlite` and `open_mysql` make one: a writer's and a reader's connection, each used by one
+thread at a time. A connection that was lost is made anew by the next call that needs it; while
+that fails again and again, calls are refused for a moment (see `breaker`).
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, assert_never
 
-import peewee
+import msgspec
 
-from zcrawl.errors import CommitUnknown, DiskFull, StoreError, StoreUnavailable
+from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.store import (
     store_peewee_apply,
     store_peewee_load,
@@ -21,6 +23,7 @@ from zcrawl.store import (
     store_peewee_runs,
     store_peewee_submit,
 )
+from zcrawl.store.breaker import Breaker
 from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
@@ -31,13 +34,15 @@ from zcrawl.store.commands import (
     CountCrash,
     ExtendLease,
     GrantHosts,
+    LeaderCommand,
     Reload,
     RetryDead,
     SubmitJob,
     Sweep,
     TakeOver,
 )
-from zcrawl.store.dialect_peewee import Session, SqliteDialect, connection_of
+from zcrawl.store.dialect_peewee import Dialect, Session
+from zcrawl.store.dialect_sqlite_peewee import SqliteDialect
 from zcrawl.store.queries import (
     FindJob,
     ListJobs,
@@ -50,7 +55,8 @@ from zcrawl.store.queries import (
     Tallies,
 )
 from zcrawl.store.rules import check_epoch
-from zcrawl.store.schema_peewee import migrate, read_version
+from zcrawl.store.schema_peewee import VERSION, migrate, read_version
+from zcrawl.store.urls import parse_mysql_urls
 
 T = TypeVar("T")
 
@@ -76,17 +82,43 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
     return store
 
 
+def open_mysql(urls: Sequence[str], readonly: bool = False, create: bool = False) -> PeeweeStore:
+    """Open the database that all these addresses name; `create` makes it when it is missing."""
+    try:
+        from zcrawl.store import dialect_mysql_peewee  # PyMySQL: an extra, and 30 ms of imports
+    except ImportError as error:
+        raise ConfigError(
+            f"database.urls: MySQL needs PyMySQL ({error}): pip install 'zcrawl[cluster]'"
+        ) from error
+    parsed = parse_mysql_urls(tuple(urls))
+    store = PeeweeStore(dialect_mysql_peewee.MysqlDialect(parsed, readonly))
+    try:
+        store.open()
+    except StoreError as error:
+        if not create or error.code != "no_database":
+            raise
+        dialect_mysql_peewee.create_database(parsed)
+        store.open()
+    return store
+
+
 class PeeweeStore:
     """Implements `store.ports.Store`."""
 
-    def __init__(self, dialect: SqliteDialect) -> None:
+    def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._databases: list[peewee.Database] = []
+        self._sessions: dict[str, Session] = {}
+        self._breakers = {"writer": Breaker(), "reader": Breaker()}
+        self._opened = False
+        self._epoch = 0  # the one that this process took, or 0
+        self._highest_epoch = 0  # ever seen
+        self._commits = 0  # `leaders.commits` after our last commit
 
     # ------------------------------------------------------------ open and close
 
     def open(self) -> None:
         """Connect twice and bring the schema up to date."""
+        self._opened = True
         try:
             self._named(self._open)
         except BaseException:
@@ -95,31 +127,86 @@ class PeeweeStore:
 
     def _open(self) -> None:
         dialect = self._dialect
-        for _ in ("writer", "reader"):
-            self._databases.append(dialect.connect())
-        self._writer, self._reader = (Session(connection_of(db)) for db in self._databases)
-        where = str(dialect.path)
-        if dialect.readonly:
-            if read_version(self._databases[0], self._writer, where) == 0:
-                raise StoreError(f"{where} is empty: no crawl was started here", code="no_database")
+        for role in ("writer", "reader"):
+            self._sessions[role] = dialect.connect(role)
+        session, where = self._sessions["writer"], dialect.where
+        stored = read_version(session, where)
+        if dialect.readonly and stored == 0:
+            raise StoreError(f"{where} is empty: no crawl was started here", code="no_database")
+        if dialect.readonly or stored == VERSION:
             return
-        self._transaction(
-            lambda: migrate(self._databases[0], self._writer, dialect.index_statements, where)
-        )
+        with dialect.migration_lock(session):
+            self._transaction(session, lambda: migrate(session, dialect))
 
     def close(self) -> None:
-        while self._databases:
-            self._databases.pop().close()
+        self._opened = False
+        while self._sessions:
+            self._sessions.popitem()[1].close()
 
     # ------------------------------------------------------------ the port
 
     def execute(self, command: Command) -> CommandOutcome:
         if self._dialect.readonly:
-            raise StoreError(f"{self._dialect.path} was opened to be read only", code="readonly")
-        return self._named(lambda: self._transaction(lambda: self._run(command)))
+            raise StoreError(f"{self._dialect.where} was opened to be read only", code="readonly")
+        return self._named(lambda: self._execute(command))
 
     def query(self, query: Query) -> QueryOutcome:
-        return self._named(lambda: self._answer(query))
+        return self._named(lambda: self._query(query))
+
+    # ------------------------------------------------------------ connections
+
+    @property
+    def _writer(self) -> Session:
+        return self._session("writer")
+
+    @property
+    def _reader(self) -> Session:
+        return self._session("reader")
+
+    def _session(self, role: str) -> Session:
+        """The connection of this role, made anew if it was lost."""
+        if not self._opened:
+            raise StoreUnavailable(f"{self._dialect.where} is closed")
+        session = self._sessions.get(role)
+        if session is None or session.lost:
+            session = self._connect(role)
+        return session
+
+    def _connect(self, role: str) -> Session:
+        breaker = self._breakers[role]
+        wait_s = breaker.wait_s(time.monotonic())
+        if wait_s > 0:
+            raise StoreUnavailable(
+                f"not tried for another {wait_s:.1f} s, after {breaker.failures} failures in a "
+                f"row: {breaker.reason}"
+            )
+        old = self._sessions.pop(role, None)
+        if old is not None:
+            old.close()
+        try:
+            session = self._dialect.connect(role)
+            if role == "writer" and self._epoch:
+                self._dialect.keep_leading(session, self._epoch)
+        except Exception as error:
+            named = self._dialect.error(error) or error
+            breaker.failed(str(named), time.monotonic())
+            raise
+        breaker.succeeded()
+        self._sessions[role] = session
+        return session
+
+    def _begin(self, role: str, begin: Callable[[Session], None]) -> Session:
+        """A transaction on a connection that lives. Nothing is lost by a BEGIN that fails: a
+        connection that died while it was idle is replaced at once."""
+        session = self._session(role)
+        try:
+            begin(session)
+        except Exception:
+            if not session.lost:
+                raise
+            session = self._connect(role)
+            begin(session)
+        return session
 
     # ------------------------------------------------------------ transactions
 
@@ -127,51 +214,75 @@ class PeeweeStore:
         """Foreign errors become errors of the port; everything else passes."""
         try:
             return work()
+        except StoreError:
+            raise
         except Exception as error:
             named = self._dialect.error(error)
             if named is None:
                 raise
             raise named from error
 
-    def _transaction(self, work: Callable[[], T]) -> T:
-        connection = self._writer.connection
-        connection.execute(self._dialect.begin_write)
+    def _execute(self, command: Command) -> CommandOutcome:
+        session = self._begin("writer", lambda session: self._start(session, command))
+        patient = isinstance(command, TakeOver | Reload)
+        if patient:
+            session.be_patient(True)
+        try:
+            outcome, epoch, commits = self._finish(session, lambda: self._run(session, command))
+        finally:
+            if patient:
+                session.be_patient(False)
+        self._epoch, self._commits = epoch, commits
+        self._highest_epoch = max(self._highest_epoch, epoch)
+        return outcome
+
+    def _start(self, session: Session, command: Command) -> None:
+        if isinstance(command, TakeOver):
+            self._dialect.before_takeover(session, command.shard)
+        session.begin_write()
+
+    def _transaction(self, session: Session, work: Callable[[], T]) -> T:
+        session.begin_write()
+        return self._finish(session, work)
+
+    def _finish(self, session: Session, work: Callable[[], T]) -> T:
+        """Do the work in the transaction that was begun, and commit it."""
         try:
             outcome = work()
         except BaseException:
-            self._roll_back()
+            session.roll_back()
             raise
         try:
-            connection.execute("COMMIT")
+            session.commit()
         except Exception as error:
-            rolled_back = self._roll_back()
-            named = self._dialect.error(error)
-            if isinstance(named, DiskFull):
-                raise named from error  # SQLite rolls such a commit back by itself
-            if not rolled_back:
-                raise CommitUnknown(f"{self._dialect.path}: the commit failed: {error}") from error
-            if isinstance(named, StoreUnavailable):
-                raise named from error
-            raise StoreUnavailable(f"{self._dialect.path}: {error}") from error
+            rolled_back = session.roll_back()
+            raise self._dialect.commit_error(error, rolled_back) from error
         return outcome
 
-    def _roll_back(self) -> bool:
-        """Whether it is certain that nothing was applied."""
-        connection = self._writer.connection
-        with contextlib.suppress(Exception):
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-                return True
-        return False
-
-    def _run(self, command: Command) -> CommandOutcome:
-        session = self._writer
+    def _run(self, session: Session, command: Command) -> tuple[CommandOutcome, int, int]:
+        """The outcome, the epoch it belongs to, and the number of this commit."""
         shard = command.shard if isinstance(command, TakeOver) else 0
-        locked = session.one(self._dialect.lock_epoch, (shard,))
-        stored: int | None = None if locked is None else locked[0]
+        stored, commits = session.one(self._dialect.lock_epoch, (shard,)) or (0, 0)
         if isinstance(command, TakeOver):
-            return store_peewee_load.take_over(session, command, stored)
-        check_epoch(command.epoch, stored or 0)
+            # Also on a database that lost its newest rows, an epoch of ours is not used twice.
+            hint = max(command.hint, self._highest_epoch + 1)
+            command = msgspec.structs.replace(command, hint=hint)
+            loaded = store_peewee_load.take_over(session, command, stored)
+            return loaded, loaded.epoch, self._count(session, shard, commits)
+        check_epoch(command.epoch, stored)
+        if command.epoch == self._epoch and commits < self._commits:
+            raise Fenced(
+                f"{self._dialect.where} lacks {self._commits - commits} of our commits: it is a "
+                "copy that was behind; what it holds is loaded anew",
+                code="store_behind",
+            )
+        return self._do(session, command), stored, self._count(session, shard, commits)
+
+    def _count(self, session: Session, shard: int, commits: int) -> int:
+        session.run("UPDATE leaders SET commits = ? WHERE shard = ?", (commits + 1, shard))
+        return commits + 1
+
+    def _do(self, session: Session, command: LeaderCommand) -> CommandOutcome:
         match command:
             case Reload():
                 return store_peewee_load.load(session, command.epoch)
@@ -198,28 +309,28 @@ class PeeweeStore:
             case _:
                 assert_never(command)
 
-    def _answer(self, query: Query) -> QueryOutcome:
-        session = self._reader
-        connection = session.connection
-        connection.execute(self._dialect.begin_read)
+    def _query(self, query: Query) -> QueryOutcome:
+        session = self._begin("reader", lambda session: session.begin_read())
         try:
-            match query:
-                case Refill():
-                    return store_peewee_read.refill(session, query)
-                case ListJobs():
-                    return store_peewee_read.list_jobs(session)
-                case FindJob():
-                    return store_peewee_read.find_job(session, query)
-                case Tallies():
-                    return store_peewee_read.tallies(session, query)
-                case ReadItems():
-                    return store_peewee_read.read_items(session, query)
-                case ReadFailed():
-                    return store_peewee_read.read_failed(session, query)
-                case ReadOutputs():
-                    return store_peewee_read.read_outputs(session, query)
-                case _:
-                    assert_never(query)
+            return self._answer(session, query)
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            session.roll_back()
+
+    def _answer(self, session: Session, query: Query) -> QueryOutcome:
+        match query:
+            case Refill():
+                return store_peewee_read.refill(session, query)
+            case ListJobs():
+                return store_peewee_read.list_jobs(session)
+            case FindJob():
+                return store_peewee_read.find_job(session, query)
+            case Tallies():
+                return store_peewee_read.tallies(session, query)
+            case ReadItems():
+                return store_peewee_read.read_items(session, query)
+            case ReadFailed():
+                return store_peewee_read.read_failed(session, query)
+            case ReadOutputs():
+                return store_peewee_read.read_outputs(session, query)
+            case _:
+                assert_never(query)

@@ -21,7 +21,7 @@ from zcrawl.store.store_peewee_rows import (
     TallyChanges,
     host_rows,
     load_runs,
-    save_run,
+    save_runs,
     save_tallies,
 )
 
@@ -71,11 +71,11 @@ class _Batch:
 
     def _read(self) -> None:
         session = self._session
-        workers = dict.fromkeys((c.worker, c.incarnation) for c in self._changes)
-        select = "SELECT watermark FROM workers WHERE worker = ? AND incarnation = ?"
-        rows = [(worker, session.one(select, worker)) for worker in workers]
+        select = "SELECT worker, incarnation, watermark FROM workers WHERE worker IN ({})"
+        workers = dict.fromkeys(c.worker for c in self._changes)
         self._stored_marks: dict[tuple[str, int], int] = {
-            worker: row[0] for worker, row in rows if row is not None
+            (worker, incarnation): mark
+            for worker, incarnation, mark in session.all_in(select, (), workers)
         }
         self._marks = dict(self._stored_marks)
         self._runs = load_runs(session, dict.fromkeys(c.run for c in self._changes))
@@ -175,41 +175,32 @@ class _Batch:
     # ------------------------------------------------------------ write
 
     def _write(self) -> None:
-        many = self._session.many
-        many(
-            "UPDATE requests SET state = ?, attempts = ?, due_at = ?, reason = ?, status = ? "
-            "WHERE seq = ?",
-            list(self._updates.values()),
-        )
-        many(
-            "INSERT INTO pages "
-            "(seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        session = self._session
+        columns = ("state", "attempts", "due_at", "reason", "status")
+        session.update_many("requests", columns, "seq", self._updates.values())
+        session.insert_many(
+            "pages",
+            "seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body",
             self._pages,
         )
-        many("INSERT INTO items (id, run, seq, data) VALUES (?, ?, ?, ?)", self._items)
+        session.insert_many("items", "id, run, seq, data", self._items)
         self._admission.save()
-        for run in self._touched.values():
-            save_run(self._session, run)
-        save_tallies(self._session, self._tallies)
-        many(
-            "UPDATE hosts SET next_at = ? WHERE id = ? AND next_at < ?",
-            [(at, host, at) for host, at in self._next_at.items()],
-        )
-        many(
-            "UPDATE hosts SET crawl_delay = ? WHERE id = ?",
-            [(delay, host) for host, delay in self._crawl_delays.items()],
-        )
-        self._write_marks()
+        save_runs(session, self._touched.values())
+        save_tallies(session, self._tallies)
+        self._write_pace()
+        moved = [(*worker, n) for worker, n in self._marks.items() if self._is_new(worker, n)]
+        session.put_many("workers", "worker, incarnation", "watermark", moved)
         self._ids.save()
 
-    def _write_marks(self) -> None:
-        moved = {w: n for w, n in self._marks.items() if n != self._stored_marks.get(w)}
-        self._session.many(
-            "UPDATE workers SET watermark = ? WHERE worker = ? AND incarnation = ?",
-            [(n, *worker) for worker, n in moved.items() if worker in self._stored_marks],
-        )
-        self._session.many(
-            "INSERT INTO workers (worker, incarnation, watermark) VALUES (?, ?, ?)",
-            [(*worker, n) for worker, n in moved.items() if worker not in self._stored_marks],
-        )
+    def _is_new(self, worker: tuple[str, int], mark: int) -> bool:
+        return mark != self._stored_marks.get(worker)
+
+    def _write_pace(self) -> None:
+        """A host's next moment only moves forward."""
+        session, next_at = self._session, self._next_at
+        select = "SELECT id, next_at FROM hosts WHERE id IN ({})"
+        stored = dict(session.all_in(select, (), next_at)) if next_at else {}
+        later = [(at, host) for host, at in next_at.items() if stored.get(host, at) < at]
+        session.update_many("hosts", ("next_at",), "id", later)
+        delays = [(delay, host) for host, delay in self._crawl_delays.items()]
+        session.update_many("hosts", ("crawl_delay",), "id", delays)

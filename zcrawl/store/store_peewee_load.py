@@ -15,18 +15,16 @@ from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, loa
 from zcrawl.store.store_peewee_submit import encode_path
 
 
-def take_over(session: Session, command: TakeOver, stored: int | None) -> Loaded:
-    """`stored` is the epoch that was read with a lock; None: nobody ever led."""
-    epoch = max((stored or 0) + 1, command.hint)
-    if stored is None:
+def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
+    """`stored` is the epoch that was read with a lock; 0: nobody ever led."""
+    epoch = max(stored + 1, command.hint)
+    if not session.run(
+        "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
+        (epoch, command.holder, command.now, command.shard),
+    ):
         session.run(
             "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, ?, ?, ?)",
             (command.shard, epoch, command.holder, command.now),
-        )
-    else:
-        session.run(
-            "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
-            (epoch, command.holder, command.now, command.shard),
         )
     return load(session, epoch, command.shard)
 
@@ -69,10 +67,9 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
 
 
 def grant_hosts(session: Session, command: GrantHosts) -> Done:
-    session.many(
-        "UPDATE hosts SET owners = ?, owned = ? WHERE id = ?",
-        [(msgspec.json.encode(owners), bool(owners), id) for id, owners in command.owners],
-    )
+    owners_of = dict(command.owners)  # the last word on a host counts
+    rows = [(msgspec.json.encode(owners), bool(owners), id) for id, owners in owners_of.items()]
+    session.update_many("hosts", ("owners", "owned"), "id", rows)
     return Done()
 
 

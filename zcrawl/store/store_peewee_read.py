@@ -29,7 +29,7 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
-from zcrawl.store.rows import QueuedRow, RunRow
+from zcrawl.store.rows import RunRow
 from zcrawl.store.rules import skip_reason
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
@@ -46,19 +46,22 @@ _BIGGEST_ID = (1 << 63) - 1
 
 
 def refill(session: Session, query: Refill) -> Refilled:
-    # A statement for each lane: in SQLite it costs no round trip. (MySQL: one UNION ALL.)
-    return Refilled([_lane(session, want) for want in query.lanes])
+    found = session.all_each([_lane(want) for want in query.lanes])
+    return Refilled(
+        [
+            (want, [queued_row(row) for row in rows], len(rows) < want.limit)
+            for want, rows in zip(query.lanes, found, strict=True)
+        ]
+    )
 
 
-def _lane(session: Session, want: LaneWant) -> tuple[LaneWant, list[QueuedRow], bool]:
+def _lane(want: LaneWant) -> tuple[str, tuple[int, ...]]:
     if want.after is None:
-        found = session.all(_LANE + _LANE_ORDER, (want.run, want.host, want.limit))
-    else:
-        found = session.all(
-            _LANE + "AND (q.prio, q.depth, q.seq) > (?, ?, ?) " + _LANE_ORDER,
-            (want.run, want.host, *want.after, want.limit),
-        )
-    return want, [queued_row(row) for row in found], len(found) < want.limit
+        return _LANE + _LANE_ORDER, (want.run, want.host, want.limit)
+    return (
+        _LANE + "AND (q.prio, q.depth, q.seq) > (?, ?, ?) " + _LANE_ORDER,
+        (want.run, want.host, *want.after, want.limit),
+    )
 
 
 def list_jobs(session: Session) -> JobList:

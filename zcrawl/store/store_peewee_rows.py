@@ -123,13 +123,26 @@ def load_run(session: Session, id: int) -> RunRecord | None:
     return load_runs(session, (id,)).get(id)
 
 
-def save_run(session: Session, run: RunRecord) -> None:
-    if run.hosts_changed:
-        session.run("UPDATE runs SET seed_hosts = ? WHERE id = ?", (run.seed_hosts, run.id))
-    session.run(
-        "UPDATE runs SET state = ?, reason = ?, seeding = ?, ended_at = ?, "
-        "admitted = ?, pending = ?, done = ?, failed = ?, skipped = ?, items = ?, bytes = ? "
-        "WHERE id = ?",
+_RUN_CHANGES = (
+    "state",
+    "reason",
+    "seeding",
+    "ended_at",
+    "admitted",
+    "pending",
+    "done",
+    "failed",
+    "skipped",
+    "items",
+    "bytes",
+)
+
+
+def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
+    runs = list(runs)
+    hosts = [(run.seed_hosts, run.id) for run in runs if run.hosts_changed]
+    session.update_many("runs", ("seed_hosts",), "id", hosts)
+    rows = [
         (
             run.state.value,
             run.reason,
@@ -143,8 +156,14 @@ def save_run(session: Session, run: RunRecord) -> None:
             run.items,
             run.bytes,
             run.id,
-        ),
-    )
+        )
+        for run in runs
+    ]
+    session.update_many("runs", _RUN_CHANGES, "id", rows)
+
+
+def save_run(session: Session, run: RunRecord) -> None:
+    save_runs(session, (run,))
 
 
 # ---------------------------------------------------------------- ids and tallies
@@ -163,19 +182,16 @@ class Ids:
         return value
 
     def save(self) -> None:
-        moved = [(n, name) for name, n in self._last.items() if n != self._stored[name]]
-        self._session.many("UPDATE sequences SET value = ? WHERE name = ?", moved)
+        moved = [(name, n) for name, n in self._last.items() if n != self._stored[name]]
+        self._session.put_many("sequences", "name", "value", moved)
 
 
 TallyChanges = Counter[tuple[int, str, str]]  # (run, kind, name) → change
 
 
 def save_tallies(session: Session, changes: TallyChanges) -> None:
-    for key, n in changes.items():
-        if n and not session.run(
-            "UPDATE tallies SET n = n + ? WHERE run = ? AND kind = ? AND name = ?", (n, *key)
-        ):
-            session.run("INSERT INTO tallies (run, kind, name, n) VALUES (?, ?, ?, ?)", (*key, n))
+    rows = [(*key, n) for key, n in changes.items() if n]
+    session.add_many("tallies", "run, kind, name", "n", rows)
 
 
 # ---------------------------------------------------------------- hosts
@@ -259,11 +275,6 @@ class Admission:
         run.pending += 1
 
     def save(self) -> None:
-        self._session.many(
-            "INSERT INTO hosts (id, origin, owners) VALUES (?, ?, ?)", self._new_hosts
-        )
-        self._session.many(
-            "INSERT INTO requests (seq, run, url_key, url, host, prio, depth, parent) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            self._inserts,
-        )
+        self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
+        columns = "seq, run, url_key, url, host, prio, depth, parent"
+        self._session.insert_many("requests", columns, self._inserts)

@@ -5,6 +5,8 @@ Called by `store_peewee` after the epoch check; it commits afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import (
     ChangeRun,
@@ -109,7 +111,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     full = run.max_pages is not None and run.done >= run.max_pages
     if full or run.state in (RunState.CANCELLED, RunState.DELETED):
         return Retried("run_ended", [], [], run.row(), command.after, False)
-    dead: list[tuple[int, str]] = session.all(
+    dead: Sequence[tuple[int, str]] = session.all(
         "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
         "ORDER BY seq LIMIT ?",
         (run.id, RequestState.DEAD, command.after, command.limit),

@@ -1,0 +1,128 @@
+"""Addresses of databases as people write them: `sqlite:///path`, `mysql://user:pass@host/db?…`.
+
+Decides what each part means and refuses what it does not know. No password is ever shown: not in
+errors, not in `repr`. Called by `store_peewee.open_mysql` and by whoever reads `database.urls`.
+"""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from typing import Final, TypeAlias
+
+import msgspec
+
+from zcrawl.errors import ConfigError
+
+DEFAULT_PORT: Final = 3306
+# As MySQL's own tools name them. `preferred`: encrypted if the server can, whoever it is.
+SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+_PARAMETERS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "socket")
+_MYSQL_SCHEMES: Final = ("mysql", "mariadb")
+_PASSWORD: Final = re.compile(r"(//[^/@:]*):.*@")
+
+
+class SqliteUrl(msgspec.Struct, frozen=True):
+    path: str
+
+
+class MysqlUrl(msgspec.Struct, frozen=True):
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
+    ssl_mode: str = "preferred"
+    ssl_ca: str | None = None
+    ssl_cert: str | None = None
+    ssl_key: str | None = None
+    socket: str | None = None  # a Unix socket instead of host and port
+
+    @property
+    def address(self) -> str:
+        if self.socket is not None:
+            return self.socket
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def shown(self) -> str:
+        """For messages and logs."""
+        return f"mysql://{self.user}@{self.address}/{self.database}"
+
+    def __repr__(self) -> str:
+        return f"MysqlUrl({self.shown})"
+
+
+DatabaseUrl: TypeAlias = SqliteUrl | MysqlUrl
+
+
+def parse_url(text: str) -> DatabaseUrl:
+    try:
+        parts = urllib.parse.urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise _bad(text, str(error)) from None  # its context would show the password
+    if parts.scheme == "sqlite":
+        if parts.netloc or not parts.path.strip("/"):
+            raise _bad(text, "write sqlite:///relative/path or sqlite:////absolute/path")
+        return SqliteUrl(urllib.parse.unquote(parts.path[1:]))
+    if parts.scheme not in _MYSQL_SCHEMES:
+        raise _bad(text, "it begins with neither mysql:// nor sqlite:///")
+    unquote = urllib.parse.unquote
+    database = unquote(parts.path[1:])
+    if not database or "/" in database or "\0" in database:
+        raise _bad(text, "the path is the name of the database: mysql://user@host/name")
+    if not parts.username:
+        raise _bad(text, "it names no user")
+    options = _options(text, parts.query)
+    socket = options.get("socket")
+    if not parts.hostname and socket is None:
+        raise _bad(text, "it names no host")
+    return MysqlUrl(
+        host=parts.hostname or "localhost",
+        port=port or DEFAULT_PORT,
+        user=unquote(parts.username),
+        password=unquote(parts.password or ""),
+        database=database,
+        ssl_mode=options.get("ssl_mode", "verify_identity" if "ssl_ca" in options else "preferred"),
+        ssl_ca=options.get("ssl_ca"),
+        ssl_cert=options.get("ssl_cert"),
+        ssl_key=options.get("ssl_key"),
+        socket=socket,
+    )
+
+
+def parse_mysql_urls(texts: list[str] | tuple[str, ...]) -> tuple[MysqlUrl, ...]:
+    """Several addresses of one replicated database: they must name the same database."""
+    urls = [parse_url(text) for text in texts]
+    mysql = tuple(url for url in urls if isinstance(url, MysqlUrl))
+    if not mysql or len(mysql) < len(urls):
+        raise ConfigError("database.urls: a cluster needs one or more mysql:// addresses")
+    names = sorted({url.database for url in mysql})
+    if len(names) > 1:
+        raise ConfigError(
+            "database.urls: all addresses are of one replicated database, but they name "
+            + " and ".join(names)
+        )
+    return mysql
+
+
+def _options(text: str, query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in urllib.parse.parse_qsl(query, keep_blank_values=True):
+        if name not in _PARAMETERS:
+            raise _bad(text, f"unknown parameter {name!r}; known are {', '.join(_PARAMETERS)}")
+        options[name] = value
+    mode = options.get("ssl_mode")
+    if mode is not None and mode not in SSL_MODES:
+        raise _bad(text, f"ssl_mode is one of {', '.join(SSL_MODES)}")
+    if mode in ("verify_ca", "verify_identity") and "ssl_ca" not in options:
+        raise _bad(text, f"ssl_mode={mode} needs ssl_ca")
+    if ("ssl_key" in options) and ("ssl_cert" not in options):
+        raise _bad(text, "ssl_key needs ssl_cert")
+    return options
+
+
+def _bad(text: str, reason: str) -> ConfigError:
+    shown = _PASSWORD.sub(r"\1:***@", text)
+    return ConfigError(f"database.urls: {shown}: {reason}")
