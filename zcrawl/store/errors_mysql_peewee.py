@@ -60,8 +60,7 @@ def named_error(error: BaseException, where: str, user: str, database: str) -> S
     """None: not an error of the database. `where` is shown, so it holds no password."""
     if isinstance(error, StoreError):
         return None
-    if isinstance(error, peewee.PeeweeException) and error.args:
-        error = error.args[0] if isinstance(error.args[0], BaseException) else error
+    error = _unwrapped(error)
     if isinstance(error, OverflowError | UnicodeEncodeError):
         return StoreDataError(f"this cannot be stored: {error}")
     if isinstance(error, peewee.PeeweeException):
@@ -72,6 +71,15 @@ def named_error(error: BaseException, where: str, user: str, database: str) -> S
     if isinstance(original, ssl.SSLError):
         return _tls(where, str(original))
     return _by_code(code_of(error), _text(error), where, user, database)
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """What peewee wrapped, if it did."""
+    if isinstance(error, peewee.PeeweeException):
+        for inner in (*error.args[:1], error.__cause__, error.__context__):
+            if isinstance(inner, pymysql.err.MySQLError):
+                return inner
+    return error
 
 
 def _by_code(code: int, text: str, where: str, user: str, database: str) -> StoreError:

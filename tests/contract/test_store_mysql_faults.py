@@ -1,0 +1,415 @@
+"""What a real MySQL or MariaDB can do to a leader: paused rivals, lost connections, read-only
+servers, failovers. Nothing that was answered is lost and nobody writes twice."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from tests.contract.store_world import World, links
+from tests.servers.mariadb import Mariadb, mariadb
+from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
+from zcrawl.errors import CommitUnknown, Fenced, StoreUnavailable
+from zcrawl.model import RequestState
+from zcrawl.store import session_mysql_peewee
+from zcrawl.store.breaker import FREE_ATTEMPTS
+from zcrawl.store.commands import Loaded, Reload, TakeOver
+from zcrawl.store.dialect_mysql_peewee import MysqlDialect
+from zcrawl.store.queries import JobList, ListJobs
+from zcrawl.store.session_mysql_peewee import MysqlSession
+from zcrawl.store.store_peewee import PeeweeStore, open_mysql
+
+A, B, C = (f"https://a.test/{name}" for name in "abc")
+DONE = RequestState.DONE
+
+
+@pytest.fixture
+def store(mariadb_server: Mariadb, database: str) -> Iterator[PeeweeStore]:
+    store = open_mysql([mariadb_server.url(database)])
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def proxy(mariadb_server: Mariadb) -> Iterator[TcpProxy]:
+    with tcp_proxy(mariadb_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def distant(mariadb_server: Mariadb, database: str, proxy: TcpProxy) -> Iterator[PeeweeStore]:
+    """A store behind the proxy."""
+    store = open_mysql([mariadb_server.url(database, proxy.port)])
+    yield store
+    store.close()
+
+
+def hold_the_lock(store: PeeweeStore) -> MysqlSession:
+    """As a leader that is stopped inside a transaction."""
+    session = store._writer
+    assert isinstance(session, MysqlSession)
+    session.begin_write()
+    session.one(MysqlDialect.lock_epoch, (0,))
+    return session
+
+
+# ---------------------------------------------------------------- fencing
+
+
+def test_a_leader_that_is_paused_in_a_transaction_does_not_delay_a_takeover(
+    store: PeeweeStore, mariadb_server: Mariadb, database: str
+) -> None:
+    """Its connection is killed; when it wakes it can neither go on nor begin anew (G4)."""
+    world = World(store)
+    world.submit(A)
+    paused = hold_the_lock(store)
+    second = open_mysql([mariadb_server.url(database)])
+    began = time.monotonic()
+    assert World(second).epoch == 2
+    assert time.monotonic() - began < session_mysql_peewee.READ_TIMEOUT_S / 4
+    with pytest.raises(Exception, match=r"2013|2006|1927"):
+        paused.run("UPDATE runs SET done = 99")
+    with pytest.raises(Fenced):
+        world.submit(B)
+    second.close()
+
+
+def test_a_leader_that_reconnected_is_still_found(
+    distant: PeeweeStore, proxy: TcpProxy, mariadb_server: Mariadb, database: str
+) -> None:
+    """After every reconnect the leader tells its new connection, so a takeover kills that one."""
+    world = World(distant)
+    proxy.cut()
+    world.submit(A)
+    hold_the_lock(distant)
+    second = open_mysql([mariadb_server.url(database)])
+    assert World(second).epoch == 2
+    second.close()
+
+
+def test_a_second_takeover_in_a_row_finds_the_one_that_was_paused_in_its_takeover(
+    store: PeeweeStore, mariadb_server: Mariadb, database: str
+) -> None:
+    """The connection is told before the lock is taken, also on a database that nobody led."""
+    first = store._writer
+    store._dialect.before_takeover(first, 0)
+    hold_the_lock(store)
+    second = open_mysql([mariadb_server.url(database)])
+    assert World(second).epoch == 1
+    second.close()
+
+
+def test_only_the_very_connection_is_killed(
+    store: PeeweeStore, mariadb_server: Mariadb, database: str
+) -> None:
+    """A connection id of before a server's restart may belong to somebody else now."""
+    World(store)
+    bystander = mariadb_server.admin(database)
+    mariadb_server.do(
+        f"UPDATE {database}.leaders SET connection = {bystander.thread_id()}, address = 'gone:1'"
+    )
+    World(store)
+    bystander.ping()
+    bystander.close()
+
+
+def test_a_lock_that_cannot_be_freed_is_explained(
+    store: PeeweeStore, mariadb_server: Mariadb, database: str
+) -> None:
+    """Another database user's connection may not be killed: the error names the remedy."""
+    World(store)
+    mariadb_server.do(
+        "CREATE USER IF NOT EXISTS 'other'@'%' IDENTIFIED BY 'x'",
+        f"GRANT ALL PRIVILEGES ON {database}.* TO 'other'@'%'",
+        "GRANT PROCESS ON *.* TO 'other'@'%'",
+    )
+    hold_the_lock(store)
+    other = open_mysql([f"mysql://other:x@127.0.0.1:{mariadb_server.port}/{database}"])
+    with pytest.raises(StoreUnavailable, match="CONNECTION ADMIN"):
+        World(other)
+    store._writer.roll_back()
+    assert World(other).epoch == 2
+    other.close()
+
+
+def test_a_half_open_connection_of_our_own_does_not_keep_the_lock(store: PeeweeStore) -> None:
+    """The server never heard that we left: we kill what we left behind."""
+    world = World(store)
+    session = hold_the_lock(store)
+    still_open = os.dup(session.connection._sock.fileno())
+    session.abandon()
+    assert world.submit(A).refused == ""
+    os.close(still_open)
+
+
+# ---------------------------------------------------------------- lost connections
+
+
+def test_an_idle_connection_that_died_is_replaced_without_an_error(
+    distant: PeeweeStore, proxy: TcpProxy
+) -> None:
+    """BEGIN finds it dead; the command and the query go over new ones."""
+    world = World(distant)
+    proxy.cut()
+    assert world.submit(A).refused == ""
+    proxy.cut()
+    assert len(world.ask(ListJobs(), JobList).jobs) == 1
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_restart_of_the_server_loses_nothing(
+    store: PeeweeStore, mariadb_server: Mariadb, kill: bool
+) -> None:
+    """Stopped or killed: while it is away nothing is applied, then work goes on."""
+    world = World(store)
+    row = world.submit(A).admitted[0]
+    mariadb_server.stop(kill)
+    change = world.change(row, DONE, links=links(B))
+    for _ in range(FREE_ATTEMPTS + 2):
+        with pytest.raises(StoreUnavailable) as caught:
+            world.apply(change)
+    assert "in a row" in str(caught.value)
+    with pytest.raises(StoreUnavailable):
+        store.query(ListJobs())
+    mariadb_server.start()
+    store._breakers["writer"].succeeded()  # its wait is over
+    assert world.apply(change).runs[0].counters.done == 1
+    assert world.reload().epoch == 1
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_commit_whose_answer_is_lost_is_unknown(
+    distant: PeeweeStore, proxy: TcpProxy, applied: bool
+) -> None:
+    """Whether the server got it or not, a reload tells the truth."""
+    world = World(distant)
+    row = world.submit(A).admitted[0]
+    sprung = proxy.cut_at(b"COMMIT", applied=applied)
+    with pytest.raises(CommitUnknown):
+        world.finish(row, DONE)
+    assert sprung.is_set()
+    assert world.reload().watermarks == ({("w1", 7): 1} if applied else {})
+
+
+def test_a_connection_lost_before_the_commit_applied_nothing(
+    distant: PeeweeStore, proxy: TcpProxy
+) -> None:
+    """The server rolls back; the same command works on the next connection."""
+    world = World(distant)
+    before = world.reload()
+    sprung = proxy.cut_at(b"INSERT INTO requests", applied=True)
+    with pytest.raises(StoreUnavailable):
+        world.submit(A, request="r", name="n")
+    assert sprung.is_set()
+    assert world.reload() == before
+    assert world.submit(A, request="r", name="n").repeated is False
+
+
+@pytest.mark.parametrize("way", ["up", "down", "both"])
+def test_a_stalled_connection_is_noticed(
+    distant: PeeweeStore, proxy: TcpProxy, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Nothing is closed and nothing comes: a timeout ends it, and the next call connects anew."""
+    world = World(distant)
+    monkeypatch.setattr(session_mysql_peewee, "READ_TIMEOUT_S", 0.5)
+    distant._writer.be_patient(False)
+    if way == "both":
+        proxy.stall()
+    else:
+        proxy.drop_one_way("up" if way == "up" else "down")
+    with pytest.raises(StoreUnavailable):
+        world.submit(A)
+    proxy.resume()
+    proxy.cut()
+    assert world.submit(B).refused == ""
+
+
+def test_a_server_that_nobody_reaches_is_not_hammered(
+    distant: PeeweeStore, proxy: TcpProxy
+) -> None:
+    """After a few failures calls are refused for a moment, without a connection attempt."""
+    world = World(distant)
+    proxy.refuse()
+    told = []
+    for _ in range(FREE_ATTEMPTS + 3):
+        with pytest.raises(StoreUnavailable) as caught:
+            world.submit(A)
+        told.append(str(caught.value))
+    assert f"127.0.0.1:{proxy.port}" in told[0]
+    assert "not tried" in told[-1]
+    proxy.accept_again()
+    distant._breakers["writer"].succeeded()
+    assert world.submit(A).refused == ""
+
+
+# ---------------------------------------------------------------- servers that refuse
+
+
+def test_a_server_that_turns_read_only_is_named_and_work_goes_on_later(
+    store: PeeweeStore, mariadb_server: Mariadb
+) -> None:
+    """Nothing is applied; the same command works when it takes writes again."""
+    world = World(store)
+    mariadb_server.set_readonly(True)
+    try:
+        for _ in range(2):  # on the old connection, then while connecting
+            with pytest.raises(StoreUnavailable) as caught:
+                world.submit(A, request="r", name="n")
+            assert caught.value.code == "store_readonly"
+    finally:
+        mariadb_server.set_readonly(False)
+    assert world.submit(A, request="r", name="n").repeated is False
+
+
+def test_too_many_connections_are_named(mariadb_server: Mariadb, database: str) -> None:
+    """A full server is a named try-again error."""
+    (limit,) = mariadb_server.do("SELECT @@max_connections")[0]
+    others = []
+    mariadb_server.do("SET GLOBAL max_connections = 10")
+    try:
+        with pytest.raises(StoreUnavailable) as caught:
+            for _ in range(11):
+                others.append(open_mysql([mariadb_server.url(database)]))
+        assert caught.value.code == "too_many_connections", str(caught.value)
+    finally:
+        mariadb_server.do(f"SET GLOBAL max_connections = {limit}")
+        for other in others:
+            other.close()
+
+
+# ---------------------------------------------------------------- several addresses
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[tuple[Mariadb, Mariadb]]:
+    """A primary and its replica."""
+    with mariadb(server_id=11) as primary, mariadb(server_id=12) as replica:
+        if not primary.is_mariadb:
+            pytest.skip("the replication commands here are MariaDB's")
+        replica.replicate_from(primary)
+        yield primary, replica
+
+
+@pytest.fixture
+def replicated(pair: tuple[Mariadb, Mariadb]) -> Iterator[tuple[Mariadb, Mariadb, str]]:
+    primary, replica = pair
+    for server, readonly in ((primary, False), (replica, True)):
+        if server.process is None:
+            server.start()
+        server.set_readonly(readonly)
+    replica.do("START SLAVE")
+    name = primary.new_database()
+    replica.catch_up(primary)
+    yield primary, replica, name
+
+
+def test_the_writable_address_is_chosen_wherever_it_stands(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """The replica may come first in the list."""
+    primary, replica, name = replicated
+    store = open_mysql([replica.url(name), primary.url(name)])
+    assert World(store).submit(A).refused == ""
+    assert f":{primary.port}/" in store._dialect.where
+    store.close()
+
+
+def test_the_loss_of_the_primary_moves_to_the_promoted_replica(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """Everything that was answered is on the new primary, and work goes on in the same epoch."""
+    primary, replica, name = replicated
+    store = open_mysql([primary.url(name), replica.url(name)])
+    world = World(store)
+    row = world.submit(A).admitted[0]
+    world.finish(row, DONE, links=links(B))
+    replica.catch_up(primary)
+    primary.stop(kill=True)
+    with pytest.raises(StoreUnavailable):
+        world.submit(C, request="r", name="n")
+    replica.do("STOP SLAVE", "SET GLOBAL read_only = 0")
+    store._breakers["writer"].succeeded()
+    assert world.submit(C, request="r", name="n").repeated is False
+    assert world.reload().watermarks == {("w1", 7): 1}
+    assert len(world.ask(ListJobs(), JobList).jobs) == 2  # the reader followed
+    store.close()
+
+
+def test_a_demoted_primary_is_left_by_writer_and_reader(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """A planned switch: the old primary lives on, but nothing is read from it any more."""
+    primary, replica, name = replicated
+    store = open_mysql([primary.url(name), replica.url(name)])
+    world = World(store)
+    world.submit(A)
+    replica.catch_up(primary)
+    primary.set_readonly(True)
+    replica.do("STOP SLAVE", "SET GLOBAL read_only = 0")
+    with pytest.raises(StoreUnavailable):
+        world.submit(B, request="r", name="n")
+    world.submit(B, request="r", name="n")
+    assert len(world.ask(ListJobs(), JobList).jobs) == 2
+    store.close()
+
+
+def test_a_new_primary_that_is_behind_is_not_taken_in_silence(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """A replica that lacks acknowledged commits fences the leader, which then loads what is there,
+    under an epoch that was never used."""
+    primary, replica, name = replicated
+    store = open_mysql([primary.url(name), replica.url(name)])
+    world = World(store)
+    row = world.submit(A, B).admitted[0]
+    replica.catch_up(primary)
+    replica.do("STOP SLAVE")
+    world.finish(row, DONE)
+    primary.stop(kill=True)
+    replica.do("SET GLOBAL read_only = 0")
+    with pytest.raises(Fenced) as caught:
+        world.reload()
+    assert caught.value.code == "store_behind"
+    loaded = world.do(TakeOver("m1", 1, 1.0), Loaded)
+    assert loaded.epoch == 2
+    assert [lane.queued for lane in loaded.lanes] == [2]
+    store.close()
+
+
+def test_a_new_primary_with_a_lower_epoch_fences_and_the_epoch_still_rises(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """Also a takeover that the replica never heard of is not repeated under the same number."""
+    primary, replica, name = replicated
+    store = open_mysql([primary.url(name), replica.url(name)])
+    world = World(store)
+    replica.catch_up(primary)
+    replica.do("STOP SLAVE")
+    assert World(store).epoch == 2
+    primary.stop(kill=True)
+    replica.do("SET GLOBAL read_only = 0")
+    with pytest.raises(Fenced):
+        store.execute(Reload(2, 1.0))
+    assert world.do(TakeOver("m1", 2, 1.0), Loaded).epoch == 3
+    store.close()
+
+
+def test_a_readonly_store_reads_from_a_replica_when_nothing_else_is_there(
+    replicated: tuple[Mariadb, Mariadb, str],
+) -> None:
+    """People can look while no server takes writes."""
+    primary, replica, name = replicated
+    store = open_mysql([primary.url(name)])
+    World(store).submit(A)
+    replica.catch_up(primary)
+    primary.stop(kill=True)
+    reader = open_mysql([primary.url(name), replica.url(name)], readonly=True)
+    jobs = reader.query(ListJobs())
+    assert isinstance(jobs, JobList) and len(jobs.jobs) == 1
+    reader.close()
+    store.close()
+    assert msgspec.structs.asdict(jobs.jobs[0])["name"] == "job1"
