@@ -24,6 +24,7 @@ from zcrawl.coord.records import (
     check_of,
     lock_key,
     meta_of,
+    reached_at,
     read_row,
     service_id,
     service_name,
@@ -115,10 +116,7 @@ class ConsulClient:
 
     def _register(self, leads: bool, condition: Condition) -> None:
         me = self._me
-        host, port = None, None
-        if me.endpoints is not None:
-            address = urlsplit(me.endpoints.control)
-            host, port = address.hostname, address.port
+        host, port = reached_at(me)
         self._consul.agent.service.register(
             service_name(me.role),
             service_id=service_id(me),

@@ -19,6 +19,8 @@ from zcrawl.errors import RefusedError, UsageError
 
 LOCK_NAME: Final = "lock"
 LOOK_AGAIN_S: Final = 0.02
+HOLDER_MAX: Final = 4096
+PID_SHOWN: Final = 100  # letters: somebody else may have written the file
 PATIENCE_S: Final = 1.0  # with a leader that lives: it may be about to end
 
 
@@ -43,8 +45,8 @@ class FileLock:
             ) from error
         waited = 0.0
         try:
-            while not _try(fd, fcntl.LOCK_EX):
-                holder = os.pread(fd, 100, 0).decode(errors="replace").strip() or "unknown"
+            while not try_lock(fd, fcntl.LOCK_EX):
+                holder = holder_of(fd)[0]
                 # A dead leader's workers hold the lock for a moment; a live one keeps it.
                 if waited >= (PATIENCE_S if _lives(holder) else timeout_s):
                     raise RefusedError(
@@ -55,8 +57,7 @@ class FileLock:
         except BaseException:
             os.close(fd)
             raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        write_holder(fd)
         self._fd = fd
         return Leadership(hint=0, alone=True)
 
@@ -74,7 +75,7 @@ def is_locked(data: Path) -> bool:
     except OSError:
         return False
     try:
-        return not _try(fd, fcntl.LOCK_SH)
+        return not try_lock(fd, fcntl.LOCK_SH)
     finally:
         os.close(fd)
 
@@ -89,7 +90,19 @@ def _lives(holder: str) -> bool:
     return True
 
 
-def _try(fd: int, kind: int) -> bool:
+def write_holder(fd: int, value: bytes = b"") -> None:
+    """The process on the first line, what others shall know of it on the second."""
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode() + value, 0)
+
+
+def holder_of(fd: int) -> tuple[str, bytes]:
+    """Whoever wrote there last; to be believed only while the file is locked."""
+    pid, _, value = os.pread(fd, HOLDER_MAX, 0).partition(b"\n")
+    return pid.decode(errors="replace").strip()[:PID_SHOWN] or "unknown", value
+
+
+def try_lock(fd: int, kind: int) -> bool:
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(fd, kind | fcntl.LOCK_NB)
         return True

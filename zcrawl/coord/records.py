@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -77,7 +77,7 @@ def meta_of(member: Member, condition: Condition) -> dict[str, str]:
         "pid": str(member.pid),
         "incarnation": str(member.incarnation),
     }
-    if member.role is Role.WORKER:
+    if member.slots:
         meta["slots"] = str(member.slots)
     if member.endpoints is not None:
         meta["control"] = member.endpoints.control
@@ -88,6 +88,15 @@ def meta_of(member: Member, condition: Condition) -> dict[str, str]:
     for key, value in sorted(condition.meta.items())[:META_EXTRA_MAX]:
         meta.setdefault(META_KEY_BAD.sub("_", key)[:128], value[:META_VALUE_MAX])
     return meta
+
+
+def reached_at(member: Member) -> tuple[str | None, int | None]:
+    """For the catalogue's own columns; nothing for a worker and for a socket file."""
+    try:
+        address = urlsplit(member.endpoints.control if member.endpoints else "")
+        return address.hostname, address.port
+    except ValueError:
+        return None, None
 
 
 def check_of(member: Member, condition: Condition) -> dict[str, Any]:

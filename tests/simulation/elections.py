@@ -1,0 +1,220 @@
+"""A simulated race for the lock: several masters on one fake Consul, and a seed's misfortunes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zcrawl.coord.election import State
+from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, Role
+from zcrawl.testing.fake_consul import FakeConsul
+from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
+
+CLUSTER = "prod"
+TROUBLE_S = 60.0
+# Two passes of the check, a renewal and the longest backoff: who lost the lock knows it by then.
+LEARNS_WITHIN_S = 8.0
+ELECTED_WITHIN_S = 15.0
+
+
+class Candidate:
+    """One process: its coordinator, its event loop, and what it was told."""
+
+    def __init__(self, race: Race, id: str, incarnation: int) -> None:
+        self.race = race
+        self.id = id
+        self.coordinator = SimCoordinator(race.consul, race.time)
+        self.told: list[CoordEvent] = []
+        self.stalled_until = 0.0
+        self.disturbed_at = race.time.now  # since when it could have learned everything
+        member = Member(Role.MASTER, id, CLUSTER, "1", "host", 1, incarnation)
+        self.coordinator.start(member, self.on_event)
+        self._beat()
+
+    @property
+    def leads(self) -> bool:
+        return self.coordinator.alive and self.coordinator.election.state is State.LEADER
+
+    def disturb(self, until: float) -> None:
+        self.disturbed_at = max(self.disturbed_at, until)
+
+    def on_event(self, event: CoordEvent) -> None:
+        self.told.append(event)
+        self.race.on_event(self, event)
+
+    def _beat(self) -> None:
+        if self.coordinator.alive:
+            if self.race.time.now >= self.stalled_until:
+                self.coordinator.loop_alive()
+            self.race.time.at(0.5, self._beat)
+
+
+class Race:
+    def __init__(self, seed: int) -> None:
+        self.time = Timeline(seed)
+        self.rng = self.time.rng
+        self.consul = FakeConsul()
+        self.candidates: dict[str, Candidate] = {}
+        self.trace: list[str] = []
+        self.hints: list[int] = []  # of elections since the last loss of data
+        self.consul_disturbed_at = self.time.now
+        self._incarnation = 0
+        let_run(self.consul, self.time)
+        for n in range(self.rng.randint(3, 5)):
+            self.begin(f"m{n}")
+
+    def begin(self, id: str) -> None:
+        self._incarnation += 1
+        self.candidates[id] = Candidate(self, id, self._incarnation)
+
+    def note(self, what: str) -> None:
+        self.trace.append(f"{self.time.now:.3f} {what}")
+
+    # ------------------------------------------------------------ what must be true
+
+    def on_event(self, who: Candidate, event: CoordEvent) -> None:
+        self.note(f"{who.id} {event}"[:120])
+        mine = [one for one in who.told if isinstance(one, Elected | Deposed)]
+        if not isinstance(event, Elected | Deposed):
+            return
+        kinds = [type(one) for one in mine]
+        assert kinds == [Elected, Deposed] * (len(kinds) // 2) + [Elected] * (len(kinds) % 2), kinds
+        if isinstance(event, Elected):
+            assert not self.hints or event.hint > self.hints[-1], f"{self.hints} {self.trace}"
+            self.hints.append(event.hint)
+
+    def check(self) -> None:
+        """Whoever had the time to learn it knows whether the lock is his."""
+        now = self.time.now
+        away = self.consul.unreachable or self.consul.leaderless
+        if away or now - self.consul_disturbed_at < LEARNS_WITHIN_S:
+            return  # nobody can know, and nobody else can take over
+        entry = self.consul.locks.get(f"zcrawl/{CLUSTER}/leader")
+        sure = [
+            one
+            for one in self.candidates.values()
+            if one.leads and not one.coordinator.paused and now - one.disturbed_at > LEARNS_WITHIN_S
+        ]
+        for one in sure:
+            holder = entry.session if entry is not None else ""
+            assert one.coordinator.election.session == holder, "\n".join(self.trace[-60:])
+        assert len(sure) <= 1
+
+    # ------------------------------------------------------------ running
+
+    def run(self) -> None:
+        deadline = self.time.now + TROUBLE_S
+        self._plan_troubles()
+        while self.time.now < deadline:
+            self.time.run_until(lambda: False, 0.25)
+            self.check()
+        self._mend()
+        assert self.time.run_until(self.has_leader, ELECTED_WITHIN_S), "\n".join(self.trace[-60:])
+        self.time.run_until(lambda: False, LEARNS_WITHIN_S + 5.0)
+        self.check()
+        assert self.has_leader(), "\n".join(self.trace[-60:])
+        assert sum(one.leads for one in self.candidates.values()) == 1
+
+    def has_leader(self) -> bool:
+        entry = self.consul.locks.get(f"zcrawl/{CLUSTER}/leader")
+        return entry is not None and any(
+            one.leads and one.coordinator.election.session == entry.session
+            for one in self.candidates.values()
+        )
+
+    def _plan_troubles(self) -> None:
+        troubles: list[Callable[[], None]] = [
+            self._pause,
+            self._pause,
+            self._kill,
+            self._stall,
+            self._cut,
+            self._resign,
+            self._outage,
+            self._leaderless,
+            self._wipe,
+            self._lose_answers,
+        ]
+        for _ in range(self.rng.randint(3, 12)):
+            self.time.at(self.rng.uniform(1.0, TROUBLE_S - 25.0), self.rng.choice(troubles))
+
+    def _any(self) -> Candidate:
+        leaders = [one for one in self.candidates.values() if one.leads]
+        if leaders and self.rng.random() < 0.7:
+            return leaders[0]
+        return self.rng.choice(list(self.candidates.values()))
+
+    def _pause(self) -> None:
+        one, for_s = self._any(), self.rng.choice([1.0, 2.5, 4.0, 20.0])
+        if one.coordinator.paused or not one.coordinator.alive:
+            return
+        self.note(f"{one.id} is paused for {for_s}")
+        one.coordinator.pause()
+        self.time.at(for_s, lambda: self._go_on(one))
+
+    def _go_on(self, one: Candidate) -> None:
+        one.disturb(self.time.now)
+        one.coordinator.resume()
+
+    def _kill(self) -> None:
+        one = self._any()
+        if not one.coordinator.alive:
+            return
+        self.note(f"{one.id} is killed")
+        one.coordinator.kill()
+        self.time.at(self.rng.uniform(0.2, 6.0), lambda: self.begin(one.id))
+
+    def _stall(self) -> None:
+        one = self._any()
+        self.note(f"{one.id} stalls")
+        one.stalled_until = self.time.now + self.rng.choice([1.0, 5.0, 9.0])
+
+    def _cut(self) -> None:
+        one, for_s = self._any(), self.rng.choice([1.0, 5.0, 15.0])
+        self.note(f"{one.id} is cut off for {for_s}")
+        until = self.time.now + for_s
+        one.coordinator.cut_until = max(one.coordinator.cut_until, until)
+        one.disturb(until)
+
+    def _resign(self) -> None:
+        one = self._any()
+        if one.coordinator.alive:
+            one.coordinator.resign()
+
+    def _outage(self) -> None:
+        self.note("Consul is away")
+        self.consul.unreachable = True
+        self.time.at(self.rng.choice([0.5, 2.0, 4.0, 20.0]), self._consul_back)
+
+    def _leaderless(self) -> None:
+        self.note("Consul has no leader")
+        self.consul.leaderless = True
+        self.time.at(self.rng.choice([0.5, 2.0, 8.0]), self._consul_back)
+
+    def _consul_back(self) -> None:
+        self.consul.unreachable = self.consul.leaderless = False
+        self.consul.change_leader(self.time.now)
+        self.consul_disturbed_at = self.time.now
+
+    def _wipe(self) -> None:
+        self.note("Consul's data is lost")
+        self.hints.clear()
+        self.consul.wipe()
+        self.consul_disturbed_at = self.time.now
+
+    def _lose_answers(self) -> None:
+        one = self._any()
+        one.coordinator.lossy = 0.3
+
+        def mend() -> None:
+            one.coordinator.lossy = 0.0
+
+        self.time.at(5.0, mend)
+        one.disturb(self.time.now + 5.0)
+
+    def _mend(self) -> None:
+        self._consul_back()
+        for one in list(self.candidates.values()):
+            one.coordinator.lossy = one.coordinator.cut_until = one.stalled_until = 0.0
+            if one.coordinator.paused:
+                self._go_on(one)
+            one.disturbed_at = self.time.now
