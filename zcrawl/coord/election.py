@@ -129,7 +129,7 @@ class Election:
                 effects += self._on_failed(call, trouble, reason, now)
             case _:
                 assert_never(event)
-        return effects + self._calls_due(now)
+        return effects + self.members.doubles(now) + self._calls_due(now)
 
     def next_wakeup(self, now: float) -> float:
         moments = [at for at in (*self._due.values(), self._stand_at) if at > now]

@@ -29,7 +29,7 @@ class Members:
         self._me = me
         self._told: dict[Role, tuple[Sighting, ...]] = {}
         self._dead_since: dict[tuple[str, str], float] = {}
-        self._double_since: dict[int, float] = {}
+        self._doubles: dict[int, tuple[Member, float]] = {}
         self._double_told: set[int] = set()
 
     def read(self, role: Role, rows: tuple[c.CatalogueRow, ...], now: float) -> c.Effects:
@@ -44,7 +44,16 @@ class Members:
             )
             effects.append(c.Tell(changed))
         if role is self._me.role:
-            effects += self._doubles(sightings, now)
+            self._note_doubles(sightings, now)
+        return effects
+
+    def doubles(self, now: float) -> c.Effects:
+        """Who has had our id for too long to be our own past; told once each."""
+        effects: c.Effects = []
+        for incarnation, (other, since) in self._doubles.items():
+            if now - since >= ID_TAKEN_AFTER_S and incarnation not in self._double_told:
+                self._double_told.add(incarnation)
+                effects.append(c.Tell(IdTaken(other)))
         return effects
 
     def dead(self, now: float) -> list[c.Call]:
@@ -70,20 +79,16 @@ class Members:
         for key in sorted(dead):
             self._dead_since.setdefault(key, now)
 
-    def _doubles(self, sightings: tuple[Sighting, ...], now: float) -> c.Effects:
-        others = {
-            seen.member.incarnation: seen.member
+    def _note_doubles(self, sightings: tuple[Sighting, ...], now: float) -> None:
+        others = [
+            seen.member
             for seen in sightings
             if seen.member.id == self._me.id
             and seen.member.incarnation != self._me.incarnation
             and seen.health is Health.PASSING
+        ]
+        before = self._doubles
+        self._doubles = {
+            other.incarnation: (other, before.get(other.incarnation, (other, now))[1])
+            for other in others
         }
-        self._double_since = {
-            incarnation: self._double_since.get(incarnation, now) for incarnation in others
-        }
-        effects: c.Effects = []
-        for incarnation, since in self._double_since.items():
-            if now - since >= ID_TAKEN_AFTER_S and incarnation not in self._double_told:
-                self._double_told.add(incarnation)
-                effects.append(c.Tell(IdTaken(others[incarnation])))
-        return effects
