@@ -37,10 +37,10 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format bench clean packages
+.PHONY: help run test check format cluster bench bench-cluster clean packages
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
 
 run: $(VENV)/.installed ## crawl the demo site, or URL=https://... (more flags: ARGS='--depth 2')
 ifdef URL
@@ -62,8 +62,14 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+cluster: $(VENV)/.installed-dev packages ## Consul, MariaDB, 3 masters, 4 workers, to play with
+	@$(BIN)/python -m tests.servers.play_cluster
+
 bench: $(VENV)/.installed-dev packages ## side by side with Scrapy; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.bench.bench $(ARGS)
+
+bench-cluster: $(VENV)/.installed-dev packages ## failover, throughput and forwards on Consul + MariaDB
+	@$(BIN)/python -m tests.bench.bench_cluster $(ARGS)
 
 clean: ## remove the venv, caches and the demo's data
 	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \

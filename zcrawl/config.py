@@ -51,8 +51,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    address: str = ""  # host:port; empty: no Consul
-    scheme: Literal["http", "https"] = "http"
+    address: str = ""  # host:port or https://host:port; empty: no Consul
     token: str = ""
     datacenter: str = ""
     ca_file: str = ""  # of an https agent; empty: the system's authorities

@@ -15,8 +15,8 @@ from zcrawl.coord.coord_file import NO_FD, FileCoordinator
 from zcrawl.coord.ports import CoordEvent, Coordinator, Deposed, Elected, Member, Role
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime import clock_os
-from zcrawl.testing.fake_consul import FakeConsul
 from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
+from zcrawl.testing.sim_lock_service import FakeConsul
 
 BEAT_S = 0.4
 E = TypeVar("E", bound=CoordEvent)

@@ -18,7 +18,7 @@ from tests.web.server import MisbehavingWeb
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import DemoServer, demo_site
 from zcrawl.errors import RefusedError
-from zcrawl.roles.client import MeshClient, is_live
+from zcrawl.roles.client import MeshClient, controls_in, is_live
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import FailedRow, Failures, ReadFailed
@@ -196,7 +196,7 @@ async def test_a_running_cluster_answers_clients_and_refuses_a_second_master(
     assert not is_live(tmp_path)
     async with EmbeddedCluster(tmp_path, 1) as cluster:
         assert is_live(tmp_path)
-        async with MeshClient(tmp_path) as client:
+        async with MeshClient(controls_in(tmp_path)) as client:
             nodes = await client.ask("nodes", {})
             assert nodes["leader"]["id"] == "m1"
             with pytest.raises(RefusedError) as refused:

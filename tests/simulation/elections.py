@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from zcrawl.coord.election import State
 from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, Role
-from zcrawl.testing.fake_consul import FakeConsul
 from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
+from zcrawl.testing.sim_lock_service import FakeConsul
 
 CLUSTER = "prod"
 TROUBLE_S = 60.0

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from zcrawl.cli import connect, doctor
+from zcrawl.cli.base import load_settings
 from zcrawl.cli.doctor import Check
 from zcrawl.cli.main import run
 
@@ -109,7 +110,10 @@ def test_a_check_that_breaks_is_a_failed_check(
         raise RuntimeError("boom")
 
     monkeypatch.setattr(doctor, "check_clock", broken)
-    checks = {check.name: check for check in doctor.examine(tmp_path)}
+    checks = {
+        check.name: check
+        for check in doctor.examine(load_settings(None, {"data.dir": str(tmp_path)}))
+    }
     assert checks["clock"].status == "fail"
     assert "boom" in checks["clock"].detail
     assert checks["database"].status == "ok"

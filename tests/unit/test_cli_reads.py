@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zcrawl.cli import connect
+from zcrawl.cli.base import Settings, load_settings
 from zcrawl.cli.export import write_file
 from zcrawl.cli.feed import in_daemon_thread
 from zcrawl.cli.jobs import readable
@@ -73,11 +74,15 @@ class StubStore:
         self.closed = True
 
 
+def at(data: Path) -> Settings:
+    return load_settings(None, {"data.dir": str(data)})
+
+
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> StubStore:
     stub = StubStore()
-    monkeypatch.setattr(connect, "is_live", lambda data: False)
-    monkeypatch.setattr(connect, "_open", lambda data: stub)
+    monkeypatch.setattr(connect, "is_live", lambda settings: False)
+    monkeypatch.setattr(connect, "open_database", lambda settings: stub)
     return stub
 
 
@@ -85,7 +90,7 @@ async def test_without_a_cluster_jobs_come_from_the_database(
     store: StubStore, tmp_path: Path
 ) -> None:
     """Looking at what was crawled needs no master, and leaves nothing open."""
-    (view,) = await connect.jobs(tmp_path)
+    (view,) = (await connect.jobs(at(tmp_path)))["jobs"]
     assert (view["job"], view["state"], view["pages"]) == (3, "completed", 2)
     assert store.closed
 
@@ -93,17 +98,17 @@ async def test_without_a_cluster_jobs_come_from_the_database(
 async def test_one_job_is_found_by_id_and_by_name(store: StubStore, tmp_path: Path) -> None:
     """With its tallies."""
     for ref in ("3", "x"):
-        view = await connect.job(tmp_path, ref)
+        view = await connect.job(at(tmp_path), ref)
         assert view["failed_reasons"] == {"http_404": 1}
     with pytest.raises(RefusedError) as caught:
-        await connect.job(tmp_path, "nope")
+        await connect.job(at(tmp_path), "nope")
     assert caught.value.code == "no_such_job"
 
 
 async def test_what_only_a_cluster_knows_needs_one(store: StubStore, tmp_path: Path) -> None:
     """Exit 3, with the command that starts a cluster."""
     with pytest.raises(UnreachableError, match="zcrawl up --data"):
-        async with connect.running(tmp_path):
+        async with connect.running(at(tmp_path)):
             pass
 
 
@@ -111,7 +116,7 @@ async def test_a_job_is_shown_to_people_without_what_is_empty(
     store: StubStore, tmp_path: Path
 ) -> None:
     """The same facts as the JSON, in words."""
-    lines = readable(await connect.job(tmp_path, "x"))
+    lines = readable(await connect.job(at(tmp_path), "x"))
     assert lines["job"] == "3 x"
     assert lines["  reasons"] == "http_404 × 1"
     assert lines["seeds"] == "https://x/"

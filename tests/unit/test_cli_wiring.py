@@ -71,7 +71,8 @@ class World:
             case "act":
                 return {"job": 3, "run": 7, "state": "paused", "changed": 1}
             case "nodes":
-                return {"leader": {"id": "m1", "epoch": 5}, "workers": [WORKER]}
+                masters = {"masters": [], "differences": [], "catalogue": "ok"}
+                return {"leader": {"id": "m1", "epoch": 5}, "workers": [WORKER], **masters}
             case "drain":
                 return {"node": args["node"], "state": "draining"}
         raise AssertionError(op)
@@ -100,7 +101,11 @@ class World:
 
         modules = {
             "zcrawl.roles.embedded": {"EmbeddedCluster": Peer},
-            "zcrawl.roles.client": {"MeshClient": Peer, "is_live": lambda data: world.live},
+            "zcrawl.roles.client": {
+                "MeshClient": lambda controls, keys: Peer(controls[0]),
+                "is_live": lambda data: world.live,
+                "controls_in": lambda data: [data],
+            },
             "zcrawl.roles.offline": {"open_readonly": lambda data: Closable()},
             "zcrawl.runtime.run_loop": {"run_async": asyncio.run},
         }

@@ -24,6 +24,7 @@ from zcrawl.errors import RetryClass
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master import events as m
+from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.leader import Leader
 from zcrawl.mesh import codec
 from zcrawl.mesh.messages import Ack, BadBody, Cancel, Header, HeldLease, Kind, Stale
@@ -266,5 +267,5 @@ def test_the_pace_survives_a_restart_whose_last_request_was_never_reported() -> 
         watermarks={},
         sweeps=[],
     )
-    leader = Leader("m1", loaded, utc, now, alone=True, seen=SeenTable(64))
+    leader = Leader("m1", loaded, utc, now, alone=True, seen=SeenTable(64), catalogue=Catalogue())
     assert leader.state.planner.hosts[1].pace.ready_at() == pytest.approx(now + 10)

@@ -23,6 +23,10 @@ from zcrawl.errors import ConfigError
 
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
+    from zcrawl.telemetry.logs import EventLog
+
+
+STDERR = 2
 
 
 def wants_rich_help(args: Sequence[str], terminal: bool) -> bool:
@@ -91,11 +95,42 @@ class Settings:
     json: bool
     config: Config
     resolved: Resolved
+    config_file: str | None = None  # as the flag said
+    data_named: bool = False  # --data was given: this folder is meant, whatever is configured
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether commands talk to the cluster of the configuration."""
+        return self.config.is_cluster and not self.data_named
+
+    @property
+    def place(self) -> str:
+        """For people: where a command works."""
+        return f"the cluster {self.config.cluster.name}" if self.in_cluster else str(self.data)
 
     def worker_limits(self) -> dict[str, Any]:
         """What one worker process may do, as EmbeddedCluster takes it."""
         worker = self.config.worker
         return {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
+
+    def named(self, node: str | None) -> Config:
+        """The configuration with this node's name from a flag."""
+        if node is None:
+            return self.config
+        return load_settings(self.config_file, {"cluster.id": node}).config
+
+    def require_cluster(self) -> None:
+        if not self.config.is_cluster:
+            raise ConfigError(
+                "no cluster is configured: set consul.address, or cluster.masters "
+                "(configs/worker.toml is an example); `zcrawl up` needs neither"
+            )
+
+    def daemon_log(self, source: str) -> EventLog:
+        """Standard error, in the form that log.format asks for."""
+        from zcrawl.telemetry.logs import EventLog
+
+        return EventLog(STDERR, source, as_text=self.config.log.format == "text")
 
     def workers(self, flag: int | None) -> int:
         """How many worker processes: the flag, the configuration, or one for each core."""
@@ -128,7 +163,8 @@ def load_settings(
     text, source = read_config(config_file)
     resolved = resolve(text, source, os.environ, flags)
     data = Path(resolved.config.data.dir).expanduser().resolve()
-    return Settings(data, as_json, resolved.config, resolved)
+    named = flags.get("data.dir") is not None
+    return Settings(data, as_json, resolved.config, resolved, config_file, named)
 
 
 def read_config(config_file: str | None) -> tuple[str | None, str]:

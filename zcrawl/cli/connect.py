@@ -1,8 +1,9 @@
-"""Whom a command talks to: a cluster that runs in the data folder, or the database itself.
+"""Whom a command talks to: the cluster of the configuration, the one that runs in the data folder,
+or the folder's database itself.
 
-Reads go to the running cluster, else to the database. Actions go to the running cluster, else to
-a master without workers that lives for the moment: the fenced leader is the only writer, so even
-a `pause` on an idle folder needs one.
+In a data folder reads go to the running cluster, else to the database; actions go to the running
+cluster, else to a master without workers that lives for the moment: the fenced leader is the only
+writer, so even a `pause` on an idle folder needs one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
@@ -33,57 +35,63 @@ class Cluster(Protocol):
     async def flush_outputs(self) -> None: ...
 
 
-def is_live(data: Path) -> bool:
+def is_live(settings: Settings) -> bool:
+    """Whether there is somebody to ask. A cluster is taken to be: asking will tell."""
     from zcrawl.roles.client import is_live as live
 
-    return live(data)
+    return settings.in_cluster or live(settings.data)
 
 
 @contextlib.asynccontextmanager
-async def running(data: Path) -> AsyncIterator[Ask]:
-    """The cluster that runs in `data`; UnreachableError if nobody does."""
-    if not is_live(data):
-        raise nobody_runs(data)
-    from zcrawl.roles.client import MeshClient
+async def running(settings: Settings) -> AsyncIterator[Ask]:
+    """The cluster that runs; UnreachableError if nobody does."""
+    if not is_live(settings):
+        raise nobody_runs(settings.data)
+    from zcrawl.roles import cluster
+    from zcrawl.roles.client import MeshClient, controls_in
 
-    async with MeshClient(data) as client:
+    if settings.in_cluster:
+        masters = await cluster.find_masters(settings.config)
+        controls = [one.control for one in masters]
+        keys = cluster.client_keys(settings.config)
+    else:
+        controls, keys = controls_in(settings.data), None
+    async with MeshClient(controls, keys=keys) as client:
         yield client.ask
 
 
 @contextlib.asynccontextmanager
-async def for_actions(data: Path) -> AsyncIterator[Ask]:
-    """The cluster that runs in `data`, or one that is there for this action only."""
-    if is_live(data):
-        async with running(data) as ask:
+async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
+    """The cluster that runs, or one in the data folder that is there for this action only."""
+    if is_live(settings):
+        async with running(settings) as ask:
             yield ask
         return
     from zcrawl.roles.embedded import EmbeddedCluster
-    from zcrawl.roles.offline import open_readonly
 
-    open_readonly(data).close()  # a mistyped folder is an error, not a new database
-    async with EmbeddedCluster(data, 0) as cluster:
+    open_database(settings).close()  # a mistyped folder is an error, not a new database
+    async with EmbeddedCluster(settings.data, 0) as cluster:
         yield cluster.ask
 
 
-async def jobs(data: Path) -> list[dict[str, Any]]:
-    """All job views, from whoever knows best."""
-    if is_live(data):
-        async with running(data) as ask:
-            views: list[dict[str, Any]] = (await ask("jobs", {}))["jobs"]
-            return views
-    with contextlib.closing(_open(data)) as store:
+async def jobs(settings: Settings) -> dict[str, Any]:
+    """All job views under `jobs`, from whoever knows best."""
+    if is_live(settings):
+        async with running(settings) as ask:
+            return await ask("jobs", {})
+    with contextlib.closing(open_database(settings)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
         visible = [job for job in listed.jobs if is_visible(job)]
-        return [job_view(job, None, None, time.time()) for job in visible]
+        return {"jobs": [job_view(job, None, None, time.time()) for job in visible]}
 
 
-async def job(data: Path, ref: str) -> dict[str, Any]:
+async def job(settings: Settings, ref: str) -> dict[str, Any]:
     """One job's view, from whoever knows best."""
-    if is_live(data):
-        async with running(data) as ask:
+    if is_live(settings):
+        async with running(settings) as ask:
             return await ask("job", {"ref": ref})
-    with contextlib.closing(_open(data)) as store:
+    with contextlib.closing(open_database(settings)) as store:
         row = find_job(store, ref)
         tallies = store.query(Tallies(row.runs[0].id)) if row.runs else None
         assert tallies is None or isinstance(tallies, TallyRows)
@@ -102,7 +110,22 @@ def nobody_runs(data: Path) -> UnreachableError:
     return UnreachableError(f"no cluster runs in {data}; `zcrawl up --data {data}` starts one")
 
 
-def _open(data: Path) -> Store:
+def open_database(settings: Settings) -> Store:
+    """For reading: the cluster's, or the data folder's."""
+    if settings.in_cluster:
+        from zcrawl.roles.cluster import open_store
+
+        return open_store(settings.config, readonly=True)
     from zcrawl.roles.offline import open_readonly
 
-    return open_readonly(data)
+    return open_readonly(settings.data)
+
+
+def stale_note(reply: dict[str, Any]) -> str | None:
+    """What to tell of an answer behind which no leader stands."""
+    stale = reply.get("stale")
+    if not stale:
+        return None
+    silent = stale["leader_silent_s"]
+    since = "" if silent is None else f" for {silent:.0f} s"
+    return f"no leader{since}: {stale['answered_by']} answers from the database"

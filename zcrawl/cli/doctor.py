@@ -55,7 +55,7 @@ def doctor_command(settings: Settings) -> int:
     """Check this machine and the data folder."""
     from zcrawl.cli import output
 
-    results = examine(settings.data)
+    results = examine(settings)
     if settings.json:
         output.print_json([dataclasses.asdict(check) for check in results])
     else:
@@ -65,8 +65,9 @@ def doctor_command(settings: Settings) -> int:
     return 1 if any(check.status == "fail" for check in results) else 0
 
 
-def examine(data: Path) -> list[Check]:
+def examine(settings: Settings) -> list[Check]:
     """All checks, in the order in which their failures should be mended."""
+    data = settings.data
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("python", check_python),
         ("packages", check_packages),
@@ -75,7 +76,7 @@ def examine(data: Path) -> list[Check]:
         ("data folder", lambda: check_folder(data)),
         ("disk space", lambda: check_disk(data)),
         ("socket paths", lambda: check_socket_path(data)),
-        ("cluster", lambda: check_cluster(data)),
+        ("cluster", lambda: check_cluster(settings)),
         ("database", lambda: check_database(data)),
     ]
     results = []
@@ -157,17 +158,17 @@ def check_socket_path(data: Path) -> Check:
     return Check("socket paths", "ok", detail)
 
 
-def check_cluster(data: Path) -> Check:
+def check_cluster(settings: Settings) -> Check:
     from zcrawl.cli.connect import is_live
 
-    if not data.exists() or not is_live(data):
+    if not is_live(settings):
         return Check("cluster", "ok", "nobody runs here")
     import asyncio
 
     from zcrawl.cli.connect import running
 
     async def ask() -> dict[str, object]:
-        async with running(data) as asked:
+        async with running(settings) as asked:
             return await asked("nodes", {})
 
     workers = asyncio.run(ask())["workers"]

@@ -34,13 +34,12 @@ def export_command(
 ) -> int:
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
-    from zcrawl.cli.connect import find_job
+    from zcrawl.cli.connect import find_job, open_database
     from zcrawl.cli.rows import failed_chunks, item_chunks
     from zcrawl.cli.specs import format_of
-    from zcrawl.roles.offline import open_readonly
 
     form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
-    with contextlib.closing(open_readonly(settings.data)) as store:
+    with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         number = _run_of(job, run)
         source = failed_chunks if failed else item_chunks

@@ -20,14 +20,16 @@ def jobs_command(settings: Settings) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
-    views = run_async(connect.jobs(settings.data))
+    reply = run_async(connect.jobs(settings))
+    views = reply["jobs"]
+    output.note_if(connect.stale_note(reply))
     if settings.json:
         output.print_json(views)
         return 0
     columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
     output.table(columns, [[view[_key(name)] for name in columns] for view in views])
     if not views:
-        output.note(f"no jobs in {settings.data}")
+        output.note(f"no jobs in {settings.place}")
     return 0
 
 
@@ -43,12 +45,13 @@ def job_command(settings: Settings, ref: str) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
-    view = run_async(connect.job(settings.data, ref))
+    view = run_async(connect.job(settings, ref))
+    output.note_if(connect.stale_note(view))
     if settings.json:
         output.print_json(view)
     else:
         output.fields(readable(view))
-        if view["state"] == "running" and not connect.is_live(settings.data):
+        if view["state"] == "running" and not connect.is_live(settings):
             output.note(f"nobody works on it now; go on with: {resume_hint(settings.data)}")
     return 0
 
@@ -101,7 +104,7 @@ def _act(settings: Settings, ref: str, action: str) -> int:
     from zcrawl.runtime.run_loop import run_async
 
     async def act() -> dict[str, Any]:
-        async with connect.for_actions(settings.data) as ask:
+        async with connect.for_actions(settings) as ask:
             return await ask("act", {"ref": ref, "action": action})
 
     reply = run_async(act())

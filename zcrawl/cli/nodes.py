@@ -14,15 +14,33 @@ from zcrawl.cli.base import Command, Settings, common
 @click.command("nodes", cls=Command)
 @common
 def nodes_command(settings: Settings) -> int:
-    """Show the leader and its workers."""
+    """Show masters and workers, and where Consul and the mesh differ."""
     from zcrawl.cli import output
+    from zcrawl.cli.connect import stale_note
 
     reply = _ask(settings, "nodes", {})
     if settings.json:
         output.print_json(reply)
         return 0
+    output.note_if(stale_note(reply))
     leader = reply["leader"]
-    output.note("leader  " + ", ".join(f"{key} {value}" for key, value in leader.items()))
+    output.note(f"leader  {leader['id'] or 'none'}, epoch {leader['epoch']}")
+    if reply["masters"]:
+        output.table(
+            ("master", "role", "health", "address", "pid", "host", "says"),
+            [
+                (
+                    row["id"],
+                    row["role"],
+                    "passing" if row["healthy"] else "critical",
+                    row["control"],
+                    row["pid"],
+                    row["hostname"],
+                    row["detail"],
+                )
+                for row in reply["masters"]
+            ],
+        )
     output.table(
         ("worker", "state", "running", "waiting", "rate", "memory", "heard", "pid", "host"),
         [
@@ -40,6 +58,10 @@ def nodes_command(settings: Settings) -> int:
             for row in reply["workers"]
         ],
     )
+    if reply["catalogue"] != "ok":
+        output.note(f"Consul: {reply['catalogue']}")
+    for one in reply["differences"]:
+        output.note(f"{one['node']}: {one['mesh']} in the mesh, {one['catalogue']} in Consul")
     return 0
 
 
@@ -63,7 +85,7 @@ def _ask(settings: Settings, op: str, args: dict[str, Any]) -> dict[str, Any]:
     from zcrawl.runtime.run_loop import run_async
 
     async def ask() -> dict[str, Any]:
-        async with connect.running(settings.data) as running:
+        async with connect.running(settings) as running:
             return await running(op, args)
 
     return run_async(ask())

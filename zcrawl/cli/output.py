@@ -12,6 +12,11 @@ from typing import Any
 import msgspec
 
 
+def note_if(line: str | None) -> None:
+    if line:
+        note(line)
+
+
 def note(text: str) -> None:
     """One line for people, on stderr."""
     print(printable(text), file=sys.stderr, flush=True)

@@ -36,7 +36,8 @@ def submit_command(
 ) -> int:
     """Give a job to the cluster; print its id.
 
-    The cluster is the one that `zcrawl up` runs in the data folder. A name that exists is refused
+    The cluster is the one of the configuration, or what `zcrawl up` runs in the data folder. A
+    name that exists is refused
     unless --update or --again says what is meant.
     """
     if update and again:
@@ -78,7 +79,7 @@ async def _submit(
     from zcrawl.cli.feed import send_seeds
     from zcrawl.telemetry.views import summary
 
-    async with connect.running(settings.data) as ask:
+    async with connect.running(settings) as ask:
         reply = await ask("submit", submission.args(mode, to))
         if not settings.json:
             output.data(str(reply["job"]))

@@ -38,6 +38,7 @@ from zcrawl.telemetry.views import LiveRun
 
 MOST_SEEDS = 1_000  # in one request
 RETRY_ROWS = 1_000
+AUDITED = frozenset(("submit", "act", "drain"))  # each leaves a line that says who asked
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
@@ -68,6 +69,9 @@ class Desk:
             self._refuse(pending, error, effects)
             return
         self._pending[request.id] = pending
+        if request.op in AUDITED:
+            who = f"{request.by or 'unknown'} via {request.via or self._state.me}"
+            effects.append(Note("asked", f"{request.op} by {who}: {_brief(request.args)}"))
         try:
             op(pending, now, effects)
         except ZcrawlError as error:
@@ -298,6 +302,14 @@ class Desk:
     def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse(pending, error, effects)
+
+
+def _brief(args: dict[str, Any]) -> str:
+    """What an action was about, without what may be long or secret."""
+    spec = args.get("spec")
+    name = spec.get("name", "") if isinstance(spec, dict) else ""
+    told = {"name": name} | {key: args.get(key) for key in ("ref", "action", "run", "node", "mode")}
+    return ", ".join(f"{key} {str(value)[:100]}" for key, value in told.items() if value)
 
 
 def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:

@@ -89,6 +89,8 @@ class Leader:
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
         self._alone = alone
+        self._began = now
+        self._assigned = False
         self.membership = Membership(self.state)
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
@@ -320,6 +322,10 @@ class Leader:
         if not self._may_dispatch(now):
             return
         plan = state.planner.plan(now)
+        if plan.sendings and not self._assigned:
+            self._assigned = True
+            took = f"{now - self._began:.3f} s after its takeover"
+            effects.append(Note("first_assignment", f"epoch {state.epoch}, {took}"))
         if plan.owners:
             effects.append(Execute(GrantHosts(state.epoch, plan.owners)))
         for sending in plan.sendings.values():

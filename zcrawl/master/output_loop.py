@@ -34,6 +34,7 @@ class OutputLoop:
         self._epoch = epoch
         self._note = note
         self._files: dict[tuple[int, str], OutputFile] = {}
+        self._stale = False
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="zcrawl-output")
@@ -46,6 +47,12 @@ class OutputLoop:
     def committed(self) -> None:
         """Items may have been added."""
         self._changed.set()
+
+    def forget(self) -> None:
+        """Another master may write now: files are opened anew, by the stored cursor, if this one
+        leads again.
+        """
+        self._stale = True
 
     async def flush(self) -> None:
         """Write all that is committed; raises what hinders it."""
@@ -77,6 +84,13 @@ class OutputLoop:
 
     async def _pump(self) -> None:
         async with self._lock:
+            if self._stale:
+                self._stale = False
+                for file in self._files.values():
+                    file.close()
+                self._files.clear()
+            if not self._epoch():
+                return  # another master leads, and writes
             try:
                 outputs = await self._store.ask(ReadOutputs())
                 assert isinstance(outputs, Outputs)

@@ -1,20 +1,30 @@
-"""Talks to the master that runs in a data folder, over its control socket."""
+"""Talks to a cluster's masters over their control sockets: to the one that runs in a data folder,
+or to any of a cluster's. One at a time is asked; whoever does not answer is left for the next. The
+request's id makes a repeat harmless.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import getpass
 import os
 import secrets
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from zcrawl.coord.local_file import is_locked
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
+from zcrawl.master.replies import NO_LEADER
 from zcrawl.mesh.messages import BadBody, Reply, Request
 from zcrawl.mesh.ports import Arrived
 from zcrawl.roles.place import read_mesh_file
 
+if TYPE_CHECKING:
+    from zcrawl.mesh.security import MeshKeys
+
 ASK_AGAIN_S: Final = 2.0  # the leader knows a request by its id: asking twice acts once
+NO_LEADER_PAUSE_S: Final = 0.1
 GIVE_UP_S: Final = 20.0
 
 
@@ -32,22 +42,35 @@ def is_live(data: Path) -> bool:
     return True
 
 
-class MeshClient:
-    """`async with MeshClient(data) as client: await client.ask(op, args)`."""
+def controls_in(data: Path) -> list[str]:
+    """Where the master of a data folder takes requests."""
+    found = read_mesh_file(data)
+    if found is None:
+        raise UnreachableError(f"no cluster runs in {data}")
+    return [found.endpoints.control]
 
-    def __init__(self, data: Path, give_up_s: float = GIVE_UP_S) -> None:
-        self._data = data
+
+class MeshClient:
+    """`async with MeshClient(controls) as client: await client.ask(op, args)`."""
+
+    def __init__(
+        self,
+        controls: list[str],
+        *,
+        keys: MeshKeys | None = None,
+        give_up_s: float = GIVE_UP_S,
+    ) -> None:
+        self._controls = controls
+        self._keys = keys
         self._give_up_s = give_up_s
+        self._by = who_asks()
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     async def __aenter__(self) -> MeshClient:
         from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 
-        found = read_mesh_file(self._data)
-        if found is None:
-            raise UnreachableError(f"no cluster runs in {self._data}")
         self._mesh = ZmqClientMesh(
-            "client", os.getpid(), [found.endpoints.control], on_strangers=self._refuse
+            "client", os.getpid(), self._controls, keys=self._keys, on_strangers=self._refuse
         )
         self._mesh.listen(self._on_messages)
         return self
@@ -56,29 +79,36 @@ class MeshClient:
         self._mesh.close()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        request = Request(secrets.token_hex(16), op, args)
+        request = Request(secrets.token_hex(16), op, args, by=self._by)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._give_up_s
+        why = ""
         while True:
-            future: asyncio.Future[Reply] = loop.create_future()
-            self._waiting[request.id] = future
-            self._mesh.send(request)
-            wait_s = min(ASK_AGAIN_S, deadline - loop.time())
-            await asyncio.wait([future], timeout=max(0.0, wait_s))
-            del self._waiting[request.id]
-            if future.done():
-                reply = future.result()
-                if reply.ok or reply.data.get("code") != "no_leader":
-                    return answer(reply)
-                await asyncio.sleep(0.1)  # it is taking over
-            else:
+            reply = await self._once(request, min(ASK_AGAIN_S, deadline - loop.time()))
+            if reply is None:
+                why = self._mesh.complaint
                 self._mesh.next_master()
+            elif reply.ok or reply.data.get("code") != NO_LEADER:
+                return answer(reply)
+            else:
+                why = str(reply.data.get("message", ""))
+                await asyncio.sleep(NO_LEADER_PAUSE_S)  # somebody is taking over
             if loop.time() >= deadline:
-                why = f": {self._mesh.complaint}" if self._mesh.complaint else ""
+                asked = ", ".join(self._controls)
                 raise UnreachableError(
-                    f"the cluster in {self._data} did not answer within "
-                    f"{self._give_up_s:.0f} s{why}"
+                    f"no answer from {asked} within {self._give_up_s:.0f} s"
+                    + (f": {why}" if why else "")
                 )
+
+    async def _once(self, request: Request, wait_s: float) -> Reply | None:
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[request.id] = future
+        self._mesh.send(request)
+        try:
+            await asyncio.wait([future], timeout=max(0.0, wait_s))
+            return future.result() if future.done() else None
+        finally:
+            del self._waiting[request.id]
 
     def _refuse(self, text: str) -> None:
         """Every master speaks another version: no question will be answered."""
@@ -93,6 +123,14 @@ class MeshClient:
             future = self._waiting.get(one.message.body.id)
             if future is not None and not future.done():
                 future.set_result(one.message.body)
+
+
+def who_asks() -> str:
+    """`ann@laptop`, for the audit."""
+    user = str(os.getuid())
+    with contextlib.suppress(OSError, KeyError):  # a user without a name
+        user = getpass.getuser()
+    return f"{user}@{os.uname().nodename}"
 
 
 def answer(reply: Reply) -> dict[str, Any]:

@@ -9,11 +9,16 @@ import signal
 import sys
 import types
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.supervisor_os import DRAINED, end_with_parent
+
+if TYPE_CHECKING:
+    from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+    from zcrawl.mesh.security import MeshKeys
 
 FAILED = 1
 GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardly any cycle
@@ -33,6 +38,12 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     blobs: str
     rate: float = 0.0
     bandwidth: float = 0.0
+    masters_file: str = ""  # looked at every second: masters come and go
+    pulses: str = ""  # folder of the files that show that loops turn
+    key_file: str = ""
+    server_key: str = ""
+    log_fd: int = -1  # instead of the file `log`
+    log_text: bool = False
 
 
 def main() -> None:
@@ -68,7 +79,8 @@ async def run_worker(spec: WorkerSpec) -> str:
     from zcrawl.worker.worker_loop import WorkerLoop
 
     clock_os.raise_file_limit()
-    log = EventLog(Path(spec.log), spec.id)
+    place = spec.log_fd if spec.log_fd >= 0 else Path(spec.log)
+    log = EventLog(place, spec.id, as_text=spec.log_text)
     machine = WorkerMachine(
         spec.id,
         spec.incarnation,
@@ -96,7 +108,11 @@ async def run_worker(spec: WorkerSpec) -> str:
         return found
 
     with ZmqWorkerMesh(
-        spec.id, spec.incarnation, log, on_strangers=lambda text: worker.end(text)
+        spec.id,
+        spec.incarnation,
+        log,
+        keys=_keys(spec),
+        on_strangers=lambda text: worker.end(text),
     ) as mesh:
         for endpoints in spec.masters:
             mesh.connect(endpoints)
@@ -119,11 +135,44 @@ async def run_worker(spec: WorkerSpec) -> str:
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)
-        reason = await worker.run(pipeline)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(_follow_supervisor(spec, mesh), name="supervisor")
+            reason = await worker.run(pipeline)
+            looking.cancel()
         log("exit", reason)
         for one in engines.values():
             await one.aclose()
     return reason
+
+
+def _keys(spec: WorkerSpec) -> MeshKeys | None:
+    if not spec.key_file:
+        return None
+    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+
+    return read_mesh_keys(Path(spec.key_file), spec.server_key)
+
+
+async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
+    """In a cluster: masters come and go, and the supervisor wants to see that this loop turns."""
+    if not spec.masters_file:
+        return
+    from zcrawl.roles import pulse_file
+    from zcrawl.roles.masters_file import MastersFile
+
+    file = MastersFile(Path(spec.masters_file))
+    known = {one.master: one for one in spec.masters}
+    while True:
+        pulse_file.touch(Path(spec.pulses), spec.id)
+        if file.changed():
+            wanted = {one.master: one for one in file.read()}
+            for master in known.keys() - wanted.keys():
+                mesh.disconnect(master)
+            for master, endpoints in wanted.items():
+                if known.get(master) != endpoints:
+                    mesh.connect(endpoints)
+            known = wanted
+        await asyncio.sleep(pulse_file.PULSE_S)
 
 
 if __name__ == "__main__":

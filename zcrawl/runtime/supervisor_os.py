@@ -95,6 +95,9 @@ class Supervisor:
     def restarts(self) -> int:
         return sum(child.restarts for child in self.children)
 
+    def is_alive(self, id: str) -> bool:
+        return any(child.id == id and not _is_gone(child) for child in self.children)
+
     def complaint(self) -> str | None:
         """What is wrong when no worker gets beyond its start."""
         if not self.children or any(c.false_starts < FALSE_STARTS for c in self.children):

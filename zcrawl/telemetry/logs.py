@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import io
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -27,11 +28,13 @@ Log = Callable[[str, str], None]
 class EventLog:
     """One process's log. Lines are appended whole, so several processes may share the file."""
 
-    def __init__(self, path: Path, source: str) -> None:
+    def __init__(self, place: Path | int, source: str, *, as_text: bool = False) -> None:
+        """`place`: a file, or a descriptor such as 2, where a service manager collects lines."""
         self._source = source
+        self._line = _text_line if as_text else _json_line
         self._file: io.FileIO | None = None
         with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
-            self._file = io.FileIO(path, "a")
+            self._file = io.FileIO(os.dup(place) if isinstance(place, int) else place, "a")
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
 
     def __call__(self, name: str, detail: str = "") -> None:
@@ -60,10 +63,16 @@ class EventLog:
         at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         event = {"at": at, "source": self._source, "event": name, "detail": detail, **more}
         with contextlib.suppress(OSError):  # the disk is full: the store says so
-            self._file.write(_line(event))
+            self._file.write(self._line(event))
 
 
-def _line(event: dict[str, Any]) -> bytes:
+def _text_line(event: dict[str, Any]) -> bytes:
+    text = "{at} {source} {event} {detail}".format_map(event)
+    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text.strip())
+    return shown.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _json_line(event: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(event) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate from somewhere

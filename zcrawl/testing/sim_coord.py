@@ -16,7 +16,7 @@ from typing import Final
 from zcrawl.coord import calls as c
 from zcrawl.coord.election import Election
 from zcrawl.coord.ports import Condition, Member, OnEvent, Role
-from zcrawl.testing.fake_consul import FakeConsul
+from zcrawl.testing.sim_lock_service import FakeConsul
 
 CALL_TIMEOUT_S: Final = 1.5
 LOOK_AGAIN_S: Final = 10.0  # blocking queries return without change

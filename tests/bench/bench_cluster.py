@@ -1,0 +1,175 @@
+"""`make bench-cluster`: how fast a cluster fails over, what Consul and MariaDB cost, what a
+follower's forward adds.
+
+Failover: a leader under load gets a signal; the time until another leader's first assignment is
+taken from that leader's log. Throughput: the same crawl of the PostgreSQL manual, in turns, on the
+embedded form and on the cluster, by the run's own clock. A measurement, never a test.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import datetime
+import json
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench.measure import Spread
+from tests.integration.cluster import Cluster, Node, cluster
+from tests.integration.crawling import ZCRAWL, wait_until
+from tests.servers.consul import consul_server
+from tests.servers.mariadb import Mariadb, mariadb
+from tests.servers.nginx_site import nginx_site
+from tests.servers.page_site import page_site
+from tests.servers.reference_set import POSTGRES_MANUAL
+from zcrawl.roles import cluster as roles
+from zcrawl.roles.client import MeshClient
+from zcrawl.submit.job_toml import to_dict
+from zcrawl.submit.spec import JobSpec, Politeness
+
+PAGES = 200_000  # more than a series of trials can fetch
+LOAD = Politeness(rate=200.0, concurrency=32, robots=False, spread=True)
+SETTLE_S = 2.0
+CRAWL = Politeness(rate=0.0, concurrency=32, spread=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--trials", type=int, default=10, help="of each kind of failover")
+    parser.add_argument("--rounds", type=int, default=5, help="of each crawl")
+    parser.add_argument("--only", choices=["failover", "throughput", "forward"])
+    asked = parser.parse_args()
+    parts = [asked.only] if asked.only else ["failover", "throughput", "forward"]
+    with consul_server() as consul, mariadb(durable=True) as database:
+        with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
+            if "failover" in parts:
+                failover(Path(folder), consul.url, database, asked.trials)
+        with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
+            if "throughput" in parts:
+                throughput(Path(folder), consul.url, database, asked.rounds)
+        with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
+            if "forward" in parts:
+                forward(Path(folder), consul.url, database)
+
+
+# ---------------------------------------------------------------- failover
+
+
+def failover(folder: Path, consul: str, database: Mariadb, trials: int) -> None:
+    with page_site(folder, PAGES) as site, cluster(folder, consul, database, 3, 2) as made:
+        made.submit(site, LOAD)
+        for name in ("SIGTERM", "SIGKILL", "SIGSTOP"):
+            took = [one_failover(made, signal.Signals[name]) for _ in range(trials)]
+            print(
+                f"failover after {name:8} until the first assignment: "
+                f"{Spread.of(took).text(2)} s over {trials} trials",
+                flush=True,
+            )
+
+
+def one_failover(made: Cluster, how: signal.Signals) -> float:
+    time.sleep(SETTLE_S)
+    leader = made.leader()
+    others = [node for node in made.masters.values() if node is not leader]
+    seen = {node.name: len(first_assignments(node)) for node in others}
+    began = time.time()
+    leader.signal(how)
+
+    def taken() -> bool:
+        return any(len(first_assignments(node)) > seen[node.name] for node in others)
+
+    wait_until(taken)
+    took = min(
+        moment - began for node in others for moment in first_assignments(node)[seen[node.name] :]
+    )
+    leader.signal(signal.SIGCONT)
+    if how is not signal.SIGSTOP:
+        leader.kill()
+        leader.start()
+    made.wait_ready(2)
+    return took
+
+
+def first_assignments(node: Node) -> list[float]:
+    found = re.findall(r"^(\S+) \S+ first_assignment ", node.text(), re.MULTILINE)
+    return [datetime.datetime.fromisoformat(moment).timestamp() for moment in found]
+
+
+# ---------------------------------------------------------------- throughput
+
+
+def throughput(folder: Path, consul: str, database: Mariadb, rounds: int) -> None:
+    rates: dict[str, list[float]] = {"embedded": [], "cluster": []}
+    with (
+        nginx_site(POSTGRES_MANUAL.parent) as site,
+        cluster(folder, consul, database, 1, 2, worker__slots=32) as made,
+    ):
+        url = site.url + POSTGRES_MANUAL.name
+        for number in range(rounds):
+            rates["embedded"].append(embedded_crawl(url, folder / f"e{number}"))
+            rates["cluster"].append(cluster_crawl(made, url, f"manual-{number}"))
+    for name, found in rates.items():
+        print(f"{name:9} {Spread.of(found).text()} pages/s over {rounds} crawls, 2 workers")
+    ratio = statistics.median(rates["cluster"]) / statistics.median(rates["embedded"])
+    print(f"cluster / embedded: {ratio:.2f}", flush=True)
+
+
+def embedded_crawl(url: str, folder: Path) -> float:
+    folder.mkdir()
+    command = [*ZCRAWL, "crawl", url, "--rate", "0", "--concurrency", "32", "--workers", "2"]
+    command += ["--data", str(folder / "data"), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return float(json.loads(done.stdout.splitlines()[-1])["pages_per_second"])
+
+
+def cluster_crawl(made: Cluster, url: str, name: str) -> float:
+    spec = JobSpec(name, seeds=(url,), politeness=CRAWL)
+    args = {"spec": to_dict(spec), "mode": "new", "seeds": [url], "seeding": False}
+    reply = made.ask("submit", args)
+    made.wait_done(reply["run"])
+    return float(made.job(reply["job"])["pages_per_second"])
+
+
+# ---------------------------------------------------------------- a follower's forward
+
+
+def forward(folder: Path, consul: str, database: Mariadb, asks: int = 300) -> None:
+    with cluster(folder, consul, database, 2, 1) as made:
+        leader = made.leader().name
+        masters = asyncio.run(roles.find_masters(made.config))
+        direct = [one.control for one in masters if one.master == leader]
+        other = [one.control for one in masters if one.master != leader]
+        took: dict[str, list[float]] = {"leader": [], "follower": []}
+        for _ in range(asks // 50):  # in turns
+            took["leader"] += asyncio.run(round_trips(direct, 50))
+            took["follower"] += asyncio.run(round_trips(other, 50))
+    medians = {name: statistics.median(found) * 1000 for name, found in took.items()}
+    print(
+        f"a request at the leader {medians['leader']:.2f} ms, at a follower "
+        f"{medians['follower']:.2f} ms: the forward adds "
+        f"{medians['follower'] - medians['leader']:.2f} ms (medians of {asks})",
+        flush=True,
+    )
+
+
+async def round_trips(controls: list[str], asks: int) -> list[float]:
+    async with MeshClient(controls) as client:
+        await client.ask("nodes", {})
+        took = []
+        for _ in range(asks):
+            began = time.perf_counter()
+            reply: dict[str, Any] = await client.ask("nodes", {})
+            took.append(time.perf_counter() - began)
+            assert "stale" not in reply
+        return took
+
+
+if __name__ == "__main__":
+    main()

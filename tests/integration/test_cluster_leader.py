@@ -1,0 +1,179 @@
+"""Whatever happens to the leader, the crawl goes on with every page exactly once.
+
+Real processes on a real Consul and a real MariaDB; `Cluster.verify` compares the database with the
+known page set.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cluster import FAST, Cluster, Node, cluster
+from tests.integration.crawling import wait_until
+from tests.servers.consul import ConsulServer
+from tests.servers.mariadb import Mariadb
+from tests.servers.page_site import page_site
+from zcrawl.submit.spec import Politeness
+
+PAGES = 1500
+STEADY = Politeness(rate=150.0, concurrency=16, robots=False)  # so that a crawl takes 10 s
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_leader_that_ends_is_replaced_and_nothing_is_lost(
+    how: signal.Signals, tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """kill -9 and SIGTERM: another leads in a new epoch; the old one may come back."""
+    with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 200)
+        for _ in range(2):
+            leader, epoch = made.leader(), made.epoch()
+            leader.signal(how)
+            assert leader.process is not None
+            code = leader.process.wait(20)
+            assert code == (0 if how is signal.SIGTERM else -how)
+            wait_until(lambda epoch=epoch: made.epoch() > epoch)
+            leader.start()
+            made.wait_pages(run, min(PAGES, made.counters(run)["done"] + 200))
+        made.wait_done(run)
+        made.verify(run, site)
+        assert len(made.epochs()) >= 3
+
+
+def test_a_leader_that_slept_wakes_up_and_does_no_harm(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """SIGSTOP for 30 s, then SIGCONT: it finds out, follows, and can lead again later."""
+    with page_site(tmp_path, 6000) as site, cluster(tmp_path, consul.url, mysql) as made:
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 200)
+        sleeper, epoch = made.leader(), made.epoch()
+        sleeper.pause()
+        asleep = time.monotonic()
+        wait_until(lambda: made.epoch() > epoch)
+        made.wait_pages(run, made.counters(run)["done"] + 300)
+        time.sleep(max(0.0, 30.0 - (time.monotonic() - asleep)))
+        sleeper.resume()
+        wait_until(lambda: "deposed" in sleeper.text() or "step_down" in sleeper.text())
+        made.wait_pages(run, made.counters(run)["done"] + 300)
+        assert made.leader() is not sleeper
+        made.wait_done(run)
+        made.verify(run, site)
+
+
+def test_a_leader_that_slept_inside_a_transaction_holds_nobody_up(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Its row lock would block the takeover: the new leader ends that connection."""
+    with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 100)
+        leader, epoch = made.leader(), made.epoch()
+        caught = pause_inside_transaction(made, leader)
+        wait_until(lambda: made.epoch() > epoch, 30.0)
+        leader.resume()
+        made.wait_done(run)
+        made.verify(run, site)
+        assert caught, "it was never seen inside a transaction"
+
+
+def pause_inside_transaction(made: Cluster, leader: Node) -> bool:
+    """Stop it again and again until InnoDB shows a transaction of a process that sleeps."""
+    sql = (
+        "SELECT COUNT(*) FROM information_schema.innodb_trx t JOIN "
+        "information_schema.processlist p ON p.id = t.trx_mysql_thread_id "
+        "WHERE p.db = %s AND p.command = 'Sleep' AND t.trx_rows_locked > 0"
+    )
+    for _ in range(2_000):
+        leader.pause()
+        time.sleep(0.003)
+        if made.rows(sql, made.database_name)[0][0]:
+            return True
+        leader.resume()
+        time.sleep(0.002)
+    leader.pause()
+    return False
+
+
+def test_a_leader_whose_loop_stands_still_for_5_s_loses_the_lock_and_nothing_else(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """The Consul thread lives on, but passes the check only while the loop turns."""
+    with (
+        page_site(tmp_path, 4000) as site,
+        cluster(tmp_path, consul.url, mysql, masters=0, workers=0) as made,
+    ):
+        for name in ("m1", "m2"):
+            made.add_master(name, program=STALLING)
+        made.add_worker("w1")
+        made.wait_ready(1)
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 100)
+        leader, epoch = made.leader(), made.epoch()
+        leader.signal(signal.SIGUSR1)
+        wait_until(lambda: made.epoch() > epoch)
+        made.wait_done(run)
+        made.verify(run, site)
+        assert "deposed" in leader.text() or "step_down" in leader.text()
+
+
+# A master as the command starts it, whose loop stands still for 5 s when it gets SIGUSR1.
+STALLING = """
+import signal, sys, time
+from zcrawl.cli.main import main
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep(5.0))
+main(sys.argv[1:])
+"""
+
+
+def test_all_masters_die_and_the_crawl_goes_on_when_they_are_back(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Workers keep what they have; what was answered is there; nothing is fetched for ever."""
+    with page_site(tmp_path, PAGES) as site, cluster(tmp_path, consul.url, mysql) as made:
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 300)
+        for node in made.masters.values():
+            node.kill()
+        time.sleep(3.0)
+        for node in made.masters.values():
+            node.start()
+        made.wait_done(run)
+        made.verify(run, site)
+
+
+def test_a_rolling_restart_is_not_noticed(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """All masters and workers, one after the other, as an upgrade does it."""
+    with page_site(tmp_path, 3000) as site, cluster(tmp_path, consul.url, mysql) as made:
+        _, run = made.submit(site, STEADY)
+        made.wait_pages(run, 100)
+        for node in made.nodes():
+            assert node.stop() == 0, node.text()[-2000:]
+            node.start()
+            made.wait_ready(2)
+        made.wait_done(run)
+        made.verify(run, site)
+
+
+def test_the_new_leader_repeats_no_fetch_that_a_live_worker_holds(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Every page takes 4 s: requests are in flight all through the takeover, each just once."""
+    with (
+        page_site(tmp_path, 120, delay_s=4.0) as site,
+        cluster(tmp_path, consul.url, mysql, workers=2) as made,
+    ):
+        _, run = made.submit(site, FAST)
+        made.wait_pages(run, 5)
+        made.leader().kill()
+        made.wait_done(run)
+        made.verify(run, site)
+        twice = {path: n for path, n in site.fetched().items() if n > 1}
+        assert twice == {}, "fetched again"

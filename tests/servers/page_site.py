@@ -1,0 +1,119 @@
+"""A site of known pages in a process of its own, which writes down every request.
+
+Page n links to pages 4n+1 … 4n+4 (as far as there are so many), so breadth doubles twice a level;
+each page links back to the first one as well. With a delay every page takes that long, so a test
+can hold requests in flight. The log has `start|end MONOTONIC PATH` lines.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import dataclasses
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+FAN = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class PageSite:
+    port: int
+    pages: int
+    delay_s: float
+    log: Path
+
+    @property
+    def seed(self) -> str:
+        return self.url(0)
+
+    def url(self, n: int) -> str:
+        return f"http://127.0.0.1:{self.port}/p/{n}"
+
+    def urls(self) -> set[str]:
+        return {self.url(n) for n in range(self.pages)}
+
+    def requests(self) -> list[tuple[str, float, str]]:
+        """(start or end, when, path) in order; robots.txt is among them."""
+        lines = self.log.read_text().splitlines()
+        return [(one, float(at), path) for one, at, path in (line.split(" ", 2) for line in lines)]
+
+    def fetched(self) -> Counter[str]:
+        """How often each page was asked for."""
+        return Counter(
+            path for what, _, path in self.requests() if what == "start" and "/p/" in path
+        )
+
+
+@contextlib.contextmanager
+def page_site(folder: Path, pages: int, delay_s: float = 0.0) -> Iterator[PageSite]:
+    log = folder / "site.log"
+    command = [sys.executable, "-m", "tests.servers.page_site", str(pages), str(delay_s), str(log)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        yield PageSite(int(process.stdout.readline()), pages, delay_s, log)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def page(n: int, pages: int) -> bytes:
+    children = [child for child in range(FAN * n + 1, FAN * n + FAN + 1) if child < pages]
+    links = "".join(f'<a href="/p/{child}">page {child}</a>\n' for child in [0, *children])
+    return f"<html><title>page {n}</title><body>{links}</body></html>".encode()
+
+
+async def _serve(pages: int, delay_s: float, log: Path) -> None:
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(what: str, path: str) -> None:
+        os.write(fd, f"{what} {time.monotonic():.6f} {path}\n".encode())
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split(b" ", 2)[1].decode()
+                note("start", path)
+                name, _, number = path.removeprefix("/").partition("/")
+                found = name == "p" and number.isdigit() and int(number) < pages
+                if found and delay_s:
+                    await asyncio.sleep(delay_s)
+                body = page(int(number), pages) if found else b"no such page"
+                status = "200 OK" if found else "404 Not Found"
+                writer.write(
+                    f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n"
+                    f"Content-Length: {len(body)}\r\n\r\n".encode()
+                    + body
+                )
+                await writer.drain()
+                note("end", path)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    print(server.sockets[0].getsockname()[1], flush=True)
+    parent = os.getppid()
+    while os.getppid() == parent:  # noqa: ASYNC110 - no orphan when the tests are killed
+        await asyncio.sleep(1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("pages", type=int)
+    parser.add_argument("delay_s", type=float)
+    parser.add_argument("log", type=Path)
+    arguments = parser.parse_args()
+    asyncio.run(_serve(arguments.pages, arguments.delay_s, arguments.log))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""`zcrawl master` and `zcrawl worker`: the daemons of a cluster. They run in the foreground and log
+to standard error, as a service manager wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.crawl import make_folder
+
+
+@click.command("master", cls=Command)
+@click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
+@click.option("--create-database", is_flag=True, help="Make the database if it is missing.")
+@common
+def master_command(settings: Settings, node: str | None, create_database: bool) -> int:
+    """Run a master of a cluster.
+
+    Masters find each other and elect a leader through Consul; all state is in the database. Any
+    number may run; SIGTERM hands leadership over at once, SIGHUP reads the allow-list again.
+    """
+    from zcrawl.runtime.run_loop import run_async
+
+    async def run() -> int:
+        from zcrawl.roles import cluster
+        from zcrawl.roles.master_node import MasterNode
+        from zcrawl.runtime.notify_os import Notify
+
+        config = settings.named(node)
+        master = MasterNode(
+            config,
+            settings.daemon_log(cluster.node_id(config)),
+            Notify(),
+            coordinator=cluster.coordinator(config),
+            open_store=lambda: cluster.open_store(config, create=create_database),
+        )
+        return await _until_told(master.run, master.reload)
+
+    make_folder(settings.data)
+    return run_async(run())
+
+
+@click.command("worker", cls=Command)
+@click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
+@click.option("--processes", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@common
+def worker_command(settings: Settings, node: str | None, processes: int | None) -> int:
+    """Run a worker of a cluster.
+
+    One process for each core, unless --processes says otherwise. It finds the masters through
+    Consul, or through cluster.masters, and needs no open port. SIGTERM lets it finish what it
+    began.
+    """
+    from zcrawl.runtime.run_loop import run_async
+
+    async def run() -> int:
+        from zcrawl.roles import cluster
+        from zcrawl.roles.worker_node import WorkerNode
+        from zcrawl.runtime.notify_os import Notify
+
+        config = settings.named(node)
+        in_consul = bool(config.consul.address)
+        worker = WorkerNode(
+            config,
+            settings.data,
+            settings.workers(processes),
+            settings.daemon_log(cluster.node_id(config)),
+            Notify(),
+            coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
+        )
+        return await _until_told(worker.run, worker.reload)
+
+    settings.require_cluster()
+    make_folder(settings.data)
+    return run_async(run())
+
+
+async def _until_told(
+    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]], reload: Callable[[], None]
+) -> int:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    await run(stop)
+    return 0

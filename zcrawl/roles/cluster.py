@@ -1,0 +1,110 @@
+"""What the roles of a cluster share: a node's name, its keys, its store, its coordinator, and how
+to find the masters. Wiring only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from zcrawl.config import Config
+from zcrawl.errors import ConfigError, UnreachableError
+from zcrawl.mesh.ports import Endpoints
+
+if TYPE_CHECKING:
+    from zcrawl.coord.client_consul import ConsulSettings
+    from zcrawl.coord.ports import Coordinator
+    from zcrawl.mesh.security import MeshKeys
+    from zcrawl.store.ports import Store
+
+
+def node_id(config: Config) -> str:
+    return config.cluster.id or os.uname().nodename.partition(".")[0]
+
+
+def consul_settings(config: Config) -> ConsulSettings:
+    from zcrawl.coord.client_consul import ConsulSettings
+
+    found = config.consul
+    if not found.address:
+        raise ConfigError("consul.address is empty: a cluster's node needs a Consul agent")
+    return ConsulSettings(found.address, found.token, found.datacenter, found.ca_file)
+
+
+def coordinator(config: Config) -> Coordinator:
+    from zcrawl.coord.coord_consul import ConsulCoordinator
+    from zcrawl.runtime import clock_os
+
+    return ConsulCoordinator(consul_settings(config), clock_os.now)
+
+
+def open_store(config: Config, *, readonly: bool = False, create: bool = False) -> Store:
+    from zcrawl.store.store_peewee import open_mysql
+
+    if not config.database.urls:
+        raise ConfigError("database.urls is empty: it says where the cluster's database is")
+    return open_mysql(config.database.urls, readonly=readonly, create=create)
+
+
+def master_keys(config: Config) -> MeshKeys | None:
+    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+
+    mesh = config.mesh
+    return read_mesh_keys(Path(mesh.key_file)) if mesh.key_file else None
+
+
+def client_keys(config: Config) -> MeshKeys | None:
+    """Of a worker, a command or a console."""
+    mesh = config.mesh
+    if not mesh.key_file:
+        return None
+    if not mesh.server_key:
+        raise ConfigError("mesh.key_file needs mesh.server_key beside it: the masters' public key")
+    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+
+    return read_mesh_keys(Path(mesh.key_file), mesh.server_key)
+
+
+async def find_masters(config: Config) -> list[Endpoints]:
+    """The masters that can be found now, healthy ones first: from Consul, or by asking one."""
+    if not config.consul.address:
+        return await ask_for_masters(config.cluster.masters, client_keys(config))
+    found = await asyncio.to_thread(_registered_masters, config)
+    if not found:
+        raise UnreachableError(
+            f"no master of the cluster {config.cluster.name!r} is registered in Consul at "
+            f"{config.consul.address}; `zcrawl master` starts one",
+            code="no_master",
+        )
+    return found
+
+
+def _registered_masters(config: Config) -> list[Endpoints]:
+    from zcrawl.coord.client_consul import ConsulClient
+    from zcrawl.coord.ports import Health, Member, Role
+
+    asking = Member(Role.WORKER, "", config.cluster.name, "", "", 0, 0)
+    client = ConsulClient(consul_settings(config), asking)
+    try:
+        _, read = client.read_members(Role.MASTER, None, 0)
+    except Exception as error:
+        raise UnreachableError(client.explain(error)[1], code="consul_away") from error
+    seen = sorted(
+        (row.sighting for row in read.rows),
+        key=lambda one: (one.health is not Health.PASSING, not one.leads),
+    )
+    return [one.member.endpoints for one in seen if one.member.endpoints is not None]
+
+
+async def ask_for_masters(controls: Sequence[str], keys: MeshKeys | None) -> list[Endpoints]:
+    """Every master knows the others: the first that answers tells."""
+    from zcrawl.roles.client import MeshClient
+
+    async with MeshClient(list(controls), keys=keys) as client:
+        reply = await client.ask("masters", {})
+    return msgspec.convert(reply["masters"], list[Endpoints])

@@ -1,0 +1,232 @@
+"""A master of a cluster: it stands for election, leads or follows, and leaves in order.
+
+Wiring only. The order of starting: database (it may be away: this waits and says so), sockets,
+coordinator, ears. The order of stopping: the machine forgets its leadership, the lock is given
+back, so that another leads while this one still tidies up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, assert_never
+
+from zcrawl import __version__
+from zcrawl.config import Config
+from zcrawl.coord import ports as coord
+from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
+from zcrawl.master import events as m
+from zcrawl.master.master import Master
+from zcrawl.master.master_loop import MasterLoop
+from zcrawl.master.output_loop import OutputLoop
+from zcrawl.master.store_thread import StoreThreads
+from zcrawl.mesh.address import TcpAddress, advertised
+from zcrawl.mesh.keys_zmq_file import AllowList
+from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.mesh.security import check_bind
+from zcrawl.roles import cluster
+from zcrawl.runtime import clock_os
+from zcrawl.runtime.notify_os import Notify
+from zcrawl.runtime.supervisor_os import new_incarnation
+from zcrawl.store.ports import Store
+from zcrawl.telemetry.logs import EventLog
+
+PULSE_S: Final = 0.5
+DATABASE_AGAIN_S: Final = 1.0
+DATABASE_AGAIN_MOST_S: Final = 10.0
+
+
+class MasterNode:
+    """`await MasterNode(config, ...).run(stop)`; `stop` is set by a signal."""
+
+    def __init__(
+        self,
+        config: Config,
+        log: EventLog,
+        notify: Notify,
+        *,
+        coordinator: coord.Coordinator,
+        open_store: Callable[[], Store],
+    ) -> None:
+        self.id = cluster.node_id(config)
+        self._config = config
+        self._log = log
+        self._notify = notify
+        self._coordinator = coordinator
+        self._open_store = open_store
+        self._allow = AllowList(Path(config.mesh.allow_file)) if config.mesh.allow_file else None
+        self._failure: ConfigError | None = None
+        self._stop = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        clock_os.raise_file_limit()
+        async with contextlib.AsyncExitStack() as stack:
+            keys = cluster.master_keys(self._config)
+            endpoints = self._endpoints()
+            check_bind(endpoints, keys, self._config.mesh.insecure)
+            incarnation = new_incarnation()
+            allowed = self._allow.poll() if self._allow is not None else None
+            self._mesh = stack.enter_context(
+                ZmqMasterMesh(endpoints, incarnation, self._log, keys=keys, allowed=allowed)
+            )
+            self._peers = stack.enter_context(ZmqPeers(self.id, incarnation, self._log, keys=keys))
+            database = await self._database()
+            if database is None:
+                return
+            store = StoreThreads(database, self._log)
+            stack.push_async_callback(store.close)
+            self._master = MasterLoop(
+                Master(self.id),
+                self._mesh,
+                store,
+                clock=clock_os.now,
+                utc=clock_os.utc,
+                log=self._log,
+                on_applied=lambda: self._outputs.committed(),
+                peers=self._peers,
+                on_step_down=self._resign,
+            )
+            stack.callback(self._master.close)
+            self._outputs = OutputLoop(store, lambda: self._master.machine.epoch, self._master.note)
+            stack.push_async_callback(self._outputs.close)
+            self._outputs.start()
+            self._master.listen()
+            self._coordinator.start(self._member(incarnation), self._on_coordination)
+            await self._serve()
+            self._master.handle(m.Deposed("this master is leaving"))
+            await self._coordinator.close()
+        if self._failure is not None:
+            raise self._failure
+
+    # ------------------------------------------------------------ starting
+
+    def _endpoints(self) -> Endpoints:
+        mesh = self._config.mesh
+        ports = (mesh.control_port, mesh.reports_port, mesh.events_port)
+        return Endpoints(self.id, *(str(TcpAddress(mesh.bind.strip("[]"), port)) for port in ports))
+
+    def _member(self, incarnation: int) -> coord.Member:
+        mesh = self._config.mesh
+        hostname = os.uname().nodename
+        return coord.Member(
+            coord.Role.MASTER,
+            self.id,
+            self._config.cluster.name,
+            __version__,
+            hostname,
+            os.getpid(),
+            incarnation,
+            endpoints=advertised(self._mesh.endpoints, mesh.advertise or hostname),
+        )
+
+    async def _database(self) -> Store | None:
+        """Open; while it is away, wait and say so. None: asked to stop meanwhile."""
+        pause_s = DATABASE_AGAIN_S
+        while not self._stop.is_set():
+            try:
+                return await asyncio.to_thread(self._open_store)
+            except StoreUnavailable as error:
+                self._tell("database_away", f"waiting for the database: {error}")
+            except StoreError as error:
+                raise ConfigError(str(error), code=error.code) from error
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+            pause_s = min(pause_s * 2, DATABASE_AGAIN_MOST_S)
+        return None
+
+    # ------------------------------------------------------------ running
+
+    async def _serve(self) -> None:
+        self._notify.ready(f"{self.id}: standing for election")
+        while not self._stop.is_set():
+            self._coordinator.loop_alive()
+            self._coordinator.update(self._condition())
+            self._notify.alive()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), PULSE_S)
+        self._notify.stopping()
+
+    def _condition(self) -> coord.Condition:
+        leader = self._master.machine.leader
+        if leader is None:
+            follower = self._master.machine.follower
+            known = f"follower of {follower.leader}" if follower.leader else "follower"
+            return coord.Condition(note=f"{known}, epoch {follower.epoch}")
+        workers = sum(info.present for info in leader.state.roster.workers.values())
+        return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
+
+    def reload(self) -> None:
+        """SIGHUP: the allow-list is read again."""
+        self._notify.reloading()
+        if self._allow is not None:
+            try:
+                allowed = self._allow.poll()
+            except ConfigError as error:  # the list stays as it was
+                self._log(error.code, str(error))
+            else:
+                if allowed is not None:
+                    self._mesh.allow(allowed)
+        self._notify.ready(f"{self.id}: read its files again")
+
+    def _resign(self, reason: str) -> None:
+        self._log("step_down", reason)
+        self._coordinator.resign()
+
+    def _on_coordination(self, event: coord.CoordEvent) -> None:
+        master = self._master
+        match event:
+            case coord.Elected(hint, alone):
+                self._tell("elected", f"{self.id} holds the lock, index {hint}")
+                master.handle(m.Elected(hint, alone))
+                self._outputs.committed()
+            case coord.Deposed(reason):
+                self._tell("deposed", reason)
+                master.handle(m.Deposed(reason))
+                self._outputs.forget()
+            case coord.LeaderSeen(leader, _, _, detail):
+                self._tell("leader_seen", f"{leader or 'nobody'} holds the lock {detail}".strip())
+            case coord.MastersChanged(masters):
+                self._peers.follow(
+                    [one.member.endpoints for one in masters if one.member.endpoints]
+                )
+                master.handle(m.CatalogueSeen(masters=tuple(_entry(one) for one in masters)))
+            case coord.WorkersChanged(workers):
+                master.handle(m.CatalogueSeen(workers=tuple(_entry(one) for one in workers)))
+            case coord.IdTaken(other):
+                self._failure = ConfigError(
+                    f"another living master is registered as {self.id}: pid {other.pid} on "
+                    f"{other.hostname}; give this one a cluster.id of its own",
+                    code="id_taken",
+                )
+                self._stop.set()
+            case coord.CoordAway(reason):
+                self._tell("consul_away", reason)
+                master.handle(m.CatalogueSeen(away=reason))
+            case coord.CoordBack():
+                self._tell("consul_back", "Consul answers again")
+                master.handle(m.CatalogueSeen(away=""))
+            case _:
+                assert_never(event)
+
+    def _tell(self, name: str, detail: str) -> None:
+        self._log(name, detail)
+        self._notify.status(detail)
+
+
+def _entry(one: coord.Sighting) -> m.NodeEntry:
+    member = one.member
+    return m.NodeEntry(
+        member.id,
+        one.health is coord.Health.PASSING,
+        one.condition.note,
+        member.hostname,
+        member.version,
+        member.pid,
+        member.endpoints,
+    )

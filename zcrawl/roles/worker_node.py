@@ -1,0 +1,194 @@
+"""The worker processes of one host, in a cluster: registered, told who the masters are, watched.
+
+Wiring only. This process talks to Consul and fetches nothing; its children, one for each core,
+fetch and know nothing of Consul. A child is shown as healthy while its process lives and its loop
+turns. SIGTERM drains: what runs is finished and reported, then all end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, assert_never
+
+from zcrawl import __version__
+from zcrawl.config import Config
+from zcrawl.coord import ports as coord
+from zcrawl.errors import ConfigError, ZcrawlError
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.roles import cluster
+from zcrawl.roles.embedded import WORKER_MODULE
+from zcrawl.roles.masters_file import FILE, MastersFile
+from zcrawl.roles.place import BLOBS, WORKER_ERRORS
+from zcrawl.roles.pulse_file import Pulses
+from zcrawl.runtime import clock_os
+from zcrawl.runtime.notify_os import Notify
+from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.telemetry.logs import EventLog
+
+STDERR: Final = 2
+PULSES: Final = "pulses"
+PULSE_S: Final = 0.5
+ASK_AGAIN_S: Final = 10.0  # for the list of masters, where there is no Consul
+DRAIN_TIMEOUT_S: Final = 30.0
+
+
+class WorkerNode:
+    def __init__(
+        self,
+        config: Config,
+        data: Path,
+        processes: int,
+        log: EventLog,
+        notify: Notify,
+        *,
+        coordinator: Callable[[], coord.Coordinator] | None,
+    ) -> None:
+        self.id = cluster.node_id(config)
+        self.ids = (
+            [self.id] if processes == 1 else [f"{self.id}-{n}" for n in range(1, processes + 1)]
+        )
+        self._config = config
+        self._data = data
+        self._log = log
+        self._notify = notify
+        self._make = coordinator
+        self._coordinators: dict[str, coord.Coordinator] = {}
+        self._masters = MastersFile(data / FILE)
+        self._pulses = Pulses(data / PULSES)
+        self._failure: ConfigError | None = None
+        self._stop = asyncio.Event()
+        self._look = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        self._stop = stop
+        clock_os.raise_file_limit()
+        cluster.client_keys(self._config)  # a wrong key is told here, not by every child
+        log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
+        self._pulses.folder.mkdir(exist_ok=True)
+        supervisor = Supervisor(
+            WORKER_MODULE,
+            self.ids,
+            self._spec(log_fd),
+            pass_fds=[log_fd],
+            stderr=self._data / WORKER_ERRORS,
+            log=self._log,
+        )
+        async with supervisor, contextlib.AsyncExitStack() as stack:
+            stack.callback(os.close, log_fd)
+            self._supervisor = supervisor
+            for id in self.ids if self._make is not None else ():
+                self._register(id, stack)
+            asking = None
+            if self._make is None:
+                asking = asyncio.create_task(self._ask_for_masters(), name="masters")
+                stack.callback(asking.cancel)
+            await self._serve()
+            supervisor.ask_to_leave()
+            if not await supervisor.wait_gone(DRAIN_TIMEOUT_S):
+                self._log("drain_timeout", f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
+        if self._failure is not None:
+            raise self._failure
+
+    def _spec(self, log_fd: int) -> dict[str, Any]:
+        worker, mesh = self._config.worker, self._config.mesh
+        return {
+            "slots": worker.slots,
+            "rate": worker.rate,
+            "bandwidth": worker.bandwidth,
+            "masters": self._masters.read(),
+            "masters_file": str(self._masters.path),
+            "pulses": str(self._pulses.folder),
+            "key_file": mesh.key_file,
+            "server_key": mesh.server_key,
+            "log": "",
+            "log_fd": log_fd,
+            "log_text": self._config.log.format == "text",
+            "blobs": str(self._data / BLOBS),
+        }
+
+    def _register(self, id: str, stack: contextlib.AsyncExitStack) -> None:
+        assert self._make is not None
+        one = self._make()
+        member = coord.Member(
+            coord.Role.WORKER,
+            id,
+            self._config.cluster.name,
+            __version__,
+            os.uname().nodename,
+            os.getpid(),
+            new_incarnation(),
+            slots=self._config.worker.slots,
+        )
+        one.start(member, lambda event: self._on_coordination(id, event))
+        stack.push_async_callback(one.close)
+        self._coordinators[id] = one
+
+    async def _serve(self) -> None:
+        self._notify.ready(f"{', '.join(self.ids)}")
+        while not self._stop.is_set():
+            for id, one in self._coordinators.items():
+                if self._supervisor.is_alive(id) and self._pulses.is_alive(id, clock_os.now()):
+                    one.loop_alive()
+            self._notify.alive()
+            complaint = self._supervisor.complaint()
+            if complaint is not None:
+                self._failure = ConfigError(complaint, code="workers_fail")
+                return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), PULSE_S)
+        self._notify.stopping()
+        for one in self._coordinators.values():
+            one.update(coord.Condition(note="draining", tags=("draining",)))
+
+    async def _ask_for_masters(self) -> None:
+        """Without Consul: any master of the list tells all of them."""
+        while True:
+            try:
+                self._remember(await cluster.find_masters(self._config))
+            except ZcrawlError as error:
+                self._tell("no_master_answers", str(error))
+            self._look.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), ASK_AGAIN_S)
+
+    def _on_coordination(self, id: str, event: coord.CoordEvent) -> None:
+        match event:
+            case coord.MastersChanged(masters):
+                self._remember(
+                    [one.member.endpoints for one in masters if one.member.endpoints is not None]
+                )
+            case coord.IdTaken(other):
+                self._failure = ConfigError(
+                    f"another living worker is registered as {id}: pid {other.pid} on "
+                    f"{other.hostname}; give this host a cluster.id of its own",
+                    code="id_taken",
+                )
+                self._stop.set()
+            case coord.CoordAway(reason):
+                self._tell("consul_away", reason)
+            case coord.CoordBack():
+                self._tell("consul_back", "Consul answers again")
+            case coord.LeaderSeen() | coord.WorkersChanged():
+                pass  # the leader's own beats tell who leads
+            case coord.Elected() | coord.Deposed():
+                raise AssertionError("a worker does not stand for election")
+            case _:
+                assert_never(event)
+
+    def _remember(self, masters: list[Endpoints]) -> None:
+        if masters:  # an empty catalogue is Consul's loss of memory, not ours
+            self._masters.remember(masters)
+
+    def reload(self) -> None:
+        """SIGHUP: the masters are looked up anew."""
+        self._notify.reloading()
+        self._look.set()
+        self._notify.ready(", ".join(self.ids))
+
+    def _tell(self, name: str, detail: str) -> None:
+        self._log(name, detail)
+        self._notify.status(detail)
