@@ -83,20 +83,24 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
     allowed = {node.own.public: "w1"}
     with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
         master.listen(at_master)
+        master.publish(1, BEAT)
         with ZmqWorkerMesh("w1", 1, keys=node) as worker:
             worker.connect(master.endpoints)
+            worker.listen(at_worker)
             worker.send("m1", 1, Bye("first"))
-            await at_master.until(at_master.bodies)
+            worker.publish(1, Bye("report"))
+            await at_master.until(lambda: len(at_master.bodies()) == 2)
+            await at_worker.until(at_worker.bodies)  # now all three sockets are connected
             master.allow({})
             worker.send("m1", 1, Bye("still connected"))
-            await at_master.until(lambda: len(at_master.bodies()) == 2)
+            await at_master.until(lambda: len(at_master.bodies()) == 3)
         assert not at_master.details("peer_refused")
         with ZmqWorkerMesh("w1", 2, at_worker.log, keys=node) as worker:
             worker.connect(master.endpoints)
             worker.listen(at_worker)
             worker.send("m1", 1, Bye("again"))
             await at_worker.until(lambda: at_worker.details("key_refused"))
-    assert len(at_master.bodies()) == 2
+    assert len(at_master.bodies()) == 3
 
 
 async def test_a_peer_without_encryption_is_refused_and_counted() -> None:

@@ -59,6 +59,15 @@ async def main():
         print(over[0])
 asyncio.run(main())
 """
+WORKER_PROCESS = """
+from zcrawl.roles.worker_main import WorkerSpec, run_worker
+ends = Endpoints("m1", *sys.argv[1:4])
+spec = WorkerSpec(
+    id="w1", incarnation=1, replaces=0, parent=0, parent_pipe=0, masters=[ends], slots=4,
+    log=sys.argv[4] + "/log", blobs=sys.argv[4] + "/blobs",
+)
+print(asyncio.run(run_worker(spec)))
+"""
 CLIENT = """
 async def main():
     ear, over = Ear(), []
@@ -115,6 +124,19 @@ async def test_a_worker_of_another_version_learns_it_and_can_end() -> None:
         assert at_master.details("version") == ["this master m1 speaks protocol 1, w1 speaks 2"]
         assert master.counters["version"] >= 1
         assert not at_master.got
+
+
+async def test_a_worker_process_of_another_version_ends_with_both_versions(tmp_path: Path) -> None:
+    """The whole worker: its reason is the text, and its log has it too."""
+    ear = Ear()
+    with ZmqMasterMesh(LOOPBACK, 1) as master:
+        master.listen(ear)
+        ends = master.endpoints
+        addresses = (ends.control, ends.reports, ends.events)
+        async with Other(WORKER_PROCESS, *addresses, str(tmp_path)) as worker:
+            text = "this worker w1 speaks protocol 2, m1 speaks 1"
+            assert await worker.line() == text
+    assert text in (tmp_path / "log").read_text()
 
 
 async def test_a_worker_at_a_master_of_another_version_learns_it_too() -> None:
