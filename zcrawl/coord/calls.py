@@ -1,6 +1,6 @@
 """The words between the election machine and Consul: calls out, answers and readings in.
 
-`client_consul` performs the calls on the real thing, `testing.fake_consul` on a simulated one.
+`client_consul` performs the calls on the real thing, `testing.sim_lock_service` on a simulated one.
 """
 
 from __future__ import annotations
