@@ -20,6 +20,7 @@ from typing import Any
 
 from tests.integration.crawling import ZCRAWL, children, wait_until
 from tests.servers.mariadb import Mariadb
+from tests.servers.namespaces import Hosts
 from tests.servers.page_site import PageSite
 from zcrawl.config import Config, resolve
 from zcrawl.errors import UnreachableError
@@ -103,6 +104,7 @@ class Cluster:
             "mesh.events_port": 0,
             "worker.slots": 8,
         }
+        self.hosts: Hosts | None = None  # each node runs on the host of its name
         self.masters: dict[str, Node] = {}
         self.workers: dict[str, Node] = {}
         self.config = self.write_config("client", {})[1]
@@ -146,7 +148,8 @@ class Cluster:
         dotted = {key.replace("__", "."): value for key, value in changes.items()}
         config, _ = self.write_config(name, dotted)
         zcrawl = [sys.executable, "-c", program] if program else ZCRAWL
-        command = [*zcrawl, kind, "--config", str(config), "--id", name, *more]
+        inside = self.hosts.inside(name) if self.hosts is not None else []
+        command = [*inside, *zcrawl, kind, "--config", str(config), "--id", name, *more]
         node = Node(kind, name, command, self.folder / f"{name}.log", Path.cwd())
         if start:
             node.start()

@@ -28,13 +28,14 @@ class PageSite:
     pages: int
     delay_s: float
     log: Path
+    host: str = "127.0.0.1"
 
     @property
     def seed(self) -> str:
         return self.url(0)
 
     def url(self, n: int) -> str:
-        return f"http://127.0.0.1:{self.port}/p/{n}"
+        return f"http://{self.host}:{self.port}/p/{n}"
 
     def urls(self) -> set[str]:
         return {self.url(n) for n in range(self.pages)}
@@ -52,13 +53,16 @@ class PageSite:
 
 
 @contextlib.contextmanager
-def page_site(folder: Path, pages: int, delay_s: float = 0.0) -> Iterator[PageSite]:
+def page_site(
+    folder: Path, pages: int, delay_s: float = 0.0, host: str = "127.0.0.1"
+) -> Iterator[PageSite]:
     log = folder / "site.log"
-    command = [sys.executable, "-m", "tests.servers.page_site", str(pages), str(delay_s), str(log)]
+    told = [str(pages), str(delay_s), str(log), host]
+    command = [sys.executable, "-m", "tests.servers.page_site", *told]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
-        yield PageSite(int(process.stdout.readline()), pages, delay_s, log)
+        yield PageSite(int(process.stdout.readline()), pages, delay_s, log, host)
     finally:
         process.kill()
         process.wait()
@@ -72,7 +76,7 @@ def page(n: int, pages: int) -> bytes:
     return f"<html><title>page {n}</title><body>{links}</body></html>".encode()
 
 
-async def _serve(pages: int, delay_s: float, log: Path) -> None:
+async def _serve(pages: int, delay_s: float, log: Path, host: str) -> None:
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(what: str, path: str) -> None:
@@ -99,7 +103,7 @@ async def _serve(pages: int, delay_s: float, log: Path) -> None:
                 note("end", path)
         writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, host, 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     parent = os.getppid()
     while os.getppid() == parent:  # noqa: ASYNC110 - no orphan when the tests are killed
@@ -111,8 +115,9 @@ def main() -> None:
     parser.add_argument("pages", type=int)
     parser.add_argument("delay_s", type=float)
     parser.add_argument("log", type=Path)
+    parser.add_argument("host")
     arguments = parser.parse_args()
-    asyncio.run(_serve(arguments.pages, arguments.delay_s, arguments.log))
+    asyncio.run(_serve(arguments.pages, arguments.delay_s, arguments.log, arguments.host))
 
 
 if __name__ == "__main__":

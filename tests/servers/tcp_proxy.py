@@ -45,15 +45,16 @@ class _Trap:
 
 
 class TcpProxy:
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], listen: str = "127.0.0.1") -> None:
         self.target = target
+        self.host = listen
         self.connections = 0  # accepted so far
         self._open = {"up": threading.Event(), "down": threading.Event()}
         self._closed = threading.Event()
         self._pairs: set[_Pair] = set()
         self._trap: _Trap | None = None
         self._lock = threading.Lock()
-        self._listener: socket.socket | None = socket.create_server(("127.0.0.1", 0))
+        self._listener: socket.socket | None = socket.create_server((listen, 0))
         self.port: int = self._listener.getsockname()[1]
         self.resume()
         self._threads: list[threading.Thread] = []
@@ -91,7 +92,7 @@ class TcpProxy:
 
     def accept_again(self) -> None:
         if self._listener is None:
-            self._listener = socket.create_server(("127.0.0.1", self.port))
+            self._listener = socket.create_server((self.host, self.port))
             self._run(self._accept, self._listener)
 
     def cut_at(self, pattern: bytes, *, applied: bool) -> threading.Event:
@@ -173,8 +174,8 @@ class TcpProxy:
 
 
 @contextlib.contextmanager
-def tcp_proxy(port: int, host: str = "127.0.0.1") -> Iterator[TcpProxy]:
-    proxy = TcpProxy((host, port))
+def tcp_proxy(port: int, host: str = "127.0.0.1", listen: str = "127.0.0.1") -> Iterator[TcpProxy]:
+    proxy = TcpProxy((host, port), listen)
     try:
         yield proxy
     finally:

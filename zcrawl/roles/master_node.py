@@ -30,6 +30,7 @@ from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import check_bind
 from zcrawl.roles import cluster
+from zcrawl.roles.allow_list import follow_allow_list
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import new_incarnation
@@ -96,6 +97,9 @@ class MasterNode:
             self._outputs = OutputLoop(store, lambda: self._master.machine.epoch, self._master.note)
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
+            if self._allow is not None:
+                following = follow_allow_list(self._allow, self._mesh.allow, self._log)
+                stack.callback(asyncio.create_task(following, name="allow list").cancel)
             self._master.listen()
             self._coordinator.start(self._member(incarnation), self._on_coordination)
             await self._serve()
@@ -162,7 +166,7 @@ class MasterNode:
         return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
 
     def reload(self) -> None:
-        """SIGHUP: the allow-list is read again."""
+        """SIGHUP: the allow-list is read now, and not in a moment."""
         self._notify.reloading()
         if self._allow is not None:
             try:
