@@ -50,6 +50,18 @@ def snapshot() -> dict[str, Any]:
     return {"leader": "m1", "epoch": 5, "at": 0.0, **lists, "store": store, "counters": {}}
 
 
+class _Forks:
+    """A nursery that forks nobody and tells how many it was asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __enter__(self) -> int:
+        return self.count
+
+    def __exit__(self, *_: object) -> None: ...
+
+
 class World:
     """Stands for the modules that start and reach clusters; records what they are asked."""
 
@@ -108,6 +120,7 @@ class World:
             },
             "zcrawl.roles.offline": {"open_readonly": lambda data: Closable()},
             "zcrawl.runtime.run_loop": {"run_async": asyncio.run},
+            "zcrawl.runtime.nursery_os": {"Nursery": lambda work, count: _Forks(count)},
         }
         for name, content in modules.items():
             module = ModuleType(name)
@@ -132,7 +145,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     data, workers, options = world.made[0]
     assert (data, workers) == (tmp_path / "zcrawl-data", 2)
     limits = {"slots": 32, "rate": 0.0, "bandwidth": 0.0}
-    assert options == {**limits, "pause_unfinished": True}
+    assert options == {**limits, "pause_unfinished": True, "nursery": 2}
     spec = world.asked[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3
     assert (spec["politeness"]["rate"], spec["politeness"]["spread"]) == (0.0, True)

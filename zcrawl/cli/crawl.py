@@ -13,6 +13,7 @@ from zcrawl.errors import UsageError
 
 if TYPE_CHECKING:
     from zcrawl.cli.crawl_session import Plan
+    from zcrawl.runtime.nursery_os import Nursery
 
 
 @click.command("crawl", cls=Command)
@@ -65,10 +66,22 @@ def start(plan: Plan, settings: Settings, workers: int, verbose: bool) -> int:
     """Run a plan on a cluster of its own."""
     from zcrawl.runtime.run_loop import run_async
 
-    return run_async(run_plan(plan, settings, workers, verbose))
+    with first_workers(workers) as nursery:
+        return run_async(run_plan(plan, settings, workers, nursery, verbose))
 
 
-async def run_plan(plan: Plan, settings: Settings, workers: int, verbose: bool = False) -> int:
+def first_workers(count: int) -> Nursery:
+    """The workers of a crawl that starts now, to be forked before a loop or a thread exists."""
+    from zcrawl.roles import worker_main
+    from zcrawl.runtime.nursery_os import Nursery
+
+    worker_main.load()
+    return Nursery(worker_main.work, count)
+
+
+async def run_plan(
+    plan: Plan, settings: Settings, workers: int, nursery: Nursery, verbose: bool = False
+) -> int:
     from zcrawl.cli.crawl_session import Session
     from zcrawl.cli.display import make_display
     from zcrawl.cli.interrupt import Interrupt, resume_command
@@ -87,6 +100,7 @@ async def run_plan(plan: Plan, settings: Settings, workers: int, verbose: bool =
             workers,
             **settings.worker_limits(),
             pause_unfinished=plan.submission is not None,
+            nursery=nursery,
         )
         async with cluster:
             return await Session(cluster, plan, display, interrupt).run()

@@ -7,13 +7,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.crawl import make_folder, run_plan
+from zcrawl.cli.crawl import first_workers, make_folder, run_plan
 from zcrawl.cli.specs import output_for, prepare
+
+if TYPE_CHECKING:
+    from zcrawl.runtime.nursery_os import Nursery
 
 WORKERS: Final = 2
 CHANGES: Final = {
@@ -40,10 +43,11 @@ def demo_command(settings: Settings, workers: int) -> int:
     if settings.resolved.origins["data.dir"] == "default":
         settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
     make_folder(settings.data)
-    return run_async(_demo(settings, workers))
+    with first_workers(workers) as nursery:
+        return run_async(_demo(settings, workers, nursery))
 
 
-async def _demo(settings: Settings, workers: int) -> int:
+async def _demo(settings: Settings, workers: int, nursery: Nursery) -> int:
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
     from zcrawl.demo.demo_server_loop import DemoServer
@@ -53,7 +57,7 @@ async def _demo(settings: Settings, workers: int) -> int:
         to = output_for(None, settings.data, "demo")
         plan = Plan(settings.data, submission, to, settings.json)
         output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")
-        code = await run_plan(plan, settings, workers)
+        code = await run_plan(plan, settings, workers, nursery)
     if code == 0 and not settings.json and sys.stderr.isatty():
         output.note("next: zcrawl crawl https://example.com --depth 2")
     return code

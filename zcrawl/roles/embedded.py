@@ -22,6 +22,7 @@ from zcrawl.model import RunState
 from zcrawl.roles import place
 from zcrawl.roles.client import answer
 from zcrawl.runtime import clock_os
+from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
 from zcrawl.telemetry.logs import EventLog, rotate
 
@@ -49,12 +50,14 @@ class EmbeddedCluster:
         bandwidth: float = 0.0,
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
+        nursery: Nursery | None = None,
     ) -> None:
         self._data = data
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
         self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth}
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
+        self._nursery = nursery
         self._stack = contextlib.AsyncExitStack()
         self._master: MasterLoop | None = None
         self._outputs: OutputLoop | None = None
@@ -97,6 +100,7 @@ class EmbeddedCluster:
             pass_fds=[lock.fd],
             stderr=data / place.WORKER_ERRORS,
             log=log,
+            nursery=self._nursery,
         )
         self._supervisor = await stack.enter_async_context(supervisor)
         await self._lead(leadership, endpoints, log)
@@ -107,7 +111,7 @@ class EmbeddedCluster:
         stack.push_async_callback(supervisor.stop)
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
-        # Loaded only now: the workers, on another core, load their own half of zcrawl meanwhile.
+        # Loaded only now: the workers, on another core, begin their work meanwhile.
         from zcrawl.master.events import Elected
         from zcrawl.master.master import Master
         from zcrawl.master.master_loop import MasterLoop

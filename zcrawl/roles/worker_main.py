@@ -1,26 +1,40 @@
-"""One worker process: `python -m zcrawl.roles.worker_main SPEC`, started by a supervisor."""
+"""One worker process, started by a supervisor: `python -m zcrawl.roles.worker_main SPEC`, or forked
+from a process that has called `load` (`runtime.nursery_os`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import importlib
 import os
 import signal
 import sys
 import types
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime.supervisor_os import DRAINED, end_with_parent
+from zcrawl.runtime.parent_os import DRAINED, end_with_parent
 
 if TYPE_CHECKING:
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.mesh.security import MeshKeys
 
 FAILED = 1
+# What a worker will need; `run_worker` imports by itself what is not loaded yet.
+MODULES = (
+    "uvloop",
+    "zcrawl.fetch.fetch_aiohttp",
+    "zcrawl.mesh.mesh_zmq_worker",
+    "zcrawl.store.blobs_file",
+    "zcrawl.telemetry.logs",
+    "zcrawl.worker.pipeline_loop",
+    "zcrawl.worker.worker_loop",
+)
 GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardly any cycle
 
 
@@ -46,8 +60,17 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     log_text: bool = False
 
 
-def main() -> None:
-    spec = msgspec.json.decode(sys.argv[1], type=WorkerSpec)
+def load() -> None:
+    """For a process that forks workers: what it has loaded they need not load."""
+    _without_httpx_command()
+    for name in MODULES:
+        with contextlib.suppress(ImportError):  # the worker that needs it will say so
+            importlib.import_module(name)
+
+
+def work(told: str | bytes) -> Never:
+    """A whole worker's life."""
+    spec = msgspec.json.decode(told, type=WorkerSpec)
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     gc.disable()  # while modules are loaded: nothing of them is garbage
@@ -176,4 +199,4 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    work(sys.argv[1])

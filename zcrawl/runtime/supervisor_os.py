@@ -1,39 +1,39 @@
 """Worker processes: started, watched, started again when they die, and never left behind.
 
-A child ends with its parent in two ways, each enough by itself: the kernel kills it when the
-parent's thread dies (PR_SET_PDEATHSIG), and it ends itself when the pipe from its parent closes.
-The supervisor chooses incarnations, so it can tell the leader which one it saw die (`replaces`):
-the leader then gives the dead process's work away at once instead of after ten silent seconds.
+A worker is one of those that wait in a nursery, as long as there are any, else a new interpreter.
+Either ends with its parent (`parent_os`). The supervisor chooses incarnations, so it can tell the
+leader which one it saw die (`replaces`): the leader then gives the dead process's work away at once
+instead of after ten silent seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import dataclasses
 import os
 import secrets
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from zcrawl.runtime.nursery_os import Forked, Nursery
+from zcrawl.runtime.parent_os import DRAINED
+
 BACKOFF_LEAST_S: Final = 0.1
 BACKOFF_MOST_S: Final = 5.0
 STEADY_S: Final = 10.0  # a process that lived this long starts its backoff anew
 FALSE_STARTS: Final = 5  # in a row, of every worker: nothing will come of it
 TERM_PATIENCE_S: Final = 0.5
-DRAINED: Final = 0  # exit code of a worker that was asked to leave: not started again
 POLL_S: Final = 0.05
-_PR_SET_PDEATHSIG: Final = 1
 
 Log = Callable[[str, str], None]
+Process = subprocess.Popen[bytes] | Forked
 
 
 def new_incarnation() -> int:
@@ -46,7 +46,7 @@ class Child:
     """One worker's place: the process changes, the id stays."""
 
     id: str
-    process: subprocess.Popen[bytes] | None = None
+    process: Process | None = None
     incarnation: int = 0
     died: int = 0  # the incarnation that was seen dying
     started_at: float = 0.0
@@ -57,7 +57,11 @@ class Child:
 
 
 class Supervisor:
-    """`async with`; `spec` is what every worker is told besides its id and incarnation."""
+    """`async with`; `spec` is what every worker is told besides its id and incarnation.
+
+    A spec that names a descriptor by its number is for new interpreters, not for a nursery's
+    processes: they hold `pass_fds` under numbers of their own.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Supervisor:
         pass_fds: Sequence[int] = (),
         stderr: Path | None = None,
         log: Log = lambda name, detail: None,
+        nursery: Nursery | None = None,
     ) -> None:
         self.children = [Child(id) for id in ids]
         self._module = module
@@ -75,6 +80,7 @@ class Supervisor:
         self._pass_fds = tuple(pass_fds)
         self._stderr = stderr
         self._log = log
+        self._nursery = nursery
         self._pipe: tuple[int, int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -149,19 +155,23 @@ class Supervisor:
             "parent_pipe": self._pipe[0],
             "parent": os.getpid(),
         }
-        errors = self._stderr.open("ab") if self._stderr is not None else None
-        try:
-            child.process = subprocess.Popen(
-                [sys.executable, "-m", self._module, msgspec.json.encode(told).decode()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors if errors is not None else subprocess.DEVNULL,
-                pass_fds=(*self._pass_fds, self._pipe[0]),
-            )
-        finally:
-            if errors is not None:
-                errors.close()
+        with (self._stderr or Path(os.devnull)).open("ab") as errors:
+            child.process = self._start(told, errors.fileno())
         self._log("worker_started", f"{child.id}: pid {child.process.pid}")
+
+    def _start(self, told: dict[str, Any], errors: int) -> Process:
+        assert self._pipe is not None
+        waiting = self._nursery.take() if self._nursery is not None else None
+        if waiting is not None:
+            waiting.tell(told, errors, self._pass_fds)
+            return waiting
+        return subprocess.Popen(
+            [sys.executable, "-m", self._module, msgspec.json.encode(told).decode()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            pass_fds=(*self._pass_fds, self._pipe[0]),
+        )
 
     async def _watch(self, child: Child) -> None:
         while not self._stopping or not _is_gone(child):
@@ -201,7 +211,7 @@ def _signal(child: Child, number: int) -> None:
             child.process.send_signal(number)
 
 
-async def _ended(process: subprocess.Popen[bytes]) -> int:
+async def _ended(process: Process) -> int:
     """The exit code, as soon as there is one, without a thread and without SIGCHLD."""
     loop = asyncio.get_running_loop()
     try:
@@ -209,7 +219,7 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
     except (OSError, AttributeError):  # an old kernel, or it was reaped already
         while process.poll() is None:  # noqa: ASYNC110 - nothing there would set an event
             await asyncio.sleep(POLL_S)
-        return int(process.returncode)
+        return process.wait()
     gone = asyncio.Event()
     try:
         loop.add_reader(pidfd, gone.set)
@@ -218,26 +228,3 @@ async def _ended(process: subprocess.Popen[bytes]) -> int:
         loop.remove_reader(pidfd)
         os.close(pidfd)
     return process.wait()
-
-
-# ---------------------------------------------------------------- in the child
-
-
-def end_with_parent(parent: int, pipe: int) -> None:
-    """Called by a child first of all: whatever happens to the parent, this process ends too."""
-    with contextlib.suppress(OSError, AttributeError):  # not Linux: the pipe remains
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(1)
-    threading.Thread(target=_wait_for_eof, args=(pipe,), name="parent", daemon=True).start()
-
-
-def _wait_for_eof(pipe: int) -> None:
-    while True:
-        try:
-            if not os.read(pipe, 1):
-                os._exit(1)
-        except InterruptedError:
-            continue
-        except OSError:
-            os._exit(1)

@@ -1,0 +1,42 @@
+"""What a worker process owes its supervisor: to end with it, and to tell by its exit code why.
+
+It ends with its parent in two ways, each enough by itself: the kernel kills it when the parent's
+thread dies (PR_SET_PDEATHSIG), and it ends itself when the pipe from its parent closes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import threading
+from typing import Final
+
+DRAINED: Final = 0  # exit code of a worker that was asked to leave: not started again
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def end_with_parent(parent: int, pipe: int) -> None:
+    """Called first of all: whatever happens to the parent, this process ends too."""
+    die_with_parent(parent)
+    threading.Thread(target=_wait_for_eof, args=(pipe,), name="parent", daemon=True).start()
+
+
+def die_with_parent(parent: int) -> None:
+    """The first of the two ways, which needs no thread."""
+    with contextlib.suppress(OSError, AttributeError):  # not Linux: the pipe remains
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _wait_for_eof(pipe: int) -> None:
+    while True:
+        try:
+            if not os.read(pipe, 1):
+                os._exit(1)
+        except InterruptedError:
+            continue
+        except OSError:
+            os._exit(1)
