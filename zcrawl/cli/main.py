@@ -6,6 +6,7 @@ and an exit code: 0 ok, 1 the work failed, 2 usage or config, 3 nobody answers, 
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -19,6 +20,7 @@ from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
 
 INTERRUPTED: Final = 130
+GC_THRESHOLDS: Final = (20_000, 20, 50)  # loading modules makes many objects and no garbage
 JOBS: Final = "zcrawl.cli.jobs"
 COMMANDS: Final = {
     "crawl": ("zcrawl.cli.crawl", "Crawl from URLs, here and now, and write the items."),
@@ -58,6 +60,7 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command line, and exit."""
     arguments = list(sys.argv[1:] if args is None else args)
+    gc.set_threshold(*GC_THRESHOLDS)
     code = run(arguments)
     try:
         sys.stdout.flush()

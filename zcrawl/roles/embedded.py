@@ -112,6 +112,9 @@ class EmbeddedCluster:
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
         # Loaded only now: the workers, on another core, begin their work meanwhile.
+        from zcrawl.store import light_peewee
+
+        light_peewee.load()
         from zcrawl.master.events import Elected
         from zcrawl.master.master import Master
         from zcrawl.master.master_loop import MasterLoop

@@ -17,6 +17,9 @@ def open_readonly(data: Path) -> Store:
             f"there is no database in {data}; `zcrawl crawl URL --data {data}` makes one",
             code="no_database",
         )
+    from zcrawl.store import light_peewee
+
+    light_peewee.load()
     from zcrawl.store.store_peewee import open_sqlite
 
     return open_sqlite(path, readonly=True)

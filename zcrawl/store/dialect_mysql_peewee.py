@@ -33,6 +33,7 @@ CONNECT_TIMEOUT_S: Final = 3.0
 WRITE_TIMEOUT_S: Final = 8.0
 LOCK_WAIT_S: Final = 2
 SCHEMA_LOCK_WAIT_S: Final = 60
+peewee.mysql = pymysql  # type: ignore[attr-defined] # it may have been loaded without (light_peewee)
 SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
