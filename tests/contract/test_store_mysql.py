@@ -340,7 +340,7 @@ def test_a_creation_that_was_cut_short_is_done_again(
     expected = shape(mariadb_server, database)
     mariadb_server.do(
         f"DROP TABLE {database}.tallies",
-        f"DROP INDEX requests_order ON {database}.requests",
+        f"DROP INDEX requests_queued ON {database}.requests",
         f"UPDATE {database}.schema_version SET version = 0",
     )
     again = open_mysql([mariadb_server.url(database)])

@@ -33,19 +33,16 @@ _names = itertools.count(1)
 
 SETTINGS = (
     "--innodb-buffer-pool-size=64M",
-    "--innodb-log-file-size=32M",
     "--key-buffer-size=1M",
     "--skip-name-resolve",
     "--max-connections=60",
     "--character-set-server=latin1",  # the worst default: ours must not depend on it
 )
+MARIADB_SETTINGS = ("--innodb-log-file-size=32M",)
+MYSQL_SETTINGS = ("--mysqlx=OFF", "--secure-file-priv=", "--innodb-redo-log-capacity=64M")
 # Each commit is written, none waits for the disk: it survives kill -9 of the server all the same.
-FAST = (
-    "--innodb-flush-log-at-trx-commit=2",
-    "--innodb-flush-method=nosync",
-    "--skip-innodb-doublewrite",
-    "--sync-frm=0",
-)
+FAST = ("--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--skip-innodb-doublewrite")
+FAST_MARIADB = ("--innodb-flush-method=nosync", "--sync-frm=0")
 
 
 class MariadbFailed(RuntimeError):
@@ -87,8 +84,8 @@ class Mariadb:
                     "--bind-address=127.0.0.1",
                     f"--server-id={self.server_id}",
                     f"--log-bin={self.folder / 'binlog'}",
-                    *(() if self.is_mariadb else ("--mysqlx=OFF",)),
                     *SETTINGS,
+                    *(MARIADB_SETTINGS if self.is_mariadb else MYSQL_SETTINGS),
                     *self.options,
                 ],
                 stdin=subprocess.DEVNULL,
@@ -229,8 +226,8 @@ def mariadb(*options: str, server_id: int = 1, durable: bool = False) -> Iterato
         folder = Path(temporary)
         server = Mariadb(binary, folder, _free_port(), server_id, options)
         server.is_mariadb = "MariaDB" in _output([binary, "--version"])
-        if server.is_mariadb and not durable:
-            server.options = (*FAST, *options)
+        if not durable:
+            server.options = (*FAST, *(FAST_MARIADB if server.is_mariadb else ()), *options)
         _install(server)
         try:
             server.start()
@@ -253,10 +250,12 @@ def _install(server: Mariadb) -> None:
         ]
         # fmt: on
     else:
-        insecure = "--initialize-insecure"
+        # fmt: off
         command = [
-            *(server.binary, "--no-defaults", insecure, f"--datadir={data}", f"--user={user}"),
+            server.binary, "--no-defaults", "--initialize-insecure", f"--datadir={data}",
+            f"--user={user}", "--secure-file-priv=",
         ]
+        # fmt: on
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     if done.returncode != 0:
         raise MariadbFailed(f"{command[0]} failed:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")

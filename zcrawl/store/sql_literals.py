@@ -55,9 +55,12 @@ def literal(value: Any) -> str:
     raise StoreDataError(f"this cannot be stored: a value of type {type(value).__name__}")
 
 
-def row_literal(row: Iterable[Any]) -> str:
+def row_literal(row: Sequence[Any]) -> str:
     """`(1,'a',NULL)`"""
-    return f"({','.join([literal(value) for value in row])})"
+    try:
+        return f"({','.join([_WRITERS[type(value)](value) for value in row])})"
+    except KeyError:  # a type that is not written by itself
+        return f"({','.join([literal(value) for value in row])})"
 
 
 @functools.lru_cache(maxsize=256)
