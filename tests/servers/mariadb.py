@@ -36,6 +36,7 @@ SETTINGS = (
     "--key-buffer-size=1M",
     "--skip-name-resolve",
     "--max-connections=60",
+    "--max-allowed-packet=16M",
     "--character-set-server=latin1",  # the worst default: ours must not depend on it
 )
 MARIADB_SETTINGS = ("--innodb-log-file-size=32M",)
