@@ -104,6 +104,7 @@ def test_workers_killed_at_random_moments_lose_nothing(
     process = crawl.start()
     try:
         killed = 0
+        wait_until(lambda: bool(children(process.pid)), 30)  # a busy machine starts late
         for _ in range(5):
             time.sleep(rng.uniform(0.2, 1.0))
             workers = [pid for pid in children(process.pid) if alive(pid)]
