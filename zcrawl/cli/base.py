@@ -115,9 +115,12 @@ class Settings:
 
     def named(self, node: str | None) -> Config:
         """The configuration with this node's name from a flag."""
-        if node is None:
-            return self.config
-        return load_settings(self.config_file, {"cluster.id": node}).config
+        return self.config if node is None else self.again(node)
+
+    def again(self, node: str | None) -> Config:
+        """The configuration as it is read now."""
+        data = str(self.data) if self.data_named else None
+        return load_settings(self.config_file, {"cluster.id": node, "data.dir": data}).config
 
     def require_cluster(self) -> None:
         if not self.config.is_cluster:

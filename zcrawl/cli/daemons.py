@@ -7,12 +7,17 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.crawl import make_folder
+from zcrawl.errors import ConfigError
+
+if TYPE_CHECKING:
+    from zcrawl.config import Config
+    from zcrawl.telemetry.logs import EventLog
 
 
 @click.command("master", cls=Command)
@@ -33,14 +38,15 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
         from zcrawl.runtime.notify_os import Notify
 
         config = settings.named(node)
+        log = settings.daemon_log(cluster.node_id(config))
         master = MasterNode(
             config,
-            settings.daemon_log(cluster.node_id(config)),
+            log,
             Notify(),
             coordinator=cluster.coordinator(config),
             open_store=lambda: cluster.open_store(config, create=create_database),
         )
-        return await _until_told(master.run, master.reload)
+        return await _until_told(master.run, lambda: _reload(settings, node, master.reload, log))
 
     make_folder(settings.data)
     return run_async(run())
@@ -55,7 +61,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
 
     One process for each core, unless --processes says otherwise. It finds the masters through
     Consul, or through cluster.masters, and needs no open port. SIGTERM lets it finish what it
-    began.
+    began; SIGHUP reads the configuration again and gives new limits to one process after another.
     """
     from zcrawl.runtime.run_loop import run_async
 
@@ -66,19 +72,32 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
 
         config = settings.named(node)
         in_consul = bool(config.consul.address)
+        log = settings.daemon_log(cluster.node_id(config))
         worker = WorkerNode(
             config,
             settings.data,
             settings.workers(processes),
-            settings.daemon_log(cluster.node_id(config)),
+            log,
             Notify(),
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
         )
-        return await _until_told(worker.run, worker.reload)
+        return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
 
     settings.require_cluster()
     make_folder(settings.data)
     return run_async(run())
+
+
+def _reload(
+    settings: Settings, node: str | None, reload: Callable[[Config], None], log: EventLog
+) -> None:
+    """What the files say now; a wrong one changes nothing but the log."""
+    try:
+        config = settings.again(node)
+    except ConfigError as error:
+        log("reload_refused", str(error))
+        return
+    reload(config)
 
 
 async def _until_told(

@@ -165,8 +165,10 @@ class MasterNode:
         workers = sum(info.present for info in leader.state.roster.workers.values())
         return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
 
-    def reload(self) -> None:
-        """SIGHUP: the allow-list is read now, and not in a moment."""
+    def reload(self, config: Config) -> None:
+        """SIGHUP: the allow-list is read now, and not in a moment. Addresses, servers and keys
+        change with a restart, which another master bridges.
+        """
         self._notify.reloading()
         if self._allow is not None:
             try:

@@ -62,23 +62,24 @@ class WorkerNode:
         self._failure: ConfigError | None = None
         self._stop = asyncio.Event()
         self._look = asyncio.Event()
+        self._renewal: asyncio.Task[None] | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
         clock_os.raise_file_limit()
         cluster.client_keys(self._config)  # a wrong key is told here, not by every child
-        log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
+        self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
         self._pulses.folder.mkdir(exist_ok=True)
         supervisor = Supervisor(
             WORKER_MODULE,
             self.ids,
-            self._spec(log_fd),
-            pass_fds=[log_fd],
+            self._spec(self._log_fd),
+            pass_fds=[self._log_fd],
             stderr=self._data / WORKER_ERRORS,
             log=self._log,
         )
         async with supervisor, contextlib.AsyncExitStack() as stack:
-            stack.callback(os.close, log_fd)
+            stack.callback(os.close, self._log_fd)
             self._supervisor = supervisor
             for id in self.ids if self._make is not None else ():
                 self._register(id, stack)
@@ -87,6 +88,8 @@ class WorkerNode:
                 asking = asyncio.create_task(self._ask_for_masters(), name="masters")
                 stack.callback(asking.cancel)
             await self._serve()
+            if self._renewal is not None:
+                self._renewal.cancel()
             supervisor.ask_to_leave()
             if not await supervisor.wait_gone(DRAIN_TIMEOUT_S):
                 self._log("drain_timeout", f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
@@ -94,20 +97,28 @@ class WorkerNode:
             raise self._failure
 
     def _spec(self, log_fd: int) -> dict[str, Any]:
-        worker, mesh = self._config.worker, self._config.mesh
+        """What every child is told."""
+        return {
+            **self._told(self._config),
+            "masters": self._masters.read(),
+            "masters_file": str(self._masters.path),
+            "pulses": str(self._pulses.folder),
+            "log": "",
+            "log_fd": log_fd,
+            "blobs": str(self._data / BLOBS),
+        }
+
+    @staticmethod
+    def _told(config: Config) -> dict[str, Any]:
+        """That part of it which comes from the configuration."""
+        worker, mesh = config.worker, config.mesh
         return {
             "slots": worker.slots,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
-            "masters": self._masters.read(),
-            "masters_file": str(self._masters.path),
-            "pulses": str(self._pulses.folder),
             "key_file": mesh.key_file,
             "server_key": mesh.server_key,
-            "log": "",
-            "log_fd": log_fd,
-            "log_text": self._config.log.format == "text",
-            "blobs": str(self._data / BLOBS),
+            "log_text": config.log.format == "text",
         }
 
     def _register(self, id: str, stack: contextlib.AsyncExitStack) -> None:
@@ -183,11 +194,24 @@ class WorkerNode:
         if masters:  # an empty catalogue is Consul's loss of memory, not ours
             self._masters.remember(masters)
 
-    def reload(self) -> None:
-        """SIGHUP: the masters are looked up anew."""
+    def reload(self, config: Config) -> None:
+        """SIGHUP: masters are looked up anew; with other limits the processes start again, one by
+        one, each after it has finished what it began.
+        """
         self._notify.reloading()
         self._look.set()
+        changed = self._told(config) != self._told(self._config)
+        self._config = config
+        if changed and self._renewal is None:
+            self._renewal = asyncio.create_task(self._renew(), name="renew")
         self._notify.ready(", ".join(self.ids))
+
+    async def _renew(self) -> None:
+        try:
+            await self._supervisor.renew(self._spec(self._log_fd))
+            self._log("renewed", "all processes have the new configuration")
+        finally:
+            self._renewal = None
 
     def _tell(self, name: str, detail: str) -> None:
         self._log(name, detail)

@@ -54,6 +54,8 @@ class Child:
     restarts: int = 0
     false_starts: int = 0  # deaths in a row soon after the start
     left: bool = False  # it was drained
+    renewing: bool = False  # it was asked to leave, and shall be started again
+    renewed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
 
 
 class Supervisor:
@@ -121,6 +123,17 @@ class Supervisor:
         for child in self.children:
             _signal(child, signal.SIGTERM)
 
+    async def renew(self, spec: dict[str, Any]) -> None:
+        """Start the workers again with another spec, one after the other, each drained before."""
+        self._spec = spec
+        for child in self.children:
+            if self._stopping or child.left:
+                continue
+            child.renewed.clear()
+            child.renewing = True
+            _signal(child, signal.SIGTERM)
+            await child.renewed.wait()
+
     async def wait_gone(self, timeout_s: float) -> bool:
         """Whether all processes have ended in time."""
         if self._tasks:
@@ -178,6 +191,12 @@ class Supervisor:
             assert child.process is not None
             code = await _ended(child.process)
             child.died = child.incarnation
+            if code == DRAINED and child.renewing and not self._stopping:
+                child.renewing = False
+                self._restart(child)
+                child.renewed.set()
+                continue
+            child.renewed.set()
             if code == DRAINED:
                 child.left = True
             if child.left or self._stopping:
