@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zcrawl.coord.election import State
+from zcrawl.coord.election import GAP_S, State
 from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, Role
 from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
 from zcrawl.testing.sim_lock_service import FakeConsul
 
 CLUSTER = "prod"
+LOCK = f"zcrawl/{CLUSTER}/leader"
 TROUBLE_S = 60.0
 # Two passes of the check, a renewal and the longest backoff: who lost the lock knows it by then.
 LEARNS_WITHIN_S = 8.0
@@ -58,7 +59,10 @@ class Race:
         self.hints: list[int] = []  # of elections since the last loss of data
         self.consul_disturbed_at = self.time.now
         self._incarnation = 0
+        self._holder = ""
+        self._lost_at: dict[str, float] = {}
         let_run(self.consul, self.time)
+        self.consul.on_change.append(self._on_change)
         for n in range(self.rng.randint(3, 5)):
             self.begin(f"m{n}")
 
@@ -68,6 +72,13 @@ class Race:
 
     def note(self, what: str) -> None:
         self.trace.append(f"{self.time.now:.3f} {what}")
+
+    def _on_change(self) -> None:
+        entry = self.consul.locks.get(LOCK)
+        holder = entry.session if entry is not None else ""
+        if holder != self._holder:
+            self._lost_at[self._holder] = self.time.now
+            self._holder = holder
 
     # ------------------------------------------------------------ what must be true
 
@@ -81,6 +92,9 @@ class Race:
         if isinstance(event, Elected):
             assert not self.hints or event.hint > self.hints[-1], f"{self.hints} {self.trace}"
             self.hints.append(event.hint)
+            session = who.coordinator.election.session
+            ago = self.time.now - self._lost_at.get(session, self.time.now)
+            assert session == self._holder or ago <= GAP_S, f"elected {ago} s too late"
 
     def check(self) -> None:
         """Whoever had the time to learn it knows whether the lock is his."""
@@ -88,7 +102,7 @@ class Race:
         away = self.consul.unreachable or self.consul.leaderless
         if away or now - self.consul_disturbed_at < LEARNS_WITHIN_S:
             return  # nobody can know, and nobody else can take over
-        entry = self.consul.locks.get(f"zcrawl/{CLUSTER}/leader")
+        entry = self.consul.locks.get(LOCK)
         sure = [
             one
             for one in self.candidates.values()
@@ -115,7 +129,7 @@ class Race:
         assert sum(one.leads for one in self.candidates.values()) == 1
 
     def has_leader(self) -> bool:
-        entry = self.consul.locks.get(f"zcrawl/{CLUSTER}/leader")
+        entry = self.consul.locks.get(LOCK)
         return entry is not None and any(
             one.leads and one.coordinator.election.session == entry.session
             for one in self.candidates.values()
