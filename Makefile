@@ -111,3 +111,4 @@ packages:
 	[ -e $(POSTGRES_MANUAL) ] || missing="$$missing postgresql-doc-15"; \
 	[ -e $(PYTHON_MANUAL) ] || missing="$$missing python3-doc python3.11-doc"; \
 	[ -z "$$missing" ] || { $(call apt_install,$$missing); }
+	@tests/servers/install_consul.sh >/dev/null || [ "$${CI:-}" != true ]

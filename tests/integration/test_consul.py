@@ -315,6 +315,38 @@ async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
             await backend.end()
 
 
+async def test_https_needs_the_authority_that_signed(shared: ConsulServer) -> None:
+    """With its CA file all works over TLS; without it the reason names TLS, and we keep trying."""
+    backend = ConsulBackend(ConsulSettings(shared.tls_url, ca_file=str(shared.ca_file)))
+    distrustful = ConsulBackend(ConsulSettings(shared.tls_url))
+    try:
+        master = backend.begin(Role.MASTER, "m1")
+        assert await backend.until(lambda: master.leads)
+        other = distrustful.begin(Role.MASTER, "m1")
+        assert await distrustful.until(lambda: other.last(CoordAway))
+        away = other.last(CoordAway)
+        assert away is not None and "TLS" in away.reason and shared.tls_url in away.reason
+    finally:
+        await backend.end()
+        await distrustful.end()
+
+
+async def test_a_wrong_datacenter_is_named(shared: ConsulServer) -> None:
+    """Consul's own words, with the address; the right one by name works like none."""
+    wrong = ConsulBackend(ConsulSettings(shared.url, datacenter="mars"))
+    right = ConsulBackend(ConsulSettings(shared.url, datacenter="dc1"))
+    try:
+        master = wrong.begin(Role.MASTER, "m1")
+        assert await wrong.until(lambda: master.last(CoordAway))
+        away = master.last(CoordAway)
+        assert away is not None and "No path to datacenter" in away.reason
+        good = right.begin(Role.MASTER, "m1")
+        assert await right.until(lambda: good.leads)
+    finally:
+        await wrong.end()
+        await right.end()
+
+
 # ------------------------------------------------------------ strangers
 
 

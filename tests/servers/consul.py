@@ -31,7 +31,11 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 ADMIN_TOKEN = "00000000-1111-2222-3333-444444444444"
 LOOPBACK = "127.0.0.1"
-PORTS = ("http", "server", "serf_lan", "serf_wan")
+PORTS = ("http", "https", "server", "serf_lan", "serf_wan")
+CERTIFICATE = (
+    "openssl req -x509 -nodes -days 2 -subj /CN=localhost -newkey ec"
+    " -pkeyopt ec_paramgen_curve:prime256v1 -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+)
 
 POLICY = """
 service_prefix "zcrawl-" { policy = "write" }
@@ -78,6 +82,15 @@ class ConsulServer:
     @property
     def url(self) -> str:
         return f"http://{LOOPBACK}:{self.ports['http']}"
+
+    @property
+    def tls_url(self) -> str:
+        return f"https://{LOOPBACK}:{self.ports['https']}"
+
+    @property
+    def ca_file(self) -> Path:
+        """Signs itself, so it is its own authority."""
+        return self.folder / "cert.pem"
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
@@ -209,6 +222,9 @@ def _started(folder: Path, size: int, acl: bool) -> list[ConsulServer]:
 
 def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
     server.folder.mkdir()
+    key, certificate = str(server.folder / "key.pem"), str(server.ca_file)
+    command = [*CERTIFICATE.split(), "-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, capture_output=True)
     config: dict[str, Any] = {
         "node_name": server.name,
         "server": True,
@@ -217,7 +233,9 @@ def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
         "data_dir": str(server.folder / "data"),
         "bind_addr": LOOPBACK,
         "client_addr": LOOPBACK,
-        "ports": {**server.ports, "dns": -1, "grpc": -1, "https": -1},
+        "ports": {**server.ports, "dns": -1, "grpc": -1},
+        "cert_file": certificate,
+        "key_file": key,
         "retry_join": [f"{LOOPBACK}:{one.ports['serf_lan']}" for one in servers],
         "retry_interval": "1s",
         "performance": {"raft_multiplier": 1},
