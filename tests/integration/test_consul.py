@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -377,15 +378,17 @@ async def test_a_foreign_holder_is_waited_for_and_described(
 async def test_garbage_in_the_key_harms_nobody(
     shared: ConsulServer, quiet: ConsulBackend, garbage: bytes
 ) -> None:
-    """Written while nobody holds the lock it is overwritten; under a leader it is survived."""
+    """Whether somebody holds the lock or not: the leader writes over it, and leads on."""
     key = f"/v1/kv/zcrawl/{quiet.cluster}/leader"
     shared.put(key, garbage)
     master = quiet.begin(Role.MASTER, "m1")
     worker = quiet.begin(Role.WORKER, "w1")
     assert await quiet.until(lambda: master.leads and sees(worker, "m1"))
     shared.put(key, garbage)  # Consul lets anybody write who has the right, lock or not
-    assert await quiet.until(lambda: (seen := worker.last(LeaderSeen)) and seen.detail)
+    assert await quiet.until(lambda: _is_written_by(shared, key, "m1"))
+    assert await quiet.until(lambda: sees(worker, "m1"))
     assert master.leads and master.all(Deposed) == []
+    assert len(master.all(Elected)) == 1
 
 
 async def test_a_deleted_key_is_noticed(shared: ConsulServer, quiet: ConsulBackend) -> None:
@@ -450,6 +453,11 @@ async def test_the_catalogue_tells_the_whole_membership(
     await asyncio.to_thread(
         wait_for, shown, 40, lambda: json.dumps(shared.get("/v1/health/service/zcrawl-master"))
     )
+
+
+def _is_written_by(server: ConsulServer, path: str, id: str) -> bool:
+    value = base64.b64decode(server.get(path)[0]["Value"] or "")
+    return value.startswith(b'{"id":"' + id.encode())
 
 
 def _delete(server: ConsulServer, path: str) -> None:

@@ -42,7 +42,6 @@ service_prefix "zcrawl-" { policy = "write" }
 key_prefix "zcrawl/" { policy = "write" }
 session_prefix "" { policy = "write" }
 node_prefix "" { policy = "read" }
-agent_prefix "" { policy = "read" }
 """
 
 

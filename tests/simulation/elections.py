@@ -14,6 +14,7 @@ LOCK = f"zcrawl/{CLUSTER}/leader"
 TROUBLE_S = 60.0
 # Two passes of the check, a renewal and the longest backoff: who lost the lock knows it by then.
 LEARNS_WITHIN_S = 8.0
+HEARS_WITHIN_S = 1.0  # of an undisturbed change: a watch tells
 ELECTED_WITHIN_S = 15.0
 
 
@@ -102,15 +103,17 @@ class Race:
         away = self.consul.unreachable or self.consul.leaderless
         if away or now - self.consul_disturbed_at < LEARNS_WITHIN_S:
             return  # nobody can know, and nobody else can take over
-        entry = self.consul.locks.get(LOCK)
         sure = [
             one
             for one in self.candidates.values()
-            if one.leads and not one.coordinator.paused and now - one.disturbed_at > LEARNS_WITHIN_S
+            if one.leads
+            and not one.coordinator.paused
+            and now - one.disturbed_at > LEARNS_WITHIN_S
+            and now - self._lost_at.get(one.coordinator.election.session, 0.0) > HEARS_WITHIN_S
         ]
         for one in sure:
-            holder = entry.session if entry is not None else ""
-            assert one.coordinator.election.session == holder, "\n".join(self.trace[-60:])
+            session = one.coordinator.election.session
+            assert session == self._holder, "\n".join(self.trace[-60:])
         assert len(sure) <= 1
 
     # ------------------------------------------------------------ running
@@ -147,6 +150,7 @@ class Race:
             self._leaderless,
             self._wipe,
             self._lose_answers,
+            self._scribble,
         ]
         for _ in range(self.rng.randint(3, 12)):
             self.time.at(self.rng.uniform(1.0, TROUBLE_S - 25.0), self.rng.choice(troubles))
@@ -214,6 +218,11 @@ class Race:
         self.hints.clear()
         self.consul.wipe()
         self.consul_disturbed_at = self.time.now
+
+    def _scribble(self) -> None:
+        self.note("somebody writes into the key")
+        self.hints.clear()
+        self.consul.scribble(CLUSTER, b"garbage")
 
     def _lose_answers(self) -> None:
         one = self._any()

@@ -201,6 +201,15 @@ def test_an_old_reading_deposes_nobody() -> None:
     assert not any(isinstance(one, Deposed) for one in told(driver.feed(c.LockWon("s1", 5))))
 
 
+def test_a_spoilt_value_is_written_again() -> None:
+    """Anybody with the right can write into a locked key; acquiring writes our value."""
+    driver = Driver().leads()
+    effects = driver.feed(c.LockRead(c.LockEntry("s1", 5, b"garbage")))
+    assert c.AcquireLock("s1") in calls(effects)
+    assert told(driver.feed(c.LockWon("s1", 0))) == []  # a plain write zeroes LockIndex
+    assert c.AcquireLock("s1") not in calls(driver.feed(entry("s1")))
+
+
 def test_a_lock_held_by_another_deposes() -> None:
     """The session lives, the lock went elsewhere (an operator, a deleted key)."""
     driver = Driver().leads()

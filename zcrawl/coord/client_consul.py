@@ -69,6 +69,7 @@ class ConsulClient:
         # Neither a proxy for the web nor a .netrc is meant for Consul.
         client.http.session.trust_env = False
         self._consul: Any = client
+        self._led_since = ""  # kept while the lock is: acquiring again changes nothing
 
     # ------------------------------------------------------------ calls
 
@@ -102,7 +103,8 @@ class ConsulClient:
                 return self._acquire(session)
             case c.ReleaseLock(session):
                 # Keeps the value: it says who led last. False, not ours any more, is as good.
-                value = write_lock_value(me, _utc_now())
+                value = write_lock_value(me, self._led_since)
+                self._led_since = ""
                 api.kv.put(lock_key(me.cluster), value, release=session)
             case c.DestroySession(session):
                 api.session.destroy(session)
@@ -130,10 +132,12 @@ class ConsulClient:
     def _acquire(self, session: str) -> c.Answer:
         """By a transaction: `?acquire=` says won or not, this also gives LockIndex."""
         key = lock_key(self._me.cluster)
-        value = base64.b64encode(write_lock_value(self._me, _utc_now())).decode()
+        since, self._led_since = self._led_since or _utc_now(), ""
+        value = base64.b64encode(write_lock_value(self._me, since)).decode()
         operation = {"Verb": "lock", "Key": key, "Value": value, "Session": session}
         code, body = self._put("/v1/txn", json.dumps([{"KV": operation}]))
         if code == 200:
+            self._led_since = since
             return c.LockWon(session, int(json.loads(body)["Results"][0]["KV"]["LockIndex"]))
         if code == 409 and INVALID_SESSION in body:
             return c.CallFailed(c.AcquireLock(session), c.Trouble.GONE, body[:MAX_REASON])
@@ -205,7 +209,7 @@ class ConsulClient:
         return (
             f"{self._settings.address} denies access ({text.strip() or 'no reason'}): {which} lacks"
             f' a right; needed are service_prefix "zcrawl-" write, key_prefix "zcrawl/{cluster}/"'
-            ' write, session_prefix "" write, node_prefix "" read and agent_prefix "" read'
+            ' write, session_prefix "" write and node_prefix "" read'
         )
 
 

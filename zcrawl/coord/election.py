@@ -34,7 +34,7 @@ from typing import Final, assert_never
 from zcrawl.coord import calls as c
 from zcrawl.coord.members import Members
 from zcrawl.coord.ports import Condition, CoordAway, CoordBack, Deposed, Elected, Member, Role
-from zcrawl.coord.records import NO_SESSION, read_lock
+from zcrawl.coord.records import NO_SESSION, is_value_of, read_lock
 
 PASS_EVERY_S: Final = 1.0  # a third of the check's TTL
 LOOP_SILENCE_S: Final = 2.0  # an event loop that has not turned for longer is taken for dead
@@ -45,6 +45,10 @@ ACQUIRE_AGAIN_S: Final = 0.5  # the lock looks free and is refused: lock-delay o
 RETRY_FIRST_S: Final = 0.1
 RETRY_LONGEST_S: Final = 1.0
 PUBLISH_EVERY_S: Final = 15.0  # each change wakes every watch of the cluster
+PUBLISH_SOON_S: Final = 2.0  # after a new role, whose words follow
+# A plain write to the key keeps its holder and zeroes its number. To acquire a free lock counts up
+# from there, so who is given 0 has held it all the time.
+OVERWRITTEN: Final = 0
 QUIET_TRIES: Final = 5  # a refusal right after registering is normal: the servers hear it late
 LOCK: Final = "lock"
 
@@ -183,11 +187,18 @@ class Election:
 
     def _entry_is_old(self, now: float) -> bool:
         """Who leads is shown at once, the rest now and then."""
-        entry, shown = self._entry(), self._published
-        if shown is None or entry == shown:
+        entry = self._entry()
+        if entry == self._published:
             return False
-        urgent = entry.leads != shown.leads or entry.condition.tags != shown.condition.tags
-        return urgent or now >= self._publish_at
+        return self._is_urgent(entry) or now >= self._publish_at
+
+    def _is_urgent(self, entry: c.Register) -> bool:
+        shown = self._published
+        return (
+            shown is None
+            or entry.leads != shown.leads
+            or entry.condition.tags != shown.condition.tags
+        )
 
     # ------------------------------------------------------------ answers
 
@@ -197,8 +208,9 @@ class Election:
         match call:
             case c.Register():
                 self.registered = True
+                urgent = self._is_urgent(call)
                 self._published = call
-                self._publish_at = now + PUBLISH_EVERY_S
+                self._publish_at = now + (PUBLISH_SOON_S if urgent else PUBLISH_EVERY_S)
                 self._due[c.PassCheck] = now + PASS_EVERY_S
             case c.PassCheck():
                 self._due[c.PassCheck] = now + PASS_EVERY_S
@@ -231,7 +243,7 @@ class Election:
         late = now - asked > GAP_S
         if self.state is State.LEADER:
             self._doubt = late  # the answer is older than the gap: ask again
-            if hint != self.hint:
+            if hint not in (self.hint, OVERWRITTEN):
                 effects += self._lose("the lock was not ours for a while")
                 effects += self._lead(hint)
         elif self.state is State.CANDIDATE and not late:
@@ -288,8 +300,9 @@ class Election:
         effects = self._met(f"watch {LOCK}")
         holder = entry.session if entry is not None else NO_SESSION
         self._lock = Known.FREE if holder in (NO_SESSION, self.session) else Known.HELD
-        if self.state is State.LEADER and holder != self.session:
-            self._doubt = True
+        spoilt = entry is not None and not is_value_of(self.me, entry.value)
+        if self.state is State.LEADER and (holder != self.session or spoilt):
+            self._doubt = True  # acquiring again also writes the value again
         elif self._lock is Known.FREE:
             self._due.pop(c.AcquireLock, None)
         seen = read_lock(self.me, self.session, entry)

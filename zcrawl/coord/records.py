@@ -24,6 +24,7 @@ REMOVE_DEAD_AFTER: Final = "1m"  # Consul's least
 LEADER_TAG: Final = "leader"
 FOLLOWER_TAG: Final = "follower"
 NO_SESSION: Final = ""
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # Consul's limits for meta: 64 pairs, 128 letters a key, 512 a value.
 META_VALUE_MAX: Final = 512
@@ -162,6 +163,14 @@ def write_lock_value(member: Member, since: str) -> bytes:
     return msgspec.json.encode(LockValue(member.id, member.endpoints, since))
 
 
+def is_value_of(me: Member, value: bytes) -> bool:
+    try:
+        read = msgspec.json.decode(value, type=LockValue)
+    except UNREADABLE:
+        return False
+    return (read.id, read.endpoints) == (me.id, me.endpoints)
+
+
 def read_lock(me: Member, my_session: str, entry: LockEntry | None) -> LeaderSeen:
     """Who holds the lock, in words where it is not clear."""
     if entry is None or not entry.session:
@@ -171,7 +180,7 @@ def read_lock(me: Member, my_session: str, entry: LockEntry | None) -> LeaderSee
     key = lock_key(me.cluster)
     try:
         value = msgspec.json.decode(entry.value, type=LockValue)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         shown = entry.value[:SHOWN_VALUE].decode(errors="replace")
         return LeaderSeen(
             None,

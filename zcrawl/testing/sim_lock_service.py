@@ -104,6 +104,13 @@ class FakeConsul:
         self._changed()
         return session
 
+    def scribble(self, cluster: str, value: bytes) -> None:
+        """A plain write: the holder stays, LockIndex begins anew."""
+        before = self.locks.get(lock_key(cluster))
+        session = before.session if before else NO_SESSION
+        self.locks[lock_key(cluster)] = c.LockEntry(session, 0, value)
+        self._changed()
+
     # ------------------------------------------------------------ calls
 
     def perform(self, me: Member, call: c.Call, now: float) -> c.Answer:
@@ -161,11 +168,11 @@ class FakeConsul:
         if holder not in (NO_SESSION, session) or now < self._lock_delay_until.get(key, 0.0):
             return c.LockRefused(session)
         index = entry.lock_index if entry is not None else 0
-        if holder != session:
-            index += 1
-            self.locks[key] = c.LockEntry(session, index, write_lock_value(me, ""))
+        new = c.LockEntry(session, index + (holder != session), write_lock_value(me, ""))
+        if new != entry:
+            self.locks[key] = new
             self._changed()
-        return c.LockWon(session, index)
+        return c.LockWon(session, new.lock_index)
 
     def _deregister(self, key: str, now: float) -> None:
         if self.services.pop(key, None) is not None:
