@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from tests.contract.coord_backends import ConsulBackend, Node
+from tests.contract.coord_backends import ConsulBackend, Node, member
 from tests.servers.consul import (
     ADMIN_TOKEN,
     ConsulServer,
@@ -19,18 +19,22 @@ from tests.servers.consul import (
     free_ports,
     wait_for,
 )
-from zcrawl.coord.client_consul import ConsulSettings
+from zcrawl.coord.calls import CallDone, DeregisterDead
+from zcrawl.coord.client_consul import ConsulClient, ConsulSettings
 from zcrawl.coord.ports import (
     Condition,
     CoordAway,
     CoordBack,
     Deposed,
     Elected,
+    Health,
     IdTaken,
     LeaderSeen,
     MastersChanged,
     Role,
+    WorkersChanged,
 )
+from zcrawl.coord.records import meta_of, service_id
 
 ROUNDS = 200
 
@@ -412,6 +416,30 @@ async def test_strange_services_are_no_members(shared: ConsulServer, quiet: Cons
     assert seen is not None and [one.member for one in seen.masters] == [master.me]
     for id in ("strange", "bad"):
         shared.put(f"/v1/agent/service/deregister/{id}")
+
+
+async def test_the_entry_of_a_dead_host_can_be_removed(
+    shared: ConsulServer, quiet: ConsulBackend
+) -> None:
+    """No agent is left that would do it: seen as dead, then removed from the catalogue itself."""
+    lost = member(Role.WORKER, "w9", quiet.cluster)
+    service = {
+        "ID": service_id(lost),
+        "Service": "zcrawl-worker",
+        "Tags": [quiet.cluster],
+        "Meta": meta_of(lost, Condition()),
+    }
+    check = {"CheckID": "x", "Name": "x", "Status": "critical", "ServiceID": service_id(lost)}
+    entry = {"Node": "lost-host", "Address": "127.0.0.9", "Service": service, "Check": check}
+    assert shared.put("/v1/catalog/register", entry) is True
+    master = quiet.begin(Role.MASTER, "m1")
+    assert await quiet.until(lambda: (seen := master.last(WorkersChanged)) and seen.workers)
+    seen = master.last(WorkersChanged)
+    assert seen is not None and seen.workers[0].health is Health.CRITICAL
+    client = ConsulClient(ConsulSettings(shared.url), master.me)
+    call = DeregisterDead("lost-host", service_id(lost))
+    assert await asyncio.to_thread(client.perform, call) == CallDone(call)
+    assert await quiet.until(lambda: (seen := master.last(WorkersChanged)) and not seen.workers)
 
 
 async def test_a_second_process_with_our_id_is_told(quiet: ConsulBackend) -> None:
