@@ -9,6 +9,7 @@
     ├── UnreachableError      nobody answers; trying again may help (exit 3)
     ├── RefusedError          the cluster understood and said no (exit 1)
     ├── FetchError            one fetch failed; carries its retry class
+    │   └── BlockedAddress    the address guard refused to connect
     ├── ParseError            a body that cannot be read as what it claims to be
     ├── MeshError
     │   └── DecodeError       a frame that is no valid message
@@ -83,6 +84,24 @@ class FetchError(ZcrawlError):
     def __init__(self, message: str, *, code: str, retry: RetryClass) -> None:
         super().__init__(message, code=code)
         self.retry = retry
+
+    @property
+    def reason(self) -> str:
+        """What is stored with the URL that failed so."""
+        return self.code
+
+
+class BlockedAddress(FetchError):
+    """`why` has the kind of address and the address, e.g. `private (10.1.2.3)`."""
+
+    def __init__(self, url: str, why: str) -> None:
+        message = f"{url[:300]}: {why}"
+        super().__init__(message, code="blocked_address", retry=RetryClass.PERMANENT)
+        self.why = why
+
+    @property
+    def reason(self) -> str:
+        return f"{self.code}: {self.why}"
 
 
 class ParseError(ZcrawlError):

@@ -15,16 +15,18 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.behaviours import CHARSETS, PAGE
-from zcrawl.errors import FetchError, RetryClass
+from zcrawl.errors import BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import RETRY_CLASS_OF
 from zcrawl.fetch.ports import Engine, HopLimits
 
 HEADERS = {"User-Agent": "zcrawl-test/1"}
-PATIENT = HopLimits(max_bytes=500_000)  # for what must not end by a timeout
-HASTY = HopLimits(read_s=0.3)  # silence ends it
-BUSY = HopLimits(total_s=0.7)  # only the total ends it
+OPEN = Guard(allow_private=True)  # the web of these tests is on loopback
+PATIENT = HopLimits(max_bytes=500_000, guard=OPEN)  # for what must not end by a timeout
+HASTY = HopLimits(read_s=0.3, guard=OPEN)  # silence ends it
+BUSY = HopLimits(total_s=0.7, guard=OPEN)  # only the total ends it
 
 
 @pytest.fixture(params=[AiohttpWire, HttpxEngine], ids=["aiohttp", "httpx"])
@@ -42,7 +44,7 @@ async def web() -> AsyncIterator[MisbehavingWeb]:
 async def failure(engine: Engine, url: str, limits: HopLimits = PATIENT) -> FetchError:
     with pytest.raises(FetchError) as caught:
         await engine.get(url, HEADERS, limits)
-    assert type(caught.value) is FetchError
+    assert type(caught.value) in (FetchError, BlockedAddress)
     assert caught.value.retry is RETRY_CLASS_OF[caught.value.code]
     assert len(str(caught.value)) < 2_000
     return caught.value
@@ -269,7 +271,7 @@ async def test_a_body_of_just_the_limit_is_no_error(engine: Engine, web: Misbeha
     """The limit itself is allowed, compressed or not."""
     response = await engine.get(web.url("/large/500000"), HEADERS, PATIENT)
     assert len(response.content) == 500_000
-    exact = HopLimits(max_bytes=len(PAGE) + 40)  # gzip makes this page a little longer
+    exact = HopLimits(max_bytes=len(PAGE) + 40, guard=OPEN)  # gzip makes this page a little longer
     assert (await engine.get(web.url("/compressed/gzip"), HEADERS, exact)).content == PAGE
 
 
@@ -301,14 +303,16 @@ async def test_a_name_that_does_not_exist(engine: Engine) -> None:
 async def test_a_handshake_that_never_ends(engine: Engine, web: MisbehavingWeb) -> None:
     """A connection that does not come to be in time is `connect_timeout`."""
     url = web.url("/").replace("http://", "https://")  # waits for a request, not for TLS
-    assert (await failure(engine, url, HopLimits(connect_s=0.3))).code == "connect_timeout"
+    assert (
+        await failure(engine, url, HopLimits(connect_s=0.3, guard=OPEN))
+    ).code == "connect_timeout"
 
 
 async def test_an_untrusted_certificate(engine: Engine, web: MisbehavingWeb) -> None:
     """A self-signed certificate is `tls` and will not pass, unless the job does not care."""
     error = await failure(engine, web.tls_url("/status/200"))
     assert (error.code, error.retry) == ("tls", RetryClass.PERMANENT)
-    careless = HopLimits(verify_tls=False)
+    careless = HopLimits(verify_tls=False, guard=OPEN)
     response = await engine.get(web.tls_url("/status/200"), HEADERS, careless)
     assert response.content == PAGE
     assert (await failure(engine, web.tls_url("/status/200"))).code == "tls"

@@ -26,6 +26,7 @@ def submission(spec: JobSpec, seeds: list[str], out: Path | None) -> dict[str, A
         "mode": "update",
         "seeds": seeds,
         "seeding": False,
+        "vouched": seeds,
         "output": [str(out), "csv" if out.suffix == ".csv" else "jsonl"] if out else None,
     }
 

@@ -196,7 +196,7 @@ def test_seeds_come_from_a_file_and_from_stdin(web: MisbehavingWeb, zcrawl: Oper
     wanted = [web.url(f"/status/200?{n}") for n in range(1_200)]
     text = "# seeds\n\n" + "\n".join(wanted) + "\n"
     (zcrawl.folder / "seeds.txt").write_text(text)
-    flags = ("--rate", 0, "--depth", 0, "--workers", 1, "--concurrency", 32)
+    flags = ("--rate", 0, "--depth", 0, "--workers", 1, "--concurrency", 32, "--allow-private")
     assert zcrawl.ok("crawl", "--seeds", "seeds.txt", *flags)["pages"] == 1_200
     assert zcrawl.ok("crawl", "--seeds", "-", *flags, input=text)["pages"] == 1_200
     late = zcrawl("crawl", "--seeds", "-", *flags, input=text + "no url\n")

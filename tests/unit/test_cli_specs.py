@@ -114,3 +114,15 @@ def test_submit_takes_one_job_file_or_urls(tmp_path: Path) -> None:
     )
     with pytest.raises(UsageError):
         split_sources(("a.toml", "b.toml"))
+
+
+def test_seeds_of_a_list_do_not_vouch_and_the_operators_own_do(tmp_path: Path) -> None:
+    """What was typed, or stands in the job file that was named, is sent as vouched for."""
+    (tmp_path / "list").write_text("http://10.0.0.1/\n")
+    (tmp_path / "job.toml").write_text('name = "j"\nseeds = ["http://10.0.0.2/"]\n')
+    listed = prepare([], None, str(tmp_path / "list"), {})
+    assert listed.args("new", None)["vouched"] == []
+    typed = prepare(["http://10.0.0.3/"], None, str(tmp_path / "list"), {})
+    assert typed.args("new", None)["vouched"] == ["http://10.0.0.3/"]
+    filed = prepare([], str(tmp_path / "job.toml"), None, {})
+    assert filed.args("new", None)["vouched"] == ["http://10.0.0.2/"]

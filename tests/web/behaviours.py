@@ -427,6 +427,13 @@ async def redirect_file(x: Exchange) -> bool:
 
 
 @behaviour
+async def links_to(x: Exchange) -> bool:
+    """/links-to?URL (percent-encoded)"""
+    link = unquote(urlsplit(x.hit.path).query)
+    return await x.reply(200, f'<html><a href="{link}">there</a></html>'.encode())
+
+
+@behaviour
 async def redirect_to(x: Exchange) -> bool:
     """/redirect-to?URL (percent-encoded)"""
     return await x.reply(302, b"", f"Location: {unquote(urlsplit(x.hit.path).query)}")

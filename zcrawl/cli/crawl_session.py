@@ -218,6 +218,8 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     for title, key in (("failed", "failed_reasons"), ("skipped", "skipped_reasons")):
         if view[key]:
             lines.append(f"{title}: {output.counts(view[key])}")
+    if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
+        lines.append("the address guard refuses what is not public; --allow-private opens more")
     if where is not None:
         lines.append(f"{view['items']} items in {where}")
     return lines

@@ -34,6 +34,7 @@ class Submission:
     rest: Iterator[list[str]]
     lines: SeedLines
     more: bool  # `rest` may hold seeds
+    typed: tuple[str, ...] = ()  # by the operator: these seeds vouch for their own hosts
     sent: int = 0  # of `rest`
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
@@ -42,6 +43,7 @@ class Submission:
             "mode": mode,
             "seeds": self.first,
             "seeding": self.more,
+            "vouched": list(self.typed),
             "output": list(output) if output else None,
         }
 
@@ -73,6 +75,8 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
             changes[f"scope.{name}"] = kwargs.pop(name) or None
         if kwargs.pop("no_robots"):
             changes["politeness.robots"] = False
+        if kwargs.pop("allow_private"):
+            changes["fetch.allow_private"] = True
         if changes["politeness.rate"] == 0:
             # Without a pace nobody has to own the host, so all workers may share it.
             changes["politeness.spread"] = True
@@ -81,6 +85,9 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     decorated: Callable[..., Any] = wrapper
     regex: dict[str, Any] = {"multiple": True, "metavar": "REGEX"}
+    decorated = click.option("--allow-private", is_flag=True, help="Crawl private addresses too.")(
+        decorated
+    )
     decorated = click.option("--no-robots", is_flag=True, help="Do not ask robots.txt.")(decorated)
     decorated = click.option("--exclude", help="Skip such URLs.", **regex)(decorated)
     decorated = click.option("--include", help="Follow only such URLs.", **regex)(decorated)
@@ -118,7 +125,7 @@ def prepare(
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         spec = spec_from_dict(overlay(table, {"name": default_name(first)}), source)
-    return Submission(spec, first, rest, lines, more=len(first) == CHUNK)
+    return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=spec.seeds)
 
 
 def _is_list(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""aiohttp's connections, kinder to the web as it is and honest about being new.
+"""aiohttp's connections: guarded, kinder to the web as it is and honest about being new.
 
 Used by `fetch_aiohttp`, which is the wire; here is what it has to know of aiohttp's insides.
 """
@@ -12,12 +12,32 @@ from collections.abc import Callable
 from typing import Any
 
 from zcrawl.fetch.tls_aiohttp import aiohttp  # isort: skip - before aiohttp's parts
+from aiohttp.abc import ResolveResult
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ClientRequest
+from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.http_exceptions import HttpProcessingError
+
+from zcrawl.fetch.guard import STRICT, Guard
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
+# What the request at hand may be connected to.
+guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", default=STRICT)
+
+
+class GuardedRequest(ClientRequest):
+    """Takes no connection from the pool that was made under another policy: what one run may
+    reach, another may not."""
+
+    @property
+    def connection_key(self) -> ConnectionKey:
+        key = super().connection_key
+        policy = guard.get().policy
+        if policy == STRICT.policy:
+            return key
+        # The one field that the pool compares and nobody reads.
+        mark = (key.proxy_headers_hash, policy)
+        return key._replace(proxy_headers_hash=mark)  # type: ignore[arg-type]
 
 
 class _Protocol(ResponseHandler):
@@ -74,7 +94,8 @@ class _Protocol(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Notes when a connection is made, which tells a stale one from a server that hangs up."""
+    """Connects to nothing that the guard refuses, and notes when a connection is made, which
+    tells a stale one from a server that hangs up."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -84,3 +105,10 @@ class Connector(aiohttp.TCPConnector):
     async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:
         fresh.set(True)
         return await super()._create_connection(req, *args, **kwargs)
+
+    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
+        """The last thing before the connect, for names and for addresses that are spelt out: what
+        is returned here is what the sockets get, and no name is looked up again."""
+        found = await super()._resolve_host(host, port, traces)
+        good = set(guard.get().pick(host, port, [one["host"] for one in found]))
+        return [one for one in found if one["host"] in good]

@@ -11,6 +11,7 @@ Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md)
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
@@ -24,7 +25,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.connection_aiohttp import Connector, fresh
+from zcrawl.fetch.connection_aiohttp import Connector, GuardedRequest, fresh, guard
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 
@@ -86,9 +87,10 @@ class LeanResponse(httpx.Response):
 class AiohttpWire(httpx.AsyncBaseTransport):
     """See the module's text. One instance per event loop; opened on first use or `async with`.
 
-    `resolver` decides which addresses a name may be connected to, so a guard there cannot be
-    slipped past by DNS rebinding; a `FetchError` that it raises reaches the caller as it is.
-    `limits` hold for the httpx face, where the client's timeout overrides its seconds.
+    What may be connected to is decided by `limits.guard`: the origin before each request, the
+    addresses after each look-up. `resolver` does the look-ups; a `FetchError` that it raises
+    reaches the caller as it is. `limits` hold for the httpx face, where the client's timeout
+    overrides its seconds.
     """
 
     def __init__(
@@ -140,12 +142,10 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         limits = self._limits
         timeout = request.extensions.get("timeout")
         if timeout is not None:
-            limits = HopLimits(
-                total_s=limits.total_s,
+            limits = dataclasses.replace(
+                limits,
                 connect_s=timeout.get("connect") or limits.connect_s,
                 read_s=timeout.get("read") or limits.read_s,
-                max_bytes=limits.max_bytes,
-                verify_tls=limits.verify_tls,
             )
         try:
             body = await request.aread()
@@ -188,6 +188,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                     resolver=self._resolver,
                     keepalive_timeout=KEEPALIVE_S,
                 ),
+                request_class=GuardedRequest,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
                 # single piece.
@@ -213,6 +214,8 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     ) -> aiohttp.ClientResponse:
         """The answer up to its headers."""
         session = self._session or self._open()
+        limits.guard.check(url)
+        guard.set(limits.guard)
         target = URL(url, encoded=True)  # canonical already: sent byte for byte
         options: dict[str, Any] = {}
         if url.startswith("https:"):

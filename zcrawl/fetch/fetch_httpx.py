@@ -13,29 +13,38 @@ import ssl
 from collections.abc import Iterator, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import httpx
 
 from zcrawl.errors import FetchError
+from zcrawl.fetch.backend_httpx import Resolve, guarded_transport, resolve
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.tls_aiohttp import verified
 
-_NO_POOL_LIMIT = httpx.Limits(
-    max_connections=None, max_keepalive_connections=None, keepalive_expiry=15.0
-)
+MOST_CLIENTS: Final = 32  # idle ones above that are closed
+
+
+class _Client:
+    """A client and how many requests are using it."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self.client = client
+        self.running = 0
 
 
 class HttpxEngine:
     """`fetch.ports.Engine` on httpx. One instance per event loop; opened on first use.
 
-    `transport` replaces httpx's own, e.g. by a mock.
+    `look_up` finds the addresses of a name.
     """
 
-    def __init__(self, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
-        self._transport = transport
-        # Whether to verify is the client's business in httpx, not the request's: one of each kind.
-        self._clients: dict[bool, httpx.AsyncClient] = {}
+    def __init__(self, *, look_up: Resolve = resolve) -> None:
+        self._look_up = look_up
+        # What to verify and what to connect to is the client's business in httpx, not the
+        # request's, and a client's connections must not serve a run that may not reach them.
+        self._clients: dict[object, _Client] = {}
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -52,8 +61,8 @@ class HttpxEngine:
     async def aclose(self) -> None:
         self._closed = True
         clients, self._clients = self._clients, {}
-        for client in clients.values():
-            await client.aclose()
+        for one in clients.values():
+            await one.client.aclose()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         try:
@@ -67,7 +76,7 @@ class HttpxEngine:
             raise translate(url, error) from error
 
     async def _get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
-        client = self._client(limits.verify_tls)
+        limits.guard.check(url)
         request = httpx.Request(
             "GET",
             url,
@@ -83,11 +92,16 @@ class HttpxEngine:
         )
         # httpx normalises what it parses; the canonical URL is sent byte for byte.
         request.extensions["target"] = _target(url)
-        response = await self._send(client, request)
+        one = await self._client(limits)
+        one.running += 1
         try:
-            return await _read_whole(request, response, limits)
+            response = await self._send(one.client, request)
+            try:
+                return await _read_whole(request, response, limits)
+            finally:
+                await response.aclose()
         finally:
-            await response.aclose()
+            one.running -= 1
 
     async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
         """The answer up to its headers, with a second try if a pooled connection was stale."""
@@ -105,21 +119,27 @@ class HttpxEngine:
                 raise
             return await client.send(request, stream=True, follow_redirects=False)
 
-    def _client(self, verify: bool) -> httpx.AsyncClient:
-        client = self._clients.get(verify)
-        if client is None:
+    async def _client(self, limits: HopLimits) -> _Client:
+        key = (limits.verify_tls, limits.guard.policy)
+        found = self._clients.get(key)
+        if found is None:
             if self._closed:
                 raise fetch_error("engine", "the engine is closed")
+            verify = verified() if limits.verify_tls else False
             client = httpx.AsyncClient(
-                verify=verify,
-                limits=_NO_POOL_LIMIT,
-                transport=self._transport,
+                transport=guarded_transport(limits.guard, self._look_up, verify=verify),
                 trust_env=False,
                 # A crawl has no sessions, and httpx's own jar would keep every cookie of the web.
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
             )
-            self._clients[verify] = client
-        return client
+            found = self._clients[key] = _Client(client)
+            await self._close_idle(found)
+        return found
+
+    async def _close_idle(self, newest: _Client) -> None:
+        idle = [key for key, one in self._clients.items() if not one.running and one is not newest]
+        for key in idle[: len(self._clients) - MOST_CLIENTS]:
+            await self._clients.pop(key).client.aclose()
 
 
 async def _read_whole(

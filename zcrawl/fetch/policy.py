@@ -38,6 +38,7 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "bad_encoding": _PERMANENT,  # a body that does not decompress
     "protocol": _PERMANENT,  # no HTTP, or HTTP beyond all limits
     "bad_url": _PERMANENT,  # a URL or header that cannot be sent
+    "blocked_address": _PERMANENT,  # the guard said no
     "redirect_loop": _PERMANENT,
     "too_many_redirects": _PERMANENT,
     "bad_redirect": _PERMANENT,  # no Location, no URL in it, or no http(s) URL

@@ -12,16 +12,19 @@ from typing import Protocol
 
 import httpx
 
+from zcrawl.fetch.guard import STRICT, Guard
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HopLimits:
-    """Limits of one request; seconds and bytes."""
+    """Limits of one request: seconds, bytes, and what may be connected to."""
 
     total_s: float = 20.0
     connect_s: float = 10.0
     read_s: float = 15.0
     max_bytes: int = 10_000_000  # of the body after decompression
     verify_tls: bool = True
+    guard: Guard = STRICT
 
 
 class Engine(Protocol):

@@ -91,6 +91,14 @@ def host_name_of(canonical_url: str) -> str:
     return name if colon and port.isdigit() else netloc
 
 
+def netloc_of(canonical_url: str) -> str:
+    """The host's name and its port, also where the port is the scheme's default."""
+    netloc = canonical_url[canonical_url.find("/") + 2 : canonical_url.find("/", 8)]
+    if netloc.rpartition(":")[2].isdigit():  # an IPv6 address ends in a bracket
+        return netloc
+    return f"{netloc}:{443 if canonical_url.startswith('https:') else 80}"
+
+
 class LinkResolver:
     """Resolves hrefs to (canonical URL, key), fast, because pages repeat their navigation.
 

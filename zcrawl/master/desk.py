@@ -33,6 +33,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
 from zcrawl.store.rows import NewLink
 from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.private import with_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import LiveRun
 
@@ -84,6 +85,7 @@ class Desk:
     def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
+        spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
         rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
         seeds = _seeds(list(args["seeds"]) or list(spec.seeds), rules)
         output = args.get("output")

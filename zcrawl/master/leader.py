@@ -86,8 +86,10 @@ class Leader:
         alone: bool,
         seen: SeenTable,
         catalogue: Catalogue,
+        allow_private: bool = False,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
+        self.state.allow_private = allow_private
         self._alone = alone
         self._began = now
         self._assigned = False

@@ -45,8 +45,9 @@ class Role(enum.Enum):
 
 
 class Master:
-    def __init__(self, me: str, seen_slots: int = 1 << 20) -> None:
+    def __init__(self, me: str, seen_slots: int = 1 << 20, *, allow_private: bool = False) -> None:
         self.me = me
+        self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = Role.FOLLOWER
         self.leader: Leader | None = None
         self.catalogue = Catalogue()
@@ -127,6 +128,7 @@ class Master:
             alone=self._elected.alone,
             seen=SeenTable(self._seen_slots),
             catalogue=self.catalogue,
+            allow_private=self._allow_private,
         )
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
         for pending in self.follower.take_waiting():

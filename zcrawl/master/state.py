@@ -64,6 +64,7 @@ class LeaderState:
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
+        self.allow_private = False  # jobs may reach private addresses (submit.private)
 
     def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
         """What the database holds becomes the window (takeover and reload)."""

@@ -45,6 +45,8 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user_agent: str = "zcrawl/0.1 (+https://github.com/zcrawl/zcrawl)"
     headers: dict[str, str] = {}
     verify_tls: bool = True
+    allow_private: bool = False  # addresses that are not on the public internet
+    private_hosts: tuple[str, ...] = ()  # name:port of single hosts where it is allowed
 
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

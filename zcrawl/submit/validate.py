@@ -16,6 +16,7 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import keys
+from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import JobSpec
 
@@ -124,5 +125,7 @@ def _check_fetch(spec: JobSpec) -> None:
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
+    for entry in fetch.private_hosts:
+        check_private_host(entry)
     if _CONTROL.search(fetch.user_agent) or not fetch.user_agent.strip():
         raise JobError("fetch.user_agent is empty or has control characters")

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import FetchError, JobError, RetryClass
+from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.scope import ScopeFilter
@@ -44,6 +45,7 @@ class RunContext:
             read_s=min(spec.fetch.read_timeout, spec.fetch.timeout),
             max_bytes=spec.fetch.max_bytes,
             verify_tls=spec.fetch.verify_tls,
+            guard=Guard(spec.fetch.allow_private, spec.fetch.private_hosts),
         )
         self._verdicts: dict[str, bool] = {}
 
@@ -179,7 +181,7 @@ def failed(
 
 
 def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) -> Result:
-    return failed(one, error.code, error.retry, crawl_delay_s=crawl_delay_s, detail=str(error))
+    return failed(one, error.reason, error.retry, crawl_delay_s=crawl_delay_s, detail=str(error))
 
 
 def redirected(

@@ -33,10 +33,9 @@ T = TypeVar("T")
 A = TypeVar("A")
 INLINE_BYTES: Final = 256 * 1024  # larger pages are parsed in a thread
 LEAST_HOP_S: Final = 0.001
+_NETWORK: Final = ("dns", "connect", "connect_timeout", "tls", "reset")
 # Failures of robots.txt that the page would meet too: told by their own names.
-_SAME_FOR_PAGE: Final = frozenset(
-    ("dns", "connect", "connect_timeout", "tls", "reset", "read_timeout", "total_timeout")
-)
+_SAME_FOR_PAGE: Final = frozenset((*_NETWORK, "read_timeout", "total_timeout", "blocked_address"))
 
 
 class Blobs(Protocol):

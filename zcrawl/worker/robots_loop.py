@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from zcrawl.errors import FetchError, RetryClass
+from zcrawl.errors import BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.policy import REDIRECT_STATUSES, HandOver, RedirectChain
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
@@ -57,7 +57,10 @@ class RobotsCache:
         key = (origin, user_agent)
         entry = self._entries.get(key)
         if entry is not None and (not entry.answer.done() or entry.until > self._now()):
-            return await asyncio.shield(entry.answer)
+            try:
+                return await asyncio.shield(entry.answer)
+            except BlockedAddress:
+                pass  # what was closed to the run that asked may be open to this one
         if len(self._entries) >= MOST_ORIGINS:
             self._drop_old()
         future: asyncio.Future[RobotsRules] = asyncio.get_running_loop().create_future()
@@ -75,7 +78,8 @@ class RobotsCache:
                     retry=RetryClass.TRANSIENT,
                 )
             )
-            entry.until = self._now() + FAILURE_KEPT_S
+            kept_s = 0.0 if isinstance(error, BlockedAddress) else FAILURE_KEPT_S
+            entry.until = self._now() + kept_s
             future.set_exception(failure)
             future.exception()  # retrieved: nobody else may be waiting
             raise
@@ -95,7 +99,12 @@ class RobotsCache:
         chain = RedirectChain(url, MAX_REDIRECTS, DEFAULT)
         limits = dataclasses.replace(limits, max_bytes=MAX_BYTES)
         for _ in range(MAX_REDIRECTS + 1):
-            response = await engine.get(url, {"User-Agent": user_agent}, limits)
+            try:
+                response = await engine.get(url, {"User-Agent": user_agent}, limits)
+            except BlockedAddress:
+                if url == robots_url(origin):
+                    raise
+                break  # rules that lie where nobody may look are no rules
             if response.status_code not in REDIRECT_STATUSES:
                 return RobotsRules.parse(response.status_code, response.content, user_agent)
             try:

@@ -1,0 +1,222 @@
+"""What the guard refuses is not connected to, by no engine and on no way around."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import httpx
+import pytest
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+from tests.web import MisbehavingWeb
+from tests.web.behaviours import PAGE
+from zcrawl.errors import BlockedAddress, FetchError
+from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.ports import Engine, HopLimits
+
+HEADERS = {"User-Agent": "zcrawl-test/1"}
+Answers = Callable[[str], list[str]]
+MakeEngine = Callable[[Answers], contextlib.AbstractAsyncContextManager[Engine]]
+
+
+class Names(AbstractResolver):
+    """DNS as the test plays it; counts who asked."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        return [
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST,
+            )
+            for address in self.answers(host)
+        ]
+
+    async def close(self) -> None: ...
+
+
+@contextlib.asynccontextmanager
+async def aiohttp_engine(answers: Answers) -> AsyncIterator[Engine]:
+    async with AiohttpWire(resolver=Names(answers)) as engine:
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def httpx_engine(answers: Answers) -> AsyncIterator[Engine]:
+    async def look_up(name: str, port: int) -> list[str]:
+        return [name] if name[0].isdigit() else answers(name)
+
+    async with HttpxEngine(look_up=look_up) as engine:
+        yield engine
+
+
+@pytest.fixture(params=[aiohttp_engine, httpx_engine], ids=["aiohttp", "httpx"])
+def make(request: pytest.FixtureRequest) -> MakeEngine:
+    return request.param  # type: ignore[no-any-return]
+
+
+def limits(guard: Guard | None = None) -> HopLimits:
+    return HopLimits() if guard is None else HopLimits(guard=guard)
+
+
+async def refused(engine: Engine, url: str, guard: Guard | None = None) -> str:
+    with pytest.raises(BlockedAddress) as caught:
+        await engine.get(url, HEADERS, limits(guard))
+    return caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (["127.0.0.1"], "loopback (127.0.0.1)"),
+        (["10.1.2.3"], "private (10.1.2.3)"),
+        (["169.254.169.254"], "metadata (169.254.169.254)"),
+        (["::ffff:10.1.2.3"], "private (::ffff:10.1.2.3)"),
+        (["fe80::1"], "link_local (fe80::1)"),
+        (["0.0.0.0"], "unspecified (0.0.0.0)"),
+        (["192.168.0.1", "10.0.0.1"], "private (192.168.0.1)"),
+    ],
+)
+async def test_a_name_that_leads_inside_is_refused(
+    make: MakeEngine, answer: list[str], reason: str
+) -> None:
+    """Whatever the name looks like; the reason has the address that DNS gave."""
+    async with make(lambda name: answer) as engine:
+        assert await refused(engine, "http://public.example/") == f"blocked_address: {reason}"
+        assert await refused(engine, "https://public.example/") == f"blocked_address: {reason}"
+
+
+async def test_nothing_arrives_at_a_server_that_is_closed(make: MakeEngine) -> None:
+    """Neither by its address, nor by a name, nor by an odd spelling, nor by a trick."""
+    async with MisbehavingWeb() as web, make(lambda name: ["127.0.0.1"]) as engine:
+        for host in ("127.0.0.1", "localhost", "rebind.example", "2130706433", "0x7f.1"):
+            for url in (f"http://{host}:{web.port}/status/200", f"http://{host}:{web.port}"):
+                reason = await refused(engine, url)
+                assert reason.startswith("blocked_address: loopback (")
+        with pytest.raises(FetchError):
+            await engine.get(f"http://a\\@127.0.0.1:{web.port}/", HEADERS, limits())
+        assert not web.log
+
+
+class OnlyFirst(Guard):
+    """Takes 127.0.0.1 for a public address, so that a test can have two servers."""
+
+    def refuse_address(self, name: str, port: int, address: str) -> str | None:
+        return None if address == "127.0.0.1" else f"private ({address})"
+
+
+async def second_server(web: MisbehavingWeb, host: str) -> asyncio.Server:
+    """On the same port of another loopback address; whatever connects there is counted."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        web.log.clear()
+        writer.close()
+
+    return await asyncio.start_server(serve, host, web.port)
+
+
+async def test_a_name_that_changes_its_answer_is_connected_to_where_it_was_checked(
+    make: MakeEngine,
+) -> None:
+    """The first answer is good, every later one leads inside. There is one look-up for a
+    connection, and the connection goes to the address that was looked at."""
+    asked: list[str] = []
+
+    def rebinding(name: str) -> list[str]:
+        asked.append(name)
+        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+
+    guard = OnlyFirst()
+    async with MisbehavingWeb() as web, make(rebinding) as engine:
+        inside = await second_server(web, "127.0.0.2")
+        try:
+            url = f"http://rebind.example:{web.port}/close-after"
+            response = await engine.get(url, HEADERS, limits(guard))
+            assert response.content == PAGE
+            assert len(asked) == 1
+            assert [hit.headers["host"] for hit in web.log] == [f"rebind.example:{web.port}"]
+        finally:
+            inside.close()
+
+
+async def test_the_later_answer_of_a_name_that_changes_is_refused(make: MakeEngine) -> None:
+    """A new connection is a new look-up or a remembered one; both are checked."""
+    answers = iter([["127.0.0.1"]])
+    changing = make(lambda name: next(answers, ["10.0.0.1"]))
+    async with changing as engine, MisbehavingWeb() as web:
+        url = f"http://rebind.example:{web.port}/close-after"
+        assert (await engine.get(url, HEADERS, limits(OnlyFirst()))).content == PAGE
+        other = f"http://other.example:{web.port}/"
+        assert "private (10.0.0.1)" in await refused(engine, other, OnlyFirst())
+
+
+async def test_a_name_with_a_good_and_a_bad_address_is_reached_at_the_good_one(
+    make: MakeEngine,
+) -> None:
+    """The bad one is not tried, not even when the good one does not answer."""
+    async with MisbehavingWeb() as web, make(lambda name: ["127.0.0.2", "127.0.0.1"]) as engine:
+        url = f"http://both.example:{web.port}/status/200"
+        assert (await engine.get(url, HEADERS, limits(OnlyFirst()))).content == PAGE
+        dead = f"http://both.example:{web.port + 1 if web.port < 65_535 else 1024}/"
+        inside = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.2", 0)
+        try:
+            with pytest.raises(FetchError) as caught:
+                await engine.get(dead, HEADERS, limits(OnlyFirst()))
+            assert caught.value.code in ("connect", "reset", "protocol")
+        finally:
+            inside.close()
+
+
+async def test_a_connection_serves_no_run_that_may_not_have_it(make: MakeEngine) -> None:
+    """A pooled connection of one run is out of reach for another one's policy."""
+    async with MisbehavingWeb() as web, make(lambda name: ["127.0.0.1"]) as engine:
+        url = f"http://shared.example:{web.port}/status/200"
+        mine = Guard(private_hosts=[f"shared.example:{web.port}"])
+        assert (await engine.get(url, HEADERS, limits(mine))).content == PAGE
+        assert "loopback (127.0.0.1)" in await refused(engine, url)
+        other = Guard(private_hosts=["elsewhere.example:80"])
+        assert "loopback (127.0.0.1)" in await refused(engine, url, other)
+        same = Guard(private_hosts=[f"shared.example:{web.port}"])
+        assert (await engine.get(url, HEADERS, limits(same))).content == PAGE
+        assert {hit.connection for hit in web.log} == {1}
+
+
+async def test_an_httpx_client_on_the_wire_is_guarded_too() -> None:
+    """Also where it follows redirects by itself, at every hop."""
+    async with MisbehavingWeb() as web, MisbehavingWeb() as inside:
+        guard = Guard(private_hosts=[f"127.0.0.1:{web.port}"])
+        wire = AiohttpWire(limits=HopLimits(guard=guard))
+        async with httpx.AsyncClient(transport=wire, follow_redirects=True) as client:
+            assert (await client.get(web.url("/hops/2"))).content == PAGE
+            with pytest.raises(httpx.TransportError, match="blocked_address"):
+                await client.get(web.url(f"/redirect-to?{inside.url('/status/200')}"))
+            with pytest.raises(httpx.TransportError, match="blocked_address"):
+                await client.get("http://127.1:1234")
+        assert not inside.log
+
+
+async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
+    """DNS belongs to the time that a connection may take."""
+
+    async def never(name: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    look_up: Callable[[str, int], Awaitable[list[str]]] = never
+    async with HttpxEngine(look_up=look_up) as engine:
+        with pytest.raises(FetchError) as caught:
+            await engine.get("http://slow.example/", HEADERS, HopLimits(connect_s=0.05))
+    assert caught.value.code == "connect_timeout"

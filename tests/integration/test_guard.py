@@ -1,0 +1,106 @@
+"""Whole crawls that are lured inside: what strangers write does not lead to private addresses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.integration.crawling import FAST, command, crawl, submission
+from tests.web import MisbehavingWeb, WebThread
+from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.roles.offline import open_readonly
+from zcrawl.store.queries import Failures, ReadFailed
+from zcrawl.submit.spec import Fetch, JobSpec, Scope
+
+LURES = {
+    "http://169.254.169.254/latest/meta-data/": "metadata (169.254.169.254)",
+    "http://metadata.google.internal/": "metadata (metadata.google.internal)",
+    "http://10.1.2.3/": "private (10.1.2.3)",
+    "http://[::1]:9/": "port (9)",
+    "http://[::ffff:127.0.0.1]/": "loopback (::ffff:7f00:1)",
+    "http://2130706433/": "loopback (127.0.0.1)",
+    "http://example.com:6379/": "port (6379)",
+    "http://localhost:1/": "port (1)",
+}
+
+
+def reasons(data: Path, run: int) -> dict[str, str]:
+    store = open_readonly(data)
+    try:
+        found = store.query(ReadFailed(run, 0, 100))
+    finally:
+        store.close()
+    assert isinstance(found, Failures)
+    return {row.url: row.reason for row in found.rows}
+
+
+async def test_redirects_and_robots_into_private_ranges_end_by_name(tmp_path: Path) -> None:
+    """A seed may redirect anywhere; where that is inside, nothing is asked for and the row says
+    why. The server inside sees no request, not even for robots.txt."""
+    spec = JobSpec("lure", politeness=FAST, fetch=Fetch(retries=0), scope=Scope(max_depth=1))
+    async with MisbehavingWeb() as web, MisbehavingWeb() as inside:
+        lures = {**LURES, inside.url("/status/200"): "loopback (127.0.0.1)"}
+        seeds = [web.url(f"/redirect-to?{url}") for url in lures]
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, seeds)
+        found = reasons(tmp_path, view["run"])
+        assert not inside.log
+    blocked = {why for why in found.values() if why.startswith("blocked_address")}
+    assert blocked == {f"blocked_address: {why}" for why in lures.values()}
+    assert view["skipped_reasons"] == {"redirected": len(seeds)}
+    assert view["failed"] == len(lures)
+
+
+async def test_links_into_private_ranges_end_by_name(tmp_path: Path) -> None:
+    """A job that crawls every host still goes to public ones only."""
+    scope = Scope(hosts=("*",), max_depth=1)
+    spec = JobSpec("links", politeness=FAST, fetch=Fetch(retries=0), scope=scope)
+    async with MisbehavingWeb() as web, MisbehavingWeb() as inside:
+        link = web.url(f"/links-to?{inside.url('/status/200')}")
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, [link])
+        assert view["pages"] == 1
+        assert view["failed_reasons"] == {"blocked_address: loopback (127.0.0.1)": 1}
+        assert not inside.log
+
+
+async def test_only_what_was_typed_is_vouched_for(tmp_path: Path) -> None:
+    """The same seeds out of a file, or out of a job's own list, are refused."""
+    spec = JobSpec("untyped", politeness=FAST, fetch=Fetch(retries=0))
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1) as cluster:
+        args = {**submission(spec, [web.url("/status/200")], None), "vouched": []}
+        run = (await cluster.ask("submit", args))["run"]
+        view = await crawl(cluster, JobSpec("typed", politeness=FAST), [web.url("/status/200")])
+        assert view["pages"] == 1
+        assert web.hits("/status/200") == 1
+    assert set(reasons(tmp_path, run).values()) == {"blocked_address: loopback (127.0.0.1)"}
+
+
+async def test_a_job_may_ask_for_private_addresses_here(tmp_path: Path) -> None:
+    """Whoever runs the master is the one who has the right."""
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1) as cluster:
+        for number, fetch in enumerate(
+            (Fetch(allow_private=True), Fetch(private_hosts=(f"127.0.0.1:{web.port}",)))
+        ):
+            spec = JobSpec(f"private{number}", politeness=FAST, fetch=fetch)
+            seeds = [web.url(f"/status/20{number}")]
+            args = {**submission(spec, seeds, None), "vouched": []}
+            await cluster.ask("submit", args)
+            view = await crawl(cluster, spec, seeds)
+            assert view["pages"] == 1
+        assert web.hits("/status/200") == 2
+
+
+def test_a_typed_seed_is_crawled_and_a_seed_from_a_file_is_not(tmp_path: Path) -> None:
+    """By the command: the URL on the command line vouches, the list of a file does not."""
+    with WebThread() as web:
+        typed = command(
+            *("crawl", web.url("/good/3/0"), "--rate", 0, "--workers", 1, "--json"), cwd=tmp_path
+        )
+        assert json.loads(typed.stdout.splitlines()[-1])["pages"] == 3, typed.stderr
+        (tmp_path / "seeds").write_text(web.url("/good/3/0") + "\n")
+        listed = command(
+            *("crawl", "--seeds", "seeds", "--rate", 0, "--workers", 1, "--json"), cwd=tmp_path
+        )
+        summary = json.loads(listed.stdout.splitlines()[-1])
+        assert (listed.returncode, summary["pages"], summary["failed"]) == (1, 0, 1)

@@ -1,0 +1,282 @@
+"""Decides what may be connected to: which addresses, which ports, which names.
+
+A crawler follows what strangers write. Without this, a link, a redirect or a DNS answer makes it
+read the cloud's metadata service or a database on the operator's own network. Called by the
+engines, at two moments of each request: `check` before anything is looked up, and `pick` with the
+addresses that a connection could be made to, after the look-up and with nothing between the check
+and the connect that could change the address. Pure.
+
+A `Guard` is one run's policy. On by default, it refuses everything that is not an ordinary
+address of the public internet. `private_hosts` (`name:port`) are vouched for by somebody who may:
+an address that was written out opens exactly itself, a name opens private addresses only, never
+link-local ones, where the metadata services are. `allow_private` opens private addresses for all.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from zcrawl.errors import BadUrl, BlockedAddress
+from zcrawl.frontier.url import canonicalize, netloc_of
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_MAX_REMEMBERED: Final = 10_000  # origins
+
+
+class Kind(enum.StrEnum):
+    """What an address is, if it is not an ordinary public one."""
+
+    LOOPBACK = "loopback"
+    PRIVATE = "private"
+    UNIQUE_LOCAL = "unique_local"
+    CGNAT = "cgnat"  # shared address space of providers, RFC 6598
+    LINK_LOCAL = "link_local"
+    METADATA = "metadata"  # where clouds tell machines their secrets
+    MULTICAST = "multicast"
+    UNSPECIFIED = "unspecified"
+    RESERVED = "reserved"  # documentation, benchmarks, protocols, the future
+
+
+# What `allow_private` and a vouched name open. Metadata services, multicast and what nobody can
+# have an address in stay closed: no page is there that anybody wants to crawl.
+_OPENED: Final = frozenset({Kind.LOOPBACK, Kind.PRIVATE, Kind.UNIQUE_LOCAL, Kind.CGNAT})
+
+_METADATA_ADDRESSES: Final = frozenset(
+    ipaddress.ip_address(text)
+    for text in (
+        "169.254.169.254",  # most clouds
+        "169.254.170.2",  # AWS, containers
+        "169.254.170.23",  # AWS, pods
+        "169.254.0.23",  # Tencent
+        "168.63.129.16",  # Azure's host, a public address by its looks
+        "100.100.100.200",  # Alibaba
+        "192.0.0.192",  # Oracle
+        "fd00:ec2::254",  # AWS
+        "fd00:ec2::23",  # AWS, pods
+        "fd20:ce::254",  # Google
+        "fd00:42::42",  # Scaleway
+        "fe80::a9fe:a9fe",  # OpenStack
+    )
+)
+
+# The IANA special-purpose registries. The first net that holds an address names it.
+_NETS_4: Final = tuple(
+    (ipaddress.IPv4Network(net), kind)
+    for net, kind in (
+        ("0.0.0.0/32", Kind.UNSPECIFIED),
+        ("0.0.0.0/8", Kind.RESERVED),  # "this network"; Linux connects some of it to itself
+        ("10.0.0.0/8", Kind.PRIVATE),
+        ("100.64.0.0/10", Kind.CGNAT),
+        ("127.0.0.0/8", Kind.LOOPBACK),
+        ("169.254.0.0/16", Kind.LINK_LOCAL),
+        ("172.16.0.0/12", Kind.PRIVATE),
+        ("192.0.0.0/24", Kind.RESERVED),
+        ("192.0.2.0/24", Kind.RESERVED),
+        ("192.88.99.0/24", Kind.RESERVED),
+        ("192.168.0.0/16", Kind.PRIVATE),
+        ("198.18.0.0/15", Kind.RESERVED),
+        ("198.51.100.0/24", Kind.RESERVED),
+        ("203.0.113.0/24", Kind.RESERVED),
+        ("224.0.0.0/4", Kind.MULTICAST),
+        ("240.0.0.0/4", Kind.RESERVED),
+    )
+)
+_NETS_6: Final = tuple(
+    (ipaddress.IPv6Network(net), kind)
+    for net, kind in (
+        ("::/128", Kind.UNSPECIFIED),
+        ("::1/128", Kind.LOOPBACK),
+        ("fc00::/7", Kind.UNIQUE_LOCAL),
+        ("fe80::/10", Kind.LINK_LOCAL),
+        ("fec0::/10", Kind.PRIVATE),  # site-local, deprecated and still routed by some
+        ("ff00::/8", Kind.MULTICAST),
+        ("2001:db8::/32", Kind.RESERVED),
+        ("2001::/23", Kind.RESERVED),  # Teredo is judged before by what it holds
+        ("3fff::/20", Kind.RESERVED),
+    )
+)
+_PUBLIC_6: Final = ipaddress.IPv6Network("2000::/3")  # all that is given out; the rest is reserved
+# Nets of which the last 32 bits are an IPv4 address that the packet ends up at.
+_WITH_IPV4_AT_END: Final = tuple(
+    ipaddress.IPv6Network(net)
+    for net in (
+        "::ffff:0:0/96",  # mapped
+        "::ffff:0:0:0/96",  # translated, RFC 2765
+        "64:ff9b::/96",  # NAT64
+        "::/96",  # compatible
+    )
+)
+_TEREDO: Final = ipaddress.IPv6Network("2001::/32")
+_SIX_TO_FOUR: Final = ipaddress.IPv6Network("2002::/16")
+_ISATAP: Final = frozenset({0x0000_5EFE, 0x0200_5EFE})  # upper half of the interface's id
+
+# Names that only mean something inside a cloud, or this machine, whatever DNS says of them.
+_METADATA_NAMES: Final = frozenset(
+    {
+        "metadata",
+        "metadata.azure.internal",
+        "metadata.goog",
+        "metadata.google.internal",
+        "metadata.packet.net",
+        "metadata.platformequinix.com",
+        "metadata.tencentyun.com",
+        "instance-data",
+        "instance-data.ec2.internal",
+        "100-100-100-200.metadata.aliyun.com",
+    }
+)
+_LOCAL_NAMES: Final = frozenset(
+    {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"}
+)
+
+# The ports that browsers refuse (the Fetch standard), and those of databases, brokers and remote
+# desktops: services that read a line of HTTP as a command, and where no web server is.
+_BAD_PORTS = """
+    0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111
+    113 115 117 119 123 135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548
+    554 556 563 587 601 636 989 990 993 995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6566
+    6665 6666 6667 6668 6669 6679 6697 10080
+    445 1433 1521 2181 3306 3389 5432 5672 5900 6379 9042 9092 11211 27017
+"""
+BAD_PORTS: Final = frozenset(map(int, _BAD_PORTS.split()))
+
+
+def kind_of(address: Address) -> Kind | None:
+    """What is special about an address; None for an ordinary one of the public internet."""
+    if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+        address = ipaddress.IPv6Address(int(address))  # fe80::1%eth0 is fe80::1
+    if address in _METADATA_ADDRESSES:
+        return Kind.METADATA
+    if isinstance(address, ipaddress.IPv4Address):
+        return next((kind for net, kind in _NETS_4 if address in net), None)
+    own = next((kind for net, kind in _NETS_6[:6] if address in net), None)
+    if own is not None:
+        return own
+    inner = _inner(address)
+    for one in inner:
+        kind = kind_of(one)
+        if kind is not None:
+            return kind
+    if inner and address not in _PUBLIC_6:
+        return None  # only a wrapping of a public IPv4 address
+    if address in _TEREDO:
+        return None
+    if address not in _PUBLIC_6:
+        return Kind.RESERVED
+    return next((kind for net, kind in _NETS_6 if address in net), None)
+
+
+def _inner(address: ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 addresses that this one stands for or leads to."""
+    number = int(address)
+    last = number & 0xFFFF_FFFF
+    if any(address in net for net in _WITH_IPV4_AT_END):
+        return [ipaddress.IPv4Address(last)]
+    if address in _SIX_TO_FOUR:
+        return [ipaddress.IPv4Address(number >> 80 & 0xFFFF_FFFF)]
+    if address in _TEREDO:  # the server, and the client, whose bits are turned over
+        server = number >> 64 & 0xFFFF_FFFF
+        return [ipaddress.IPv4Address(server), ipaddress.IPv4Address(last ^ 0xFFFF_FFFF)]
+    if number >> 32 & 0xFFFF_FFFF in _ISATAP:
+        return [ipaddress.IPv4Address(last)]
+    return []
+
+
+class Guard:
+    """One run's policy. `policy` tells two of them apart: connections are not shared between."""
+
+    def __init__(self, allow_private: bool = False, private_hosts: Iterable[str] = ()) -> None:
+        self.policy = (allow_private, frozenset(private_hosts))
+        self._allow_private, self._vouched = self.policy
+        self._verdicts: dict[str, str | None] = {}
+
+    def check(self, url: str) -> None:
+        """Raise BlockedAddress for a URL that may not be asked for, whatever DNS says."""
+        path = url.find("/", 8)  # a URL that no parser has seen yet may have none
+        why = self.refuse_origin(url[:path] if path > 0 else url)
+        if why is not None:
+            raise BlockedAddress(url, why)
+
+    def pick(self, name: str, port: int, addresses: Iterable[str]) -> list[str]:
+        """Those of the addresses of `name:port` that may be connected to; BlockedAddress when
+        there were some and none is left."""
+        refused, good = "", []
+        for address in addresses:
+            why = self.refuse_address(name, port, address)
+            if why is None:
+                good.append(address)
+            else:
+                refused = refused or why
+        if refused and not good:
+            raise BlockedAddress(f"{name}:{port}", refused)
+        return good
+
+    def refuse_origin(self, origin: str) -> str | None:
+        """Why nothing of this origin (scheme://name[:port]) may be asked for; None if it may.
+
+        Judges what is known without DNS: scheme, port, name, and an address that is spelt out.
+        """
+        try:
+            return self._verdicts[origin]
+        except KeyError:
+            pass
+        if len(self._verdicts) >= _MAX_REMEMBERED:
+            self._verdicts.clear()
+        why = self._verdicts[origin] = self._judge(origin)
+        return why
+
+    def refuse_address(self, name: str, port: int, address: str) -> str | None:
+        """Why a connection for `name:port` may not go to `address`; None if it may."""
+        if ":" in name and not name.startswith("["):
+            name = f"[{name}]"
+        why = self._judge_name(name, port)
+        kind = _kind_of_text(address)
+        if why is not None or kind is None:
+            return why
+        opened = self._allow_private and kind in _OPENED
+        if not opened and f"{name}:{port}" in self._vouched:
+            opened = kind in _OPENED or as_address(name) is not None
+        return None if opened else f"{kind} ({address})"
+
+    def _judge(self, origin: str) -> str | None:
+        try:
+            url = canonicalize(origin + "/")  # odd spellings of an address become the address
+        except BadUrl as error:
+            return error.code
+        name, _, port = netloc_of(url).rpartition(":")
+        address = as_address(name)
+        if address is not None:
+            return self.refuse_address(name, int(port), str(address))
+        return self._judge_name(name, int(port))
+
+    def _judge_name(self, name: str, port: int) -> str | None:
+        vouched = f"{name}:{port}" in self._vouched
+        if port in BAD_PORTS and not vouched:
+            return f"port ({port})"
+        bare = name.rstrip(".")
+        if bare in _METADATA_NAMES:
+            return f"{Kind.METADATA} ({bare})"
+        if bare in _LOCAL_NAMES or bare.endswith(".localhost"):
+            return None if vouched or self._allow_private else f"{Kind.LOOPBACK} ({bare})"
+        return None
+
+
+def as_address(name: str) -> Address | None:
+    """The address that a host's name in canonical form is; None for a name."""
+    try:
+        return ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return None
+
+
+@functools.lru_cache(_MAX_REMEMBERED)
+def _kind_of_text(address: str) -> Kind | None:
+    found = as_address(address)
+    return Kind.RESERVED if found is None else kind_of(found)  # no address: nothing to connect to
+
+
+STRICT: Final = Guard()

@@ -1,0 +1,56 @@
+"""Decides who may point a crawl at addresses that are not on the public internet.
+
+Called by the leader for each submission. Pure. The rule, in one place:
+
+- Whoever submits to a master of their own (`crawl`, `up`: a data folder on this machine) may say
+  `fetch.allow_private` and `fetch.private_hosts`, and the URLs that were typed vouch for their own
+  host and port.
+- A master of a cluster is reached by people who could not reach its network otherwise. It takes
+  such a job only if its own configuration says so; what was typed then vouches for nothing, and
+  the workers' guard decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from zcrawl.errors import BadUrl, JobError, RefusedError
+from zcrawl.frontier.url import canonicalize, netloc_of
+from zcrawl.submit.spec import JobSpec
+
+
+def with_right(spec: JobSpec, vouched: Iterable[str], master_allows: bool) -> JobSpec:
+    """The spec as it may run; `vouched` are the URLs that the operator typed.
+
+    RefusedError if it asks for what this master does not give.
+    """
+    fetch = spec.fetch
+    if not master_allows:
+        if fetch.allow_private or fetch.private_hosts:
+            asked = "allow_private" if fetch.allow_private else "private_hosts"
+            raise RefusedError(
+                f"fetch.{asked}: this cluster does not let jobs reach private addresses; "
+                "its masters would have to say allow_private = true",
+                code="private_not_allowed",
+            )
+        return spec
+    hosts = [*fetch.private_hosts, *(netloc_of(canonicalize(url)) for url in vouched)]
+    if not hosts:
+        return spec
+    unique = tuple(dict.fromkeys(hosts))
+    return msgspec.structs.replace(spec, fetch=msgspec.structs.replace(fetch, private_hosts=unique))
+
+
+def check_private_host(entry: str) -> None:
+    """Raise JobError for an entry that the guard would never find: it compares `name:port`."""
+    try:
+        good = netloc_of(canonicalize(f"http://{entry}/")) == entry.lower()
+    except BadUrl:
+        good = False
+    if not good:
+        raise JobError(
+            f"fetch.private_hosts: {entry!r} is no host with its port, such as 'localhost:8000' "
+            "or '[fd00::1]:80'"
+        )
