@@ -21,6 +21,7 @@ from zcrawl.submit import keys
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
 ENV_PREFIX: Final = "ZCRAWL_"
 # Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
+SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
 ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
 
 
@@ -48,6 +49,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str = "zcrawl"  # clusters of different names can share a Consul
     id: str = ""  # this node's; empty: the host's name
     masters: tuple[str, ...] = ()  # control addresses, where Consul is not asked
+    allow_private: bool = False  # masters: jobs may reach addresses that are not public
 
 
 class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,6 +170,8 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
         # A name without `__` is nobody's key: CI systems set ZCRAWL_THIS and ZCRAWL_THAT.
         if not name.startswith(ENV_PREFIX) or "__" not in name or name in ENV_OTHERS:
             continue
+        if name.startswith(SECRET_PREFIX):
+            continue  # a job's secret
         key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
         if key not in known:
             raise _unknown(name, "environment", key)

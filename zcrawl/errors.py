@@ -74,6 +74,7 @@ class RetryClass(enum.StrEnum):
     TRANSIENT = "transient"  # likely to pass: backoff and try again
     THROTTLED = "throttled"  # the server asked for patience: honour Retry-After
     PERMANENT = "permanent"  # the same request will fail the same way
+    POSTPONED = "postponed"  # the page was not asked: again later, and no attempt is counted
 
 
 class FetchError(ZcrawlError):
@@ -81,9 +82,12 @@ class FetchError(ZcrawlError):
 
     code = "fetch"
 
-    def __init__(self, message: str, *, code: str, retry: RetryClass) -> None:
+    def __init__(
+        self, message: str, *, code: str, retry: RetryClass, retry_after_s: float | None = None
+    ) -> None:
         super().__init__(message, code=code)
         self.retry = retry
+        self.retry_after_s = retry_after_s
 
     @property
     def reason(self) -> str:

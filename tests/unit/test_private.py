@@ -38,3 +38,11 @@ def test_an_entry_that_could_never_match_is_an_error(entry: str) -> None:
 def test_a_host_with_its_port_is_an_entry(entry: str) -> None:
     """Names and addresses alike."""
     check_private_host(entry)
+
+
+def test_a_proxy_is_vouched_for_by_whoever_may_name_it() -> None:
+    """With its password left out of the list."""
+    fetch = Fetch(proxies=("socks5://${U}:${P}@10.0.0.9:1080", "http://proxy:3128"))
+    spec = JobSpec("j", fetch=fetch)
+    assert with_right(spec, [], True).fetch.private_hosts == ("10.0.0.9:1080", "proxy:3128")
+    assert with_right(spec, [], False) is spec

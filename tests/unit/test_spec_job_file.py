@@ -79,7 +79,6 @@ def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
     [
         '[extract]\nitem = "article"',
         '[schedule]\ncron = "0 3 * * *"',
-        "[fetch]\nproxies = []",
         '[output]\nto = ["sql"]',
         "[output]\nscreenshot = true",
         '[fetch]\nengine = "browser"',

@@ -518,3 +518,35 @@ async def charset(x: Exchange) -> bool:
     page = f"<html><head>{meta}<title>{CHARSETS[name]}</title></head></html>"
     kind = "text/html" if form else f"text/html; charset={name}"
     return await x.reply(200, page.encode(name), kind=kind)
+
+
+# ---------------------------------------------------------------- a site for members
+
+
+@behaviour
+async def login(x: Exchange) -> bool:
+    """A form with a token that has to come back."""
+    form = (
+        '<form method="post" action="/do-login"><input type="hidden" name="token" value="t-1">'
+        '<input name="user"><input type="password" name="password"></form>'
+    )
+    return await x.reply(200, f"<html>{form}</html>".encode())
+
+
+@behaviour
+async def do_login(x: Exchange) -> bool:
+    """Lets ann in, with her password and the token."""
+    if x.hit.body != b"token=t-1&user=ann&password=s3cret":
+        return await x.reply(200, b"<html>wrong password</html>")
+    return await x.reply(302, b"", "Location: /members/1/0", "Set-Cookie: sid=member; Path=/")
+
+
+@behaviour
+async def members(x: Exchange) -> bool:
+    """/members/N/i: like /good, for those who are logged in."""
+    if "sid=member" not in x.hit.headers.get("cookie", ""):
+        return await x.reply(403, b"<html>members only</html>")
+    total, _, page = x.rest.partition("/")
+    n, i = int(total or 10), int(page or 0)
+    links = "".join(f'<a href="/members/{n}/{j % n}">p</a>' for j in (i + 1, 0))
+    return await x.reply(200, f"<html><body>welcome {links}</body></html>".encode())

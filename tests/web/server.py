@@ -27,6 +27,7 @@ class Hit:
     path: str  # with its query, as sent
     headers: dict[str, str]  # names in lower case
     connection: int  # counts from 1, so that tests can see which requests shared one
+    body: bytes = b""
 
 
 class MisbehavingWeb:
@@ -126,9 +127,8 @@ class MisbehavingWeb:
             for name, colon, value in (line.partition(":") for line in lines)
             if colon
         }
-        if length := int(headers.get("content-length", "0")):
-            await reader.readexactly(length)
-        return Hit(time.monotonic(), first.split(" ")[1], headers, number)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        return Hit(time.monotonic(), first.split(" ")[1], headers, number, body)
 
 
 class WebThread:

@@ -10,6 +10,7 @@ import contextvars
 import functools
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 from zcrawl.fetch.tls_aiohttp import aiohttp  # isort: skip - before aiohttp's parts
 from aiohttp.abc import ResolveResult
@@ -18,6 +19,8 @@ from aiohttp.client_reqrep import ClientRequest, ConnectionKey
 from aiohttp.http_exceptions import HttpProcessingError
 
 from zcrawl.fetch.guard import STRICT, Guard
+from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.socks_aiohttp import connect_through
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
@@ -25,18 +28,24 @@ fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_conne
 guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", default=STRICT)
 
 
+# The SOCKS5 proxy of the request at hand.
+socks: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_socks", default=None)
+# Whether the request at hand has a whole connection: through the proxy, if there is one.
+established: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_up", default=True)
+
+
 class GuardedRequest(ClientRequest):
-    """Takes no connection from the pool that was made under another policy: what one run may
-    reach, another may not."""
+    """Takes no connection from the pool that was made under another policy (what one run may
+    reach, another may not) or through another proxy."""
 
     @property
     def connection_key(self) -> ConnectionKey:
         key = super().connection_key
-        policy = guard.get().policy
-        if policy == STRICT.policy:
+        policy, proxy = guard.get().policy, socks.get()
+        if policy == STRICT.policy and proxy is None:
             return key
         # The one field that the pool compares and nobody reads.
-        mark = (key.proxy_headers_hash, policy)
+        mark = (key.proxy_headers_hash, policy, proxy)
         return key._replace(proxy_headers_hash=mark)  # type: ignore[arg-type]
 
 
@@ -104,7 +113,25 @@ class Connector(aiohttp.TCPConnector):
 
     async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:
         fresh.set(True)
-        return await super()._create_connection(req, *args, **kwargs)
+        established.set(False)
+        made = await super()._create_connection(req, *args, **kwargs)
+        established.set(True)
+        return made
+
+    async def _wrap_create_connection(self, *args: Any, addr_infos: Any, **kwargs: Any) -> Any:
+        proxy = socks.get()
+        if proxy is None:
+            return await super()._wrap_create_connection(*args, addr_infos=addr_infos, **kwargs)
+        parts = urlsplit(proxy)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        try:
+            through = await self._resolve_host(parts.hostname, parts.port)
+        except OSError as error:
+            raise fetch_error("proxy", f"proxy {parts.hostname}: {error}") from error
+        address, port, *_ = addr_infos[0][4]  # checked by `_resolve_host`
+        sock = await connect_through(parts, through[0]["host"], address, port)
+        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
 
     async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
         """The last thing before the connect, for names and for addresses that are spelt out: what
@@ -112,3 +139,10 @@ class Connector(aiohttp.TCPConnector):
         found = await super()._resolve_host(host, port, traces)
         good = set(guard.get().pick(host, port, [one["host"] for one in found]))
         return [one for one in found if one["host"] in good]
+
+    async def check_all(self, host: str, port: int) -> None:
+        """Raise BlockedAddress if any address of the name is closed: whoever is asked to connect
+        by the name may take that one."""
+        policy = guard.get()
+        for one in await super()._resolve_host(host, port):
+            policy.pick(host, port, [one["host"]])

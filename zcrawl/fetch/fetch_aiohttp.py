@@ -11,24 +11,32 @@ Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md)
 from __future__ import annotations
 
 import asyncio
+import base64
 import dataclasses
-import ssl
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any
 
 import httpx
 
-from zcrawl.fetch.tls_aiohttp import aiohttp, verified  # isort: skip - before aiohttp's parts
+from zcrawl.fetch.tls_aiohttp import aiohttp, context_for  # isort: skip - before aiohttp's parts
 from aiohttp.abc import AbstractResolver
-from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.connection_aiohttp import Connector, GuardedRequest, fresh, guard
-from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
+from zcrawl.fetch.connection_aiohttp import (
+    Connector,
+    GuardedRequest,
+    established,
+    fresh,
+    guard,
+    socks,
+)
+from zcrawl.fetch.failures_aiohttp import as_httpx, translate
+from zcrawl.fetch.policy import ACCEPT_ENCODING, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 
+Headers = Mapping[str, str] | list[tuple[str, str]]
 DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
 READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
@@ -99,6 +107,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         self._resolver = resolver
         self._limits = limits or HopLimits()
         self._session: aiohttp.ClientSession | None = None
+        self._connector: Connector | None = None
         self._closed = False
         self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
 
@@ -123,9 +132,26 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     # ------------------------------------------------------------ the pipeline's face
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        return await self._ask("GET", url, headers, None, limits)
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        return await self._ask("POST", url, headers, form, limits)
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> httpx.Response:
         try:
-            response = await self._send("GET", url, headers, None, limits)
+            response = await self._send(method, url, headers, body, limits)
             try:
+                if response.status == 407:  # only proxies answer so
+                    raise fetch_error("proxy", f"{url}: the proxy wants other credentials")
                 return await _read_whole(url, response, limits)
             finally:
                 # After a whole body this gives nothing back that is not back already; after a
@@ -134,7 +160,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         except FetchError:
             raise
         except Exception as error:
-            raise translate(url, error) from error
+            raise translate(url, error, limits.proxy) from error
 
     # ------------------------------------------------------------ the face of httpx clients
 
@@ -159,15 +185,15 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 request.method, str(request.url), headers, body or None, limits
             )
         except FetchError as error:
-            raise _as_httpx(error, request) from error
+            raise as_httpx(error, request) from error
         except Exception as error:
             failure = translate(str(request.url), error)
-            raise _as_httpx(failure, request) from error
+            raise as_httpx(failure, request) from error
         try:
             reader = BodyReader(_content_encoding(response), limits.max_bytes)
         except FetchError as error:
             response.close()
-            raise _as_httpx(error, request) from error
+            raise as_httpx(error, request) from error
         return httpx.Response(
             response.status,
             headers=_headers(response, reader),
@@ -181,13 +207,14 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         if self._session is None:
             if self._closed:
                 raise fetch_error("engine", "the engine is closed")
+            self._connector = Connector(
+                limit=0,
+                ttl_dns_cache=DNS_CACHE_TTL_S,
+                resolver=self._resolver,
+                keepalive_timeout=KEEPALIVE_S,
+            )
             self._session = aiohttp.ClientSession(
-                connector=Connector(
-                    limit=0,
-                    ttl_dns_cache=DNS_CACHE_TTL_S,
-                    resolver=self._resolver,
-                    keepalive_timeout=KEEPALIVE_S,
-                ),
+                connector=self._connector,
                 request_class=GuardedRequest,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
@@ -208,7 +235,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         self,
         method: str,
         url: str,
-        headers: Mapping[str, str] | list[tuple[str, str]],
+        headers: Headers,
         body: bytes | None,
         limits: HopLimits,
     ) -> aiohttp.ClientResponse:
@@ -218,14 +245,19 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         guard.set(limits.guard)
         target = URL(url, encoded=True)  # canonical already: sent byte for byte
         options: dict[str, Any] = {}
+        if limits.proxy is not None:
+            options, headers = await self._through(limits.proxy, target, limits, headers)
+        else:
+            socks.set(None)
         if url.startswith("https:"):
-            options["ssl"] = verified() if limits.verify_tls else False
+            options["ssl"] = context_for(limits.tls, limits.verify_tls)
         if body is not None:
             options["data"] = body
         timeout = self._timeout(limits)
         repeatable = method in ("GET", "HEAD")
         while True:
             fresh.set(False)
+            established.set(True)
             try:
                 return await session.request(
                     method,
@@ -242,6 +274,37 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 if fresh.get() or answered or not repeatable:
                     raise
                 repeatable = False
+
+    async def _through(
+        self, proxy: str, target: URL, limits: HopLimits, headers: Headers
+    ) -> tuple[dict[str, Any], Headers]:
+        """How aiohttp is told of a proxy. One that gets a name looks it up by itself, so all that
+        the name means here is checked before it leaves."""
+        if proxy.startswith("socks5:"):
+            socks.set(proxy)
+            return {}, headers
+        socks.set(None)
+        assert self._connector is not None
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                await self._connector.check_all(target.raw_host or "", target.port or 0)
+        except TimeoutError:
+            raise fetch_error(
+                "dns", f"{target.raw_host}: no answer in {limits.connect_s} s"
+            ) from None
+        except OSError as error:
+            raise fetch_error("dns", f"{target.raw_host}: {error}") from error
+        url = URL(proxy)
+        options: dict[str, Any] = {"proxy": url.with_user(None)}
+        if url.user:
+            plain = f"{url.user}:{url.password or ''}".encode()
+            auth = ("Proxy-Authorization", f"Basic {base64.b64encode(plain).decode()}")
+            if target.scheme == "https":  # goes with CONNECT, which the server never sees
+                options["proxy_headers"] = dict([auth])
+            else:
+                pairs = headers if isinstance(headers, list) else list(headers.items())
+                headers = [*pairs, auth]
+        return options, headers
 
     def _timeout(self, limits: HopLimits) -> aiohttp.ClientTimeout:
         cached = self._timeout_of
@@ -272,10 +335,10 @@ class _WireStream(httpx.AsyncByteStream):
                     yield decoded
             self._reader.finish()
         except FetchError as error:
-            raise _as_httpx(error, self._request) from error
+            raise as_httpx(error, self._request) from error
         except Exception as error:
             failure = translate(str(self._request.url), error)
-            raise _as_httpx(failure, self._request) from error
+            raise as_httpx(failure, self._request) from error
 
     async def aclose(self) -> None:
         self._response.close()
@@ -313,58 +376,3 @@ def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple
 
 def _extensions(response: aiohttp.ClientResponse) -> dict[str, Any]:
     return {"wire_headers": response.raw_headers}  # as sent, for archives
-
-
-def translate(url: str, error: Exception) -> FetchError:
-    """The one place where aiohttp's errors get our names. Narrow types come first."""
-    text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
-    match error:
-        case aiohttp.ClientConnectorDNSError():
-            code = "dns"
-        case (
-            aiohttp.ClientConnectorCertificateError()
-            | aiohttp.ClientSSLError()
-            | aiohttp.ServerFingerprintMismatch()
-            | ssl.SSLError()
-        ):
-            code = "tls"
-        case aiohttp.ClientConnectorError():
-            code = "connect"
-        case aiohttp.ConnectionTimeoutError():
-            code = "connect_timeout"
-        case aiohttp.ServerTimeoutError():
-            code = "read_timeout"
-        case asyncio.TimeoutError():
-            code = "total_timeout"
-        case aiohttp.ClientPayloadError():  # the connection ended within the body
-            code = "truncated"
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            code = "protocol"
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            code = "bad_url"
-        case aiohttp.ClientConnectionError() | OSError():
-            code = "reset"
-        case _:
-            code = "engine"
-    return fetch_error(code, text[:MAX_MESSAGE])
-
-
-_HTTPX_ERROR: dict[str, type[httpx.RequestError]] = {
-    "dns": httpx.ConnectError,
-    "connect": httpx.ConnectError,
-    "tls": httpx.ConnectError,
-    "connect_timeout": httpx.ConnectTimeout,
-    "read_timeout": httpx.ReadTimeout,
-    "total_timeout": httpx.ReadTimeout,
-    "protocol": httpx.RemoteProtocolError,
-    "truncated": httpx.RemoteProtocolError,
-    "reset": httpx.ReadError,
-    "bad_encoding": httpx.DecodingError,
-    "bad_url": httpx.UnsupportedProtocol,
-}
-
-
-def _as_httpx(error: FetchError, request: httpx.Request) -> httpx.RequestError:
-    """What a user of an httpx client expects; the FetchError is its `__cause__`."""
-    kind = _HTTPX_ERROR.get(error.code, httpx.TransportError)
-    return kind(f"{error.code}: {error}", request=request)

@@ -21,7 +21,7 @@ from zcrawl.errors import FetchError
 from zcrawl.fetch.backend_httpx import Resolve, guarded_transport, resolve
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.tls_aiohttp import verified
+from zcrawl.fetch.tls_aiohttp import context_for
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
 
@@ -65,21 +65,48 @@ class HttpxEngine:
             await one.client.aclose()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        return await self._ask("GET", url, headers, None, limits)
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        return await self._ask("POST", url, headers, form, limits)
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> httpx.Response:
         try:
             async with asyncio.timeout(limits.total_s):
-                return await self._get(url, headers, limits)
+                return await self._exchange(method, url, headers, body, limits)
         except FetchError:
             raise
         except TimeoutError as error:
             raise fetch_error("total_timeout", f"{url}: not done in {limits.total_s} s") from error
         except Exception as error:
-            raise translate(url, error) from error
+            failure = translate(url, error)
+            if isinstance(error, httpx.ProxyError) and limits.proxy is not None:
+                # httpx tells no more than this: what a proxy answers to CONNECT is its failure.
+                failure = fetch_error("proxy", str(failure))
+            raise failure from error
 
-    async def _get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def _exchange(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> httpx.Response:
         limits.guard.check(url)
         request = httpx.Request(
-            "GET",
+            method,
             url,
+            content=body,
             headers={"Accept": "*/*", "Accept-Encoding": ACCEPT_ENCODING, **headers},
             extensions={
                 "timeout": {
@@ -90,13 +117,19 @@ class HttpxEngine:
                 }
             },
         )
-        # httpx normalises what it parses; the canonical URL is sent byte for byte.
-        request.extensions["target"] = _target(url)
+        if limits.proxy is None:
+            # httpx normalises what it parses; the canonical URL is sent byte for byte. Not so
+            # through a proxy, where httpcore would send it as the target of CONNECT too.
+            request.extensions["target"] = _target(url)
+        if limits.proxy is not None:
+            await self._check_all(request.url, limits)
         one = await self._client(limits)
         one.running += 1
         try:
             response = await self._send(one.client, request)
             try:
+                if response.status_code == 407:  # only proxies answer so
+                    raise fetch_error("proxy", f"{url}: the proxy wants other credentials")
                 return await _read_whole(request, response, limits)
             finally:
                 await response.aclose()
@@ -119,15 +152,32 @@ class HttpxEngine:
                 raise
             return await client.send(request, stream=True, follow_redirects=False)
 
+    async def _check_all(self, url: httpx.URL, limits: HopLimits) -> None:
+        """A proxy looks names up by itself: all that the name means here is checked before."""
+        port = url.port or (443 if url.scheme == "https" else 80)
+        try:
+            found = await self._look_up(url.host, port)
+        except OSError as error:
+            raise fetch_error("dns", f"{url.host}: {error}") from error
+        for address in found:
+            limits.guard.pick(url.host, port, [address])
+
     async def _client(self, limits: HopLimits) -> _Client:
-        key = (limits.verify_tls, limits.guard.policy)
+        files, policy = limits.tls, limits.guard.policy
+        key = (limits.verify_tls, policy, limits.proxy, files, limits.http2)
         found = self._clients.get(key)
         if found is None:
             if self._closed:
                 raise fetch_error("engine", "the engine is closed")
-            verify = verified() if limits.verify_tls else False
+            transport = guarded_transport(
+                limits.guard,
+                self._look_up,
+                verify=context_for(files, limits.verify_tls),
+                proxy=limits.proxy,
+                http2=limits.http2,
+            )
             client = httpx.AsyncClient(
-                transport=guarded_transport(limits.guard, self._look_up, verify=verify),
+                transport=transport,
                 trust_env=False,
                 # A crawl has no sessions, and httpx's own jar would keep every cookie of the web.
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),

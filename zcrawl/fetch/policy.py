@@ -33,6 +33,8 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "reset": _TRANSIENT,  # closed or reset before an answer came
     "truncated": _TRANSIENT,  # less came than was announced
     "engine": _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
+    "proxy": RetryClass.POSTPONED,  # the proxy failed, the page was not asked
+    "proxies_down": RetryClass.POSTPONED,  # there is no proxy left to ask
     "tls": _PERMANENT,  # certificate or handshake
     "too_large": _PERMANENT,
     "bad_encoding": _PERMANENT,  # a body that does not decompress

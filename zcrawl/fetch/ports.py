@@ -16,6 +16,15 @@ from zcrawl.fetch.guard import STRICT, Guard
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Paths on the worker; empty: the system's certificates, and none of our own."""
+
+    ca: str = ""
+    cert: str = ""
+    key: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class HopLimits:
     """Limits of one request: seconds, bytes, and what may be connected to."""
 
@@ -25,6 +34,9 @@ class HopLimits:
     max_bytes: int = 10_000_000  # of the body after decompression
     verify_tls: bool = True
     guard: Guard = STRICT
+    proxy: str | None = None  # http:// or socks5://, with its credentials
+    tls: TlsFiles = TlsFiles()
+    http2: bool = False  # where the engine has it
 
 
 class Engine(Protocol):
@@ -35,6 +47,12 @@ class Engine(Protocol):
 
         Raises FetchError, and nothing else, for whatever the network or the server does.
         """
+        ...
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        """The answer to one POST; for logins."""
         ...
 
     async def aclose(self) -> None: ...

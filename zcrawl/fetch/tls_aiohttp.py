@@ -29,6 +29,9 @@ def _no_certificates() -> Iterator[None]:
 with _no_certificates():
     import aiohttp
 
+from zcrawl.fetch.policy import fetch_error  # noqa: E402 - aiohttp comes first
+from zcrawl.fetch.ports import TlsFiles  # noqa: E402
+
 
 @functools.cache
 def verified() -> ssl.SSLContext:
@@ -38,4 +41,23 @@ def verified() -> ssl.SSLContext:
     return context
 
 
-__all__ = ["aiohttp", "verified"]
+@functools.lru_cache(64)
+def context_for(files: TlsFiles, verify: bool) -> ssl.SSLContext | bool:
+    """The context of a request; FetchError tls for files that cannot be used."""
+    if files == TlsFiles():
+        return verified() if verify else False
+    try:
+        context = ssl.create_default_context(cafile=files.ca or None)
+        if files.cert:
+            context.load_cert_chain(files.cert, files.key or None)
+    except (OSError, ssl.SSLError) as error:
+        names = ", ".join(name for name in (files.ca, files.cert, files.key) if name)
+        raise fetch_error("tls", f"{names}: cannot be used: {error}") from error
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(("http/1.1",))
+    return context
+
+
+__all__ = ["aiohttp", "context_for", "verified"]

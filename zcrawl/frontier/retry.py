@@ -40,12 +40,15 @@ def decide(
     `retries` is how many attempts may follow the first one. The delay doubles with each attempt
     and is spread over the upper half of its range by `jitter` in [0, 1): spread over all of it,
     every second retry would come before the server had time to recover. A Retry-After is a lower
-    bound, also above the cap.
+    bound, also above the cap. What is postponed comes again for as long as it takes: nothing was
+    tried yet.
     """
     if attempt < 1:
         raise ValueError(f"attempts count from 1, not {attempt}")
     if not 0.0 <= jitter < 1.0:
         raise ValueError(f"jitter is in [0, 1), not {jitter}")
+    if retry_class is RetryClass.POSTPONED:
+        return Retry(max(retry_after_s or 0.0, BACKOFF_BASE_S) + jitter)
     if retry_class is RetryClass.PERMANENT or attempt > retries:
         return GiveUp()
     full = min(BACKOFF_CAP_S, BACKOFF_BASE_S * 2.0 ** min(attempt - 1, _MAX_DOUBLINGS))

@@ -104,10 +104,11 @@ class ResultPlanner:
             result.attempt, active.spec.fetch.retries, retry, result.retry_after_s, jitter
         )
         if isinstance(verdict, Retry):
+            counted = retry is not RetryClass.POSTPONED
             return msgspec.structs.replace(
                 change,
                 state=RequestState.QUEUED,
-                attempts=result.attempt,
+                attempts=result.attempt if counted else result.attempt - 1,
                 due_at=utc + verdict.delay_s,
             )
         return msgspec.structs.replace(change, state=RequestState.DEAD, attempts=result.attempt)

@@ -83,7 +83,7 @@ class MasterNode:
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
             self._master = MasterLoop(
-                Master(self.id),
+                Master(self.id, allow_private=self._config.cluster.allow_private),
                 self._mesh,
                 store,
                 clock=clock_os.now,

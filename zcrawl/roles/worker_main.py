@@ -152,6 +152,7 @@ async def run_worker(spec: WorkerSpec) -> str:
             on_hop=worker.hop_wanted,
             on_error=worker.note,
             blobs=FileBlobs(Path(spec.blobs)),
+            environ=os.environ,
             rate=spec.rate,
             bandwidth=spec.bandwidth,
         )

@@ -36,11 +36,19 @@ def with_right(spec: JobSpec, vouched: Iterable[str], master_allows: bool) -> Jo
                 code="private_not_allowed",
             )
         return spec
-    hosts = [*fetch.private_hosts, *(netloc_of(canonicalize(url)) for url in vouched)]
+    # A proxy is mostly on the operator's own network; whoever may name one may reach it.
+    proxies = [_proxy_host(proxy) for proxy in fetch.proxies]
+    typed = [netloc_of(canonicalize(url)) for url in vouched]
+    hosts = [*fetch.private_hosts, *typed, *proxies]
     if not hosts:
         return spec
     unique = tuple(dict.fromkeys(hosts))
     return msgspec.structs.replace(spec, fetch=msgspec.structs.replace(fetch, private_hosts=unique))
+
+
+def _proxy_host(proxy: str) -> str:
+    address = proxy.partition("://")[2].rpartition("@")[2].rstrip("/")
+    return netloc_of(canonicalize(f"http://{address}/"))
 
 
 def check_private_host(entry: str) -> None:

@@ -32,6 +32,15 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: bool = False
 
 
+class Auth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Credentials for one host: name, or name:port. Secrets as ${NAME}."""
+
+    host: str
+    user: str = ""
+    password: str = ""
+    bearer: str = ""
+
+
 class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one page is fetched."""
 
@@ -47,6 +56,25 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verify_tls: bool = True
     allow_private: bool = False  # addresses that are not on the public internet
     private_hosts: tuple[str, ...] = ()  # name:port of single hosts where it is allowed
+    proxies: tuple[str, ...] = ()  # http:// and socks5://; secrets as ${NAME}
+    proxy_rotation: str = "sticky"  # sticky | round_robin | least_failures
+    proxy_limit: int = 0  # requests at the same time through one proxy; 0: no limit
+    user_agents: tuple[str, ...] = ()  # each host gets one of them
+    header_sets: tuple[dict[str, str], ...] = ()  # each host gets one of them
+    auth: tuple[Auth, ...] = ()
+    cookies: bool = False  # keep them, per run
+    http2: bool = False  # engine httpx only
+    ca_file: str = ""  # certificates to trust instead of the system's; a path on the workers
+    client_cert: str = ""
+    client_key: str = ""
+
+
+class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A form that is sent once per worker before the first page of its host."""
+
+    url: str = ""  # empty: no login
+    fields: dict[str, str] = {}  # what is filled in; secrets as ${NAME}
+    success: str = ""  # a regular expression that the page behind the login has
 
 
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,4 +90,5 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     fetch: Fetch = Fetch()
+    login: Login = Login()
     output: Output = Output()

@@ -16,6 +16,7 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import keys
+from zcrawl.submit.access import check_access
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import JobSpec
@@ -24,7 +25,7 @@ ENGINES: Final = ("http", "httpx")
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.
-LATER_KEYS: Final = ("extract", "schedule", "fetch.proxies", "output.to", "output.screenshot")
+LATER_KEYS: Final = ("extract", "schedule", "output.to", "output.screenshot")
 
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
@@ -65,6 +66,7 @@ def check(spec: JobSpec) -> None:
             raise JobError(f"seeds, entry {number}: {error}", code=error.code) from None
     _check_numbers(spec)
     _check_fetch(spec)
+    check_access(spec)
     validate_scope(spec.scope)
 
 
@@ -119,7 +121,7 @@ def _check_fetch(spec: JobSpec) -> None:
             f"fetch.engine {fetch.engine!r} is not available in this version; "
             f"there is {' and '.join(ENGINES)}"
         )
-    for name, value in fetch.headers.items():
+    for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):
             raise JobError(f"fetch.headers: {name!r} is no header name")
         # A line break would let a value bring headers of its own.

@@ -6,6 +6,7 @@ A Result made here lacks its lease and its number, which the worker machine adds
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -13,7 +14,8 @@ import msgspec
 from zcrawl.errors import FetchError, JobError, RetryClass
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import parse_retry_after
-from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.ports import HopLimits, TlsFiles
+from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.scope import ScopeFilter
 from zcrawl.frontier.url import CanonicalRules, url_key
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
@@ -29,7 +31,7 @@ _MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
 class RunContext:
     """A run's configuration, compiled once per revision. Raises JobError for one that is wrong."""
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, environ: Mapping[str, str] | None = None) -> None:
         try:
             self.spec = msgspec.json.decode(config.spec, type=JobSpec)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -38,7 +40,9 @@ class RunContext:
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
         self.rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
         self.options = PageOptions(follow_nofollow=not spec.politeness.robots)
-        self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*", **spec.fetch.headers}
+        self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
+        for name, value in spec.fetch.headers.items():
+            self.headers[name] = expand(value, environ or {})
         self.limits = HopLimits(
             total_s=spec.fetch.timeout,
             connect_s=min(spec.fetch.connect_timeout, spec.fetch.timeout),
@@ -46,6 +50,8 @@ class RunContext:
             max_bytes=spec.fetch.max_bytes,
             verify_tls=spec.fetch.verify_tls,
             guard=Guard(spec.fetch.allow_private, spec.fetch.private_hosts),
+            tls=TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key),
+            http2=spec.fetch.http2,
         )
         self._verdicts: dict[str, bool] = {}
 
@@ -181,7 +187,14 @@ def failed(
 
 
 def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) -> Result:
-    return failed(one, error.reason, error.retry, crawl_delay_s=crawl_delay_s, detail=str(error))
+    return failed(
+        one,
+        error.reason,
+        error.retry,
+        retry_after_s=error.retry_after_s,
+        crawl_delay_s=crawl_delay_s,
+        detail=str(error),
+    )
 
 
 def redirected(

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable
+import functools
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -25,6 +26,7 @@ from zcrawl.parse.page import ParsedPage, is_html, parse_page
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.robots_loop import RobotsCache
+from zcrawl.worker.session_loop import Session, needs_session
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -35,7 +37,9 @@ INLINE_BYTES: Final = 256 * 1024  # larger pages are parsed in a thread
 LEAST_HOP_S: Final = 0.001
 _NETWORK: Final = ("dns", "connect", "connect_timeout", "tls", "reset")
 # Failures of robots.txt that the page would meet too: told by their own names.
-_SAME_FOR_PAGE: Final = frozenset((*_NETWORK, "read_timeout", "total_timeout", "blocked_address"))
+_SAME_FOR_PAGE: Final = frozenset(
+    (*_NETWORK, "read_timeout", "total_timeout", "blocked_address", "proxies_down")
+)
 
 
 class Blobs(Protocol):
@@ -74,6 +78,7 @@ class Pipeline:
         on_hop: OnHop,
         on_error: OnError,
         blobs: Blobs | None = None,
+        environ: Mapping[str, str] | None = None,
         rate: float = 0.0,
         bandwidth: float = 0.0,
     ) -> None:
@@ -83,6 +88,9 @@ class Pipeline:
         self._blobs = blobs
         self._robots = RobotsCache(clock)
         self._runs: dict[int, RunContext] = {}
+        self._sessions: dict[int, Session] = {}  # of runs that have one
+        self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
+        self._environ = environ or {}
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._fetches: dict[int, _Fetch] = {}
         self._threads: ThreadPoolExecutor | None = None
@@ -93,13 +101,19 @@ class Pipeline:
 
     def adopt(self, config: RunConfig) -> None:
         try:
-            self._runs[config.run] = RunContext(config)
-        except JobError as error:  # its requests will fail with bad_spec
+            context = self._runs[config.run] = RunContext(config, self._environ)
+            if needs_session(context.spec) and config.run not in self._sessions:
+                engine = self._engines(context.spec.fetch.engine)
+                session = Session(context.spec, engine, self._environ, self._clock, {})
+                self._sessions[config.run] = session
+        except JobError as error:  # its requests will fail with that code
             self._runs.pop(config.run, None)
-            self._on_error("bad_spec", str(error))
+            self._refused[config.run] = error.code
+            self._on_error(error.code, str(error))
 
     def forget(self, run: int) -> None:
-        self._runs.pop(run, None)
+        for known in (self._runs, self._sessions, self._refused):
+            known.pop(run, None)
 
     def start(self, one: Assignment) -> None:
         fetch = _Fetch(one)
@@ -150,12 +164,17 @@ class Pipeline:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
-            return outcome.failed(one, "bad_spec", RetryClass.TRANSIENT)
-        engine = self._engines(context.spec.fetch.engine)
+            reason = self._refused.get(one.run, "bad_spec")
+            return outcome.failed(one, reason, RetryClass.TRANSIENT)
+        session = self._sessions.get(one.run)
+        engine = session or self._engines(context.spec.fetch.engine)
         if context.spec.politeness.robots:
             refusal = await self._ask_robots(fetch, context, engine)
             if refusal is not None:
                 return refusal
+        if session is not None:
+            hop = functools.partial(self._next_hop, fetch)
+            await session.prepare(one.url, context.headers, context.limits, hop)
         began = self._clock()
         fetch.waited_s = 0.0
         limits, url = context.limits, one.url
@@ -187,7 +206,7 @@ class Pipeline:
             if not isinstance(step, Follow):
                 return outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
             url = step.url
-            if context.spec.politeness.robots and not self._allows(context, url):
+            if context.spec.politeness.robots and not self._allows(one.run, context, url):
                 return outcome.skipped(one, "robots", status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
             limits = self._rest(context.limits, self._clock() - began - fetch.waited_s)
@@ -253,8 +272,9 @@ class Pipeline:
     ) -> Result | None:
         """None: go on. Who had to wait needs a new permit: many waited, and the old ones would
         all be used at once."""
-        one, agent = fetch.one, context.spec.fetch.user_agent
+        one = fetch.one
         origin = origin_of(one.url)
+        agent = self._agent(one.run, context, origin)
         rules = self._robots.known(origin, agent)
         if rules is None:
             try:
@@ -279,8 +299,14 @@ class Pipeline:
     def _no_rules(self, one: Assignment, detail: str) -> Result:
         return outcome.failed(one, "robots_unavailable", RetryClass.TRANSIENT, detail=detail)
 
-    def _allows(self, context: RunContext, url: str) -> bool:
-        rules = self._robots.known(origin_of(url), context.spec.fetch.user_agent)
+    def _agent(self, run: int, context: RunContext, origin: str) -> str:
+        session = self._sessions.get(run)
+        agent = context.spec.fetch.user_agent
+        return agent if session is None else session.user_agent(origin)
+
+    def _allows(self, run: int, context: RunContext, url: str) -> bool:
+        origin = origin_of(url)
+        rules = self._robots.known(origin, self._agent(run, context, origin))
         return rules is None or rules.allows(url)
 
     # ------------------------------------------------------------ waiting

@@ -24,6 +24,8 @@ FAILURE_KEPT_S: Final = 2.0
 MOST_ORIGINS: Final = 10_000
 MAX_REDIRECTS: Final = 5
 MAX_BYTES: Final = 2_000_000  # 500 KB of it are read as rules
+# What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
+_OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down"))
 
 
 @dataclasses.dataclass(slots=True)
@@ -59,8 +61,9 @@ class RobotsCache:
         if entry is not None and (not entry.answer.done() or entry.until > self._now()):
             try:
                 return await asyncio.shield(entry.answer)
-            except BlockedAddress:
-                pass  # what was closed to the run that asked may be open to this one
+            except FetchError as error:
+                if error.code not in _OF_THE_RUN:
+                    raise
         if len(self._entries) >= MOST_ORIGINS:
             self._drop_old()
         future: asyncio.Future[RobotsRules] = asyncio.get_running_loop().create_future()
@@ -78,7 +81,8 @@ class RobotsCache:
                     retry=RetryClass.TRANSIENT,
                 )
             )
-            kept_s = 0.0 if isinstance(error, BlockedAddress) else FAILURE_KEPT_S
+            own = isinstance(error, FetchError) and error.code in _OF_THE_RUN
+            kept_s = 0.0 if own else FAILURE_KEPT_S
             entry.until = self._now() + kept_s
             future.set_exception(failure)
             future.exception()  # retrieved: nobody else may be waiting

@@ -1,0 +1,161 @@
+"""Requests through real proxies: what arrives, what is checked before, whose fault a failure is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.web import MisbehavingWeb
+from tests.web.behaviours import PAGE
+from tests.web.proxies import HttpProxy, SocksProxy
+from zcrawl.errors import BlockedAddress, FetchError, RetryClass
+from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.ports import Engine, HopLimits
+
+HEADERS = {"User-Agent": "zcrawl-test/1"}
+OPEN = HopLimits(guard=Guard(allow_private=True), verify_tls=False, connect_s=5.0)
+Proxy = HttpProxy | SocksProxy
+KINDS = [(AiohttpWire, HttpProxy), (AiohttpWire, SocksProxy), (HttpxEngine, HttpProxy)]
+
+
+@pytest.fixture(params=KINDS, ids=["aiohttp-http", "aiohttp-socks5", "httpx-http"])
+def kind(request: pytest.FixtureRequest) -> tuple[type[Engine], type[Proxy]]:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def engine(kind: tuple[type[Engine], type[Proxy]]) -> AsyncIterator[Engine]:
+    async with kind[0]() as engine:  # type: ignore[attr-defined]
+        yield engine
+
+
+@pytest.fixture
+async def proxy(kind: tuple[type[Engine], type[Proxy]]) -> AsyncIterator[Proxy]:
+    async with kind[1]() as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[MisbehavingWeb]:
+    async with MisbehavingWeb(tls=True) as web:
+        yield web
+
+
+def through(proxy: Proxy | str) -> HopLimits:
+    return dataclasses.replace(OPEN, proxy=proxy if isinstance(proxy, str) else proxy.url)
+
+
+async def failure(engine: Engine, url: str, proxy: Proxy | str) -> FetchError:
+    with pytest.raises(FetchError) as caught:
+        await engine.get(url, HEADERS, through(proxy))
+    return caught.value
+
+
+async def test_pages_come_through_the_proxy(
+    engine: Engine, proxy: Proxy, web: MisbehavingWeb
+) -> None:
+    """Plain and over TLS, byte for byte."""
+    for url in (web.url("/echo/a%2Fb?x=%41"), web.tls_url("/echo/a%2Fb?x=%41")):
+        response = await engine.get(url, HEADERS, through(proxy))
+        assert response.text.splitlines()[0] == "/echo/a%2Fb?x=%41"
+    assert proxy.served == 2
+    assert {hit.headers["user-agent"] for hit in web.log} == {"zcrawl-test/1"}
+    assert not any("proxy-authorization" in hit.headers for hit in web.log)
+
+
+async def test_a_proxy_with_a_password(
+    kind: tuple[type[Engine], type[Proxy]], engine: Engine, web: MisbehavingWeb
+) -> None:
+    """The right one opens it; a wrong one is the proxy's failure and names no password."""
+    async with kind[1](user="ann", password="s3cret") as proxy:
+        response = await engine.get(web.url("/status/200"), HEADERS, through(proxy))
+        assert response.content == PAGE
+        assert (await engine.get(web.tls_url("/status/200"), HEADERS, through(proxy))).is_success
+        wrong = proxy.url.replace("s3cret", "wr0ng")
+        for url in (web.url("/status/200"), web.tls_url("/status/200")):
+            error = await failure(engine, url, wrong)
+            assert error.code == "proxy"
+            assert "wr0ng" not in str(error)
+
+
+@pytest.mark.parametrize("fault", ["hang_up", "refuse"])
+async def test_what_a_proxy_does_wrong_is_its_own_failure(
+    engine: Engine, proxy: Proxy, web: MisbehavingWeb, fault: str
+) -> None:
+    """`proxy`, for which no attempt is counted."""
+    proxy.fault = fault
+    if fault == "hang_up" and not isinstance(engine, HttpxEngine):
+        assert (await failure(engine, web.url("/status/200"), proxy)).code == "proxy"
+    error = await failure(engine, web.tls_url("/status/200"), proxy)
+    if isinstance(engine, HttpxEngine) and fault == "hang_up":
+        assert error.code in ("proxy", "reset")  # httpx does not tell
+    else:
+        assert (error.code, error.retry) == ("proxy", RetryClass.POSTPONED)
+    assert not web.log
+
+
+async def test_a_proxy_that_is_not_there(
+    engine: Engine,
+    kind: tuple[type[Engine], type[Proxy]],
+    web: MisbehavingWeb,
+    unused_tcp_port: int,
+) -> None:
+    """Is the proxy's failure too."""
+    error = await failure(engine, web.url("/"), f"{kind[1].scheme}://127.0.0.1:{unused_tcp_port}")
+    assert error.code == ("connect" if isinstance(engine, HttpxEngine) else "proxy")
+
+
+async def test_a_server_that_is_not_there_is_the_pages_failure(
+    engine: Engine, proxy: Proxy, unused_tcp_port: int
+) -> None:
+    """The proxy did its part: it says that it cannot reach the server."""
+    error = await failure(engine, f"https://127.0.0.1:{unused_tcp_port}/", proxy)
+    assert error.code == ("proxy" if isinstance(engine, HttpxEngine) else "connect")
+
+
+async def test_what_is_closed_does_not_leave_for_a_proxy(
+    engine: Engine, proxy: Proxy, web: MisbehavingWeb
+) -> None:
+    """The guard asks before the proxy hears of it: addresses, names, ports."""
+    closed = Guard(private_hosts=[f"127.0.0.1:{proxy.port}"])
+    limits = dataclasses.replace(through(proxy), guard=closed)
+    for url in (web.url("/"), web.tls_url("/"), "http://169.254.169.254/", "http://a.example:25/"):
+        with pytest.raises(BlockedAddress):
+            await engine.get(url, HEADERS, limits)
+    assert not proxy.asked
+    assert not web.log
+
+
+async def test_a_proxy_inside_needs_a_voucher(
+    engine: Engine, proxy: Proxy, web: MisbehavingWeb
+) -> None:
+    """A job cannot make workers talk to any inner service by calling it a proxy."""
+    limits = dataclasses.replace(through(proxy), guard=Guard())
+    with pytest.raises(BlockedAddress):
+        await engine.get("http://93.184.215.14/", HEADERS, limits)
+    assert proxy.met == 0
+
+
+async def test_connections_of_two_proxies_are_not_mixed(
+    engine: Engine, kind: tuple[type[Engine], type[Proxy]], proxy: Proxy, web: MisbehavingWeb
+) -> None:
+    """Nor is a direct one used for a request that has a proxy."""
+    async with kind[1]() as other:
+        for _ in range(2):
+            for way in (proxy, other):
+                await engine.get(web.tls_url("/status/200"), HEADERS, through(way))
+            await engine.get(web.tls_url("/status/200"), HEADERS, OPEN)
+        assert (proxy.met, other.met) == (1, 1)
+        assert len({hit.connection for hit in web.log}) == 3
+
+
+async def test_a_socks_proxy_is_told_the_address_that_was_checked(web: MisbehavingWeb) -> None:
+    """A proxy with another DNS cannot be led elsewhere by a name."""
+    async with AiohttpWire() as wire, SocksProxy(names={"localhost": "203.0.113.1"}) as proxy:
+        url = web.url("/status/200").replace("127.0.0.1", "localhost")
+        assert (await wire.get(url, HEADERS, through(proxy))).content == PAGE
+        assert proxy.asked[0].startswith(("127.0.0.1:", "::1:"))

@@ -1,0 +1,90 @@
+"""Whole crawls through proxies, with credentials, cookies and a login."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.integration.crawling import FAST, crawl, submission, until
+from tests.web import MisbehavingWeb
+from tests.web.proxies import HttpProxy, SocksProxy
+from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ZCRAWL_SECRET_USER", "ann")
+    monkeypatch.setenv("ZCRAWL_SECRET_PW", "s3cret")
+
+
+def written_in(folder: Path, secret: bytes) -> list[Path]:
+    """The files that hold it."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if secret in path.read_bytes()]
+
+
+async def test_a_crawl_goes_through_its_proxies_and_around_the_broken_ones(tmp_path: Path) -> None:
+    """Four proxies, two of which fail in their own ways: every page is there, none failed and
+    none was tried twice, and nothing came to the server by another way."""
+    async with (
+        MisbehavingWeb() as web,
+        HttpProxy(user="ann", password="s3cret") as http,
+        SocksProxy(user="ann", password="s3cret") as socks,
+        HttpProxy(fault="hang_up") as broken,
+        SocksProxy(fault="refuse") as refusing,
+    ):
+        proxies = tuple(
+            one.url.replace("ann:s3cret", "${USER}:${PW}")
+            for one in (broken, http, refusing, socks)
+        )
+        fetch = Fetch(proxies=proxies, proxy_rotation="round_robin", retries=0)
+        spec = JobSpec("proxied", politeness=FAST, fetch=fetch)
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, [web.url("/good/30/0")])
+        assert (view["pages"], view["failed_reasons"], view["skipped"]) == (30, {}, 0)
+        assert http.served > 5
+        assert socks.served > 0
+        assert 1 <= broken.met < 10
+        assert {hit.path for hit in web.log} >= {f"/good/30/{n}" for n in range(30)}
+        assert "s3cret" not in json.dumps(view)
+    assert not written_in(tmp_path, b"s3cret")
+
+
+async def test_pages_wait_for_proxies_that_are_down_and_are_not_counted_against(
+    tmp_path: Path,
+) -> None:
+    """With no retry to spare the page is still fetched when the proxy is back."""
+    async with MisbehavingWeb() as web, HttpProxy(fault="hang_up") as proxy:
+        fetch = Fetch(proxies=(proxy.url,), retries=0)
+        spec = JobSpec("waits", politeness=FAST, fetch=fetch)
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await cluster.ask("submit", submission(spec, [web.url("/good/2/0")], None))
+            await until(lambda: proxy.met > 0)
+            assert not web.log
+            proxy.fault = ""
+            await until(lambda: cluster.snapshot()["runs"][0]["state"] == "completed")
+            view = await cluster.ask("job", {"ref": "waits"})
+    assert (view["pages"], view["failed"]) == (2, 0)
+
+
+async def test_credentials_and_a_login_open_a_site(tmp_path: Path) -> None:
+    """Basic auth for the host, a form before its first page, the cookie with every page; the
+    password is in no view, no log and no database."""
+    async with MisbehavingWeb() as web:
+        spec = JobSpec(
+            "members",
+            politeness=FAST,
+            fetch=Fetch(auth=(Auth("127.0.0.1", user="${USER}", password="${PW}"),)),
+            login=Login(web.url("/login"), {"user": "${USER}", "password": "${PW}"}, "welcome"),
+        )
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, [web.url("/members/5/0")])
+        assert (view["pages"], view["failed"]) == (5, 0)
+        assert web.hits("/login") == 1
+        assert web.hits("/do-login") == 1
+        assert all("authorization" in hit.headers for hit in web.log)
+        assert "s3cret" not in json.dumps(view)
+    assert not written_in(tmp_path, b"s3cret")

@@ -1,0 +1,90 @@
+"""A run's cookies: taken from answers, sent with requests, and made into bytes to be kept.
+
+Used by `worker.session_loop` for runs with `fetch.cookies` or a login. The rules of cookies
+(domains, paths, expiry) are the standard library's, through `httpx.Cookies`. What changed travels
+to the leader with the page's result, by host, and comes back with the run's configuration, so that
+a restarted worker is still logged in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookiejar import Cookie
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+MAX_COOKIES: Final = 100  # of one host
+MAX_BYTES: Final = 16_384  # of one host's cookies as kept
+_FIELDS: Final = ("name", "value", "domain", "path", "secure", "expires")
+_Kept = list[tuple[str, str | None, str, str, bool, int | None]]
+
+
+class CookieStore:
+    """`kept` are cookies by host as `changes` gave them; what is unreadable is left out."""
+
+    def __init__(self, kept: Mapping[str, bytes]) -> None:
+        self._cookies = httpx.Cookies()
+        self._known: dict[str, bytes] = {}
+        for host, data in kept.items():
+            self.load(host, data)
+
+    def load(self, host: str, data: bytes) -> None:
+        try:
+            rows = msgspec.json.decode(data, type=_Kept)
+        except msgspec.MsgspecError:
+            return  # written by another version: the server will set them again
+        self._known[host] = data
+        for row in rows[:MAX_COOKIES]:
+            self._cookies.jar.set_cookie(_cookie(**dict(zip(_FIELDS, row, strict=True))))
+
+    def header(self, url: str) -> str:
+        """The Cookie header of a request; empty if there is nothing to send."""
+        request = httpx.Request("GET", url)
+        self._cookies.set_cookie_header(request)
+        return str(request.headers.get("cookie", ""))
+
+    def take(self, url: str, response: httpx.Response) -> None:
+        """Keep what an answer sets."""
+        if "set-cookie" in response.headers:
+            kept = httpx.Response(
+                response.status_code, headers=response.headers, request=httpx.Request("GET", url)
+            )
+            self._cookies.extract_cookies(kept)
+
+    def changes(self, url: str) -> tuple[str, bytes] | None:
+        """The host of `url` and its cookies, if they changed since this was last asked."""
+        host = httpx.URL(url).host
+        own = [one for one in self._cookies.jar if _belongs(one, host)]
+        if not own and host not in self._known:
+            return None
+        rows = sorted(tuple(getattr(one, field) for field in _FIELDS) for one in own)
+        data = msgspec.json.encode(rows[:MAX_COOKIES])
+        if data == self._known.get(host) or len(data) > MAX_BYTES:
+            return None
+        self._known[host] = data
+        return host, data
+
+
+def _belongs(cookie: Cookie, host: str) -> bool:
+    domain = cookie.domain.lstrip(".").removesuffix(".local")
+    return host == domain or host.endswith("." + domain)
+
+
+def _cookie(**fields: Any) -> Cookie:
+    domain: str = fields["domain"]
+    dotted = domain.startswith(".")
+    return Cookie(
+        version=0,
+        port=None,
+        port_specified=False,
+        domain_specified=dotted,
+        domain_initial_dot=dotted,
+        path_specified=True,
+        discard=fields["expires"] is None,
+        comment=None,
+        comment_url=None,
+        rest={},
+        **fields,
+    )

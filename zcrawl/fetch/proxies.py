@@ -1,0 +1,133 @@
+"""Decides through which proxy a request goes, and when a proxy that failed is asked again.
+
+One `ProxyPool` per run and worker; called by `worker.session_loop` around each request. Pure: it
+is told the time. A proxy is
+
+    up        requests go through it, at most `most_each` at a time (0: no limit)
+    cooling   it failed: nothing goes through it for 5 s, twice as long after each further failure
+    on trial  its rest is over: one request at a time until one succeeds
+
+Rotations
+    round_robin      one after the other
+    sticky           a host keeps its proxy while that one is up; who is next is a hash of both, so
+                     workers agree without talking
+    least_failures   the one with the fewest failures lately, then the one with the fewest requests
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
+COOL_DOWN_S: Final = 5.0
+MOST_COOL_DOWN_S: Final = 300.0
+_FORGET: Final = 0.9  # of the score, with each success
+_MAX_DOUBLINGS: Final = 10
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Take:
+    """Use this one, and settle it."""
+
+    proxy: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Busy:
+    """All that could be used are at their limit: wait until one is settled."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Down:
+    """All are cooling or on trial; nothing to do before `until`."""
+
+    until: float
+
+
+@dataclasses.dataclass(slots=True)
+class _Proxy:
+    url: str
+    running: int = 0
+    failures: int = 0  # in a row
+    score: float = 0.0  # failures, of which each success takes a tenth away
+    cool_until: float = 0.0
+    served: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ProxyStatistics:
+    running: int
+    served: int
+    failures: int  # in a row
+    cool_until: float
+
+
+class ProxyPool:
+    def __init__(self, proxies: Sequence[str], rotation: str = "sticky", most_each: int = 0):
+        if not proxies or rotation not in ROTATIONS:
+            raise ValueError(f"{len(proxies)} proxies, rotation {rotation!r}")
+        self._proxies = [_Proxy(url) for url in dict.fromkeys(proxies)]
+        self._rotation = rotation
+        self._most_each = most_each
+        self._next = 0  # of round_robin
+
+    def take(
+        self, host: str, now: float, tried: frozenset[str] = frozenset()
+    ) -> Take | Busy | Down:
+        """A proxy for one request to `host`; `tried` are those that failed it already."""
+        rested = [p for p in self._proxies if p.cool_until <= now and p.url not in tried]
+        usable = [p for p in rested if not (p.failures and p.running)]
+        if not usable:
+            if any(p.running for p in rested):
+                return Busy()  # one is on trial, and its verdict is near
+            return Down(min(max(p.cool_until, now) for p in self._proxies))
+        if self._rotation == "sticky":
+            usable = [max(usable, key=lambda p: _affinity(host, p.url))]
+        free = [p for p in usable if not self._most_each or p.running < self._most_each]
+        if not free:
+            return Busy()
+        if self._rotation == "round_robin":
+            order = {id(p): n for n, p in enumerate(self._proxies)}
+            count = len(self._proxies)
+            chosen = min(free, key=lambda p: (order[id(p)] - self._next) % count)
+            self._next = (order[id(chosen)] + 1) % count
+        else:
+            chosen = min(free, key=lambda p: (p.score, p.running))
+        chosen.running += 1
+        return Take(chosen.url)
+
+    def settle(self, proxy: str, good: bool | None, now: float) -> None:
+        """The request through `proxy` is over. `good`: whether the proxy did its part; None if
+        that was not seen, e.g. because the request was cancelled."""
+        one = next(p for p in self._proxies if p.url == proxy)
+        one.running -= 1
+        if good is None:
+            return
+        if good:
+            one.failures = 0
+            one.score *= _FORGET
+            one.served += 1
+            return
+        one.failures += 1
+        one.score += 1
+        rest_s = COOL_DOWN_S * 2.0 ** min(one.failures - 1, _MAX_DOUBLINGS)
+        one.cool_until = now + min(MOST_COOL_DOWN_S, rest_s)
+
+    def statistics(self) -> dict[str, ProxyStatistics]:
+        return {
+            p.url: ProxyStatistics(p.running, p.served, p.failures, p.cool_until)
+            for p in self._proxies
+        }
+
+    def check(self) -> None:
+        """The invariants: nobody runs a negative number, and limits hold."""
+        for p in self._proxies:
+            assert p.running >= 0, p
+            assert not self._most_each or p.running <= self._most_each, p
+
+
+def _affinity(host: str, proxy: str) -> bytes:
+    return blake2b(f"{host}\0{proxy}".encode(), digest_size=8).digest()

@@ -1,0 +1,30 @@
+"""Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
+
+Called when a job is judged (`submit.access` refuses secrets that are written out) and by the
+worker when it adopts a run. Pure: the environment comes in. Only variables that begin with
+ZCRAWL_SECRET_ are read, so a job cannot send a worker's other variables to a server of its choice.
+The job's stored form, its views and the logs have the names only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from zcrawl.errors import JobError
+
+PREFIX: Final = "ZCRAWL_SECRET_"
+REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """`text` with every `${NAME}` replaced by ZCRAWL_SECRET_NAME; JobError if one is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = PREFIX + match[1]
+        if name not in environ:
+            raise JobError(f"{name} is not set in the worker's environment", code="no_secret")
+        return environ[name]
+
+    return REFERENCE.sub(value, text) if "${" in text else text

@@ -1,0 +1,32 @@
+"""Finds the form that a login fills in: the first one with all the named fields. Pure; called by
+`worker.login_loop`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from selectolax.lexbor import LexborHTMLParser
+
+MAX_FORM_BYTES = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Form:
+    action: str  # as written; empty: the page itself
+    hidden: dict[str, str]  # values that the server wants back, such as a token
+
+
+def find_form(body: bytes, fields: Iterable[str]) -> Form | None:
+    wanted = set(fields)
+    for form in LexborHTMLParser(body[:MAX_FORM_BYTES]).css("form"):
+        inputs = {
+            name: (node.attributes.get("type") or "text", node.attributes.get("value") or "")
+            for node in form.css("input, select, textarea")
+            if (name := node.attributes.get("name"))
+        }
+        if wanted <= inputs.keys():
+            hidden = {name: value for name, (kind, value) in inputs.items() if kind == "hidden"}
+            return Form((form.attributes.get("action") or "").strip(), hidden)
+    return None

@@ -1,0 +1,92 @@
+"""Judges how a job gets to its pages: proxies, identities, credentials, certificates, login.
+
+Called by `validate`. Pure. Secrets must not be written out in a job: it is stored and shown.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlsplit
+
+from zcrawl.errors import BadUrl, JobError
+from zcrawl.frontier.url import canonicalize
+from zcrawl.submit.spec import Fetch, JobSpec, Login
+
+ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
+MAX_PROXIES: Final = 10_000
+_REFERENCE = re.compile(r"\$\{[A-Za-z0-9_]+\}")
+_SECRET_FIELD = re.compile(r"pass|pwd|secret|token|pin\b", re.IGNORECASE)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def check_access(spec: JobSpec) -> None:
+    fetch = spec.fetch
+    _check_proxies(fetch)
+    for agent in fetch.user_agents:
+        if _CONTROL.search(agent) or not agent.strip():
+            raise JobError("fetch.user_agents: an entry is empty or has control characters")
+    for entry in fetch.auth:
+        if not entry.host or bool(entry.bearer) == bool(entry.user):
+            raise JobError("fetch.auth: an entry has a host, and a user or a bearer token")
+        secret = entry.bearer or entry.password
+        if not _REFERENCE.search(secret):
+            raise _written_out(f"fetch.auth for {entry.host}")
+    if fetch.http2 and fetch.engine != "httpx":
+        raise JobError("fetch.http2 needs engine = 'httpx'; the fast engine speaks HTTP/1.1")
+    if fetch.client_key and not fetch.client_cert:
+        raise JobError("fetch.client_key needs fetch.client_cert")
+    if spec.login.url:
+        _check_login(spec.login)
+
+
+def _check_proxies(fetch: Fetch) -> None:
+    if fetch.proxy_rotation not in ROTATIONS:
+        raise JobError(
+            f"fetch.proxy_rotation {fetch.proxy_rotation!r} does not exist; "
+            f"there is {', '.join(ROTATIONS)}"
+        )
+    if not 0 <= fetch.proxy_limit <= 100_000:
+        raise JobError("fetch.proxy_limit must be 0 (no limit) to 100000")
+    if len(fetch.proxies) > MAX_PROXIES:
+        raise JobError(f"fetch.proxies: {len(fetch.proxies)}; at most {MAX_PROXIES}")
+    for proxy in fetch.proxies:
+        try:
+            parts = urlsplit(proxy)
+            good = parts.hostname and parts.port and not parts.path.strip("/") and not parts.query
+        except ValueError:
+            good = False
+        if not good or parts.scheme not in ("http", "socks5"):
+            shown = proxy.rpartition("@")[2][:80]
+            raise JobError(
+                f"fetch.proxies: {shown!r} is no proxy; write http://host:port or "
+                "socks5://${USER}:${PASSWORD}@host:port"
+            )
+        if parts.password and not _REFERENCE.fullmatch(parts.password):
+            raise _written_out(f"fetch.proxies, {parts.hostname}")
+        if parts.scheme == "socks5" and fetch.engine != "http":
+            raise JobError("fetch.proxies: socks5 needs engine = 'http'")
+
+
+def _check_login(login: Login) -> None:
+    try:
+        canonicalize(login.url)
+    except BadUrl as error:
+        raise JobError(f"login.url: {error}", code=error.code) from None
+    if not login.fields:
+        raise JobError("login.fields is empty: which fields of the form are to be filled in?")
+    for name, value in login.fields.items():
+        if _SECRET_FIELD.search(name) and not _REFERENCE.search(value):
+            raise _written_out(f"login.fields.{name}")
+    try:
+        re.compile(login.success)
+    except re.error as error:
+        raise JobError(f"login.success: no regular expression: {error}") from None
+
+
+def _written_out(where: str) -> JobError:
+    return JobError(
+        f"{where}: a secret is written out; write ${{NAME}} and set ZCRAWL_SECRET_NAME where the "
+        "workers run",
+        code="secret_written_out",
+    )
