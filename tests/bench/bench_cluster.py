@@ -132,6 +132,7 @@ def embedded_crawl(url: str, folder: Path) -> float:
 def cluster_crawl(made: Cluster, url: str, name: str) -> float:
     spec = JobSpec(name, seeds=(url,), politeness=CRAWL)
     args = {"spec": to_dict(spec), "mode": "new", "seeds": [url], "seeding": False}
+    args["vouched"] = [url]
     reply = made.ask("submit", args)
     made.wait_done(reply["run"])
     return float(made.job(reply["job"])["pages_per_second"])

@@ -97,6 +97,7 @@ class Cluster:
         self.database_name = database.new_database()
         self.values: dict[str, Any] = {
             "cluster.name": name,
+            "cluster.allow_private": True,  # the sites of tests are on this machine
             "consul.address": consul,
             "database.urls": [database.url(self.database_name)],
             "mesh.control_port": 0,
@@ -210,6 +211,7 @@ class Cluster:
     ) -> tuple[int, int]:
         spec = JobSpec(name, seeds=(site.seed,), politeness=politeness)
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
+        args["vouched"] = [site.seed]
         reply = self.ask("submit", args)
         return int(reply["job"]), int(reply["run"])
 
