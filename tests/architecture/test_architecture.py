@@ -31,7 +31,8 @@ def files() -> Iterator[Path]:
             and not name.endswith(".egg-info")
             and (not name.startswith(".") or name == ".ci")
         ]
-        yield from (Path(folder, name) for name in sorted(names))
+        # A work tree of git has a file of this name instead of a folder.
+        yield from (Path(folder, name) for name in sorted(names) if name != ".git")
 
 
 def sources(*packages: str) -> Iterator[tuple[str, str]]:
