@@ -303,8 +303,11 @@ def test_masters_that_start_together_make_the_schema_once(
     stores: list[PeeweeStore] = []
     errors: list[Exception] = []
 
+    together = threading.Barrier(4)
+
     def start() -> None:
         try:
+            together.wait(30.0)
             stores.append(open_mysql([mariadb_server.url(database)]))
         except Exception as error:
             errors.append(error)

@@ -109,12 +109,11 @@ def test_only_the_very_connection_is_killed(
 ) -> None:
     """A connection id of before a server's restart may belong to somebody else now."""
     World(store)
-    bystander = mariadb_server.admin(database)
-    mariadb_server.do(
-        f"UPDATE {database}.leaders SET connection = {bystander.thread_id()}, address = 'gone:1'"
-    )
-    World(store)
-    bystander.ping()
+    bystander = open_mysql([mariadb_server.url(database)])
+    id = bystander._writer.connection.thread_id()
+    mariadb_server.do(f"UPDATE {database}.leaders SET connection = {id}, address = 'gone:1'")
+    assert World(store).epoch == 2
+    bystander._writer.connection.ping()
     bystander.close()
 
 
@@ -143,8 +142,10 @@ def test_a_half_open_connection_of_our_own_does_not_keep_the_lock(store: PeeweeS
     session = hold_the_lock(store)
     still_open = os.dup(session.connection._sock.fileno())
     session.abandon()
-    assert world.submit(A).refused == ""
-    os.close(still_open)
+    try:
+        assert world.submit(A).refused == ""
+    finally:
+        os.close(still_open)
 
 
 # ---------------------------------------------------------------- lost connections

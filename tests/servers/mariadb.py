@@ -176,7 +176,7 @@ class Mariadb:
         return name
 
     def drop(self, database: str) -> None:
-        self.do(f"DROP DATABASE IF EXISTS {database}")
+        self.do("SET lock_wait_timeout = 20", f"DROP DATABASE IF EXISTS {database}")
 
     def grant(self, user: str = USER, password: str = PASSWORD, scope: str = "*.*") -> None:
         """A plain user: it may use databases, and neither KILL others nor write when read-only."""
