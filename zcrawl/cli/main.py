@@ -43,6 +43,10 @@ COMMANDS: Final = {
     "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
     "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.keys", "Make and allow the keys of an encrypted mesh."),
+    "test": (
+        "zcrawl.cli.test_command",
+        "Fetch one page as a worker would, and show what happened.",
+    ),
     "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
     "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
 }

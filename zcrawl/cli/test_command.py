@@ -1,0 +1,112 @@
+"""`zcrawl test`: fetch once, without a cluster, and show what happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.specs import prepare, spec_options
+from zcrawl.cli.submit import is_job_file
+from zcrawl.errors import UsageError
+
+SHOWN_LINKS: Final = 20
+
+
+@click.command("test", cls=Command)
+@click.argument("sources", nargs=-1, metavar="JOB.toml | URL [URL]")
+@click.option("--links", is_flag=True, help=f"Show all links, not only {SHOWN_LINKS}.")
+@spec_options
+@common
+def test_command(
+    settings: Settings, sources: tuple[str, ...], links: bool, changes: dict[str, Any]
+) -> int:
+    """Fetch one page as a worker would, and show what happened.
+
+    Guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With a job
+    file its first seed is fetched, or the URL behind it. Nothing is stored. Exit 1 unless the page
+    was done.
+    """
+    if not sources or len(sources) > 2:
+        raise UsageError("give a job file, a URL, or a job file and a URL")
+    job_file = sources[0] if is_job_file(sources[0]) else None
+    urls = sources[1:] if job_file else sources
+    if len(urls) > 1:
+        raise UsageError("one URL at a time: its report is long enough")
+    submission = prepare(urls, job_file, None, changes)
+    from zcrawl.runtime.run_loop import run_async
+    from zcrawl.submit.private import with_right
+
+    # Whoever types this is on the machine that fetches.
+    spec = with_right(submission.spec, submission.typed, True)
+    return run_async(_test(settings, spec, submission.first[0], links))
+
+
+async def _test(settings: Settings, spec: Any, url: str, all_links: bool) -> int:
+    from zcrawl.cli import output
+    from zcrawl.roles.probe import probe
+
+    report = await probe(spec, url)
+    if settings.json:
+        output.print_json(report)
+    else:
+        for line in describe(report, None if all_links else SHOWN_LINKS):
+            output.data(output.printable(line))
+    return 0 if report["outcome"] == "done" else 1
+
+
+def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
+    """The report for people, a line at a time."""
+    why = f": {report['reason']}" if report["reason"] else ""
+    lines = [f"{report['url']}", f"outcome    {report['outcome']}{why}"]
+    if report["detail"]:
+        lines.append(f"           {report['detail']}")
+    lines += _decisions(report)
+    for number, hop in enumerate(report["hops"], 1):
+        told = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
+        by = f" by {hop['proxy']}" if "proxy" in hop else ""
+        lines.append(f"hop {number:<6} {hop['method']} {hop['url']}{by}: {told}, {hop['ms']} ms")
+    if report["hops"]:
+        last = report["hops"][-1]
+        lines += [f"  sent     {name}: {value}" for name, value in last["sent"].items()]
+        lines += [f"  got      {name}: {value}" for name, value in last.get("headers", ())]
+    if "final_url" in report:
+        lines.append(f"final      {report['final_url']}")
+        lines.append(f"type       {report['content_type']}, charset {report['charset']}")
+    for item in report["items"]:
+        lines.append("item")
+        lines += [f"  {name:<12} {value}" for name, value in item.items()]
+    return lines + _links(report, most_links)
+
+
+def _decisions(report: dict[str, Any]) -> list[str]:
+    guard, robots = report["guard"], report["robots"]
+    addresses = ", ".join(f"{address} {why}" for address, why in guard["addresses"].items())
+    verdict = "allowed" if guard["allowed"] else f"refused: {guard['why']}"
+    lines = [f"guard      {verdict}{f' ({addresses})' if addresses else ''}"]
+    if not robots["asked"]:
+        lines.append("robots     not asked")
+    else:
+        verdict = "allowed" if robots["allowed"] else "disallowed"
+        verdict = "unknown, to be asked again" if robots["later"] else verdict
+        delay = robots["crawl_delay_s"]
+        pace = f", crawl-delay {delay:g} s" if delay else ""
+        told = f"{robots['url']} answered {robots['status']}"
+        lines.append(f"robots     {verdict}{pace} for {robots['user_agent']!r} ({told})")
+    return lines
+
+
+def _links(report: dict[str, Any], most: int | None) -> list[str]:
+    links = report.get("links")
+    if links is None:
+        return []
+    kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(x["scope"] for x in links).items())
+    lines = [f"links      {len(links)}{f': {kinds}' if kinds else ''}"]
+    lines += [f"  {link['scope']:<18} {link['url']}" for link in links[:most]]
+    if most is not None and len(links) > most:
+        lines.append(f"  … {len(links) - most} more; --links shows all")
+    for reason, count in report["rejected_links"].items():
+        lines.append(f"  {count} that nobody can crawl: {reason}")
+    return lines

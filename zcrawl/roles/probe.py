@@ -1,0 +1,225 @@
+"""One fetch without a cluster, with everything that happened on its way.
+
+Wiring only: the worker's own pipeline, on an engine that writes down what passes. Used by
+`zcrawl test`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+import httpx
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.policy import REDIRECT_STATUSES
+from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.robots import RobotsRules, robots_url
+from zcrawl.frontier.url import LinkResolver, canonicalize, netloc_of, origin_of
+from zcrawl.mesh.messages import Assignment, Result, RunConfig
+from zcrawl.model import Outcome
+from zcrawl.parse.charset import encoding_of
+from zcrawl.parse.page import is_html, parse_page
+from zcrawl.runtime import clock_os
+from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.spec import JobSpec
+from zcrawl.worker.outcome import RunContext
+from zcrawl.worker.pipeline_loop import Pipeline
+
+MOST_HANDOVERS: Final = 10
+_SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+
+
+class Recorder:
+    """An engine that notes each exchange."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.hops: list[dict[str, Any]] = []
+        self.responses: dict[str, httpx.Response] = {}
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        return await self._note("GET", url, headers, limits, self._engine.get(url, headers, limits))
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        sending = self._engine.post(url, headers, form, limits)
+        return await self._note("POST", url, headers, limits, sending)
+
+    async def aclose(self) -> None:
+        await self._engine.aclose()
+
+    async def _note(
+        self, method: str, url: str, headers: Mapping[str, str], limits: HopLimits, sending: Any
+    ) -> httpx.Response:
+        began = clock_os.now()
+        hop: dict[str, Any] = {"method": method, "url": url}
+        if limits.proxy is not None:
+            hop["proxy"] = limits.proxy.rpartition("@")[2]
+        hop["sent"] = {
+            name: "(hidden)" if name.lower() in _SECRET_HEADERS else value
+            for name, value in headers.items()
+        }
+        self.hops.append(hop)
+        try:
+            response: httpx.Response = await sending
+        except FetchError as error:
+            hop |= {"error": error.reason, "detail": str(error)}
+            raise
+        finally:
+            hop["ms"] = round((clock_os.now() - began) * 1000, 1)
+        wire = response.extensions.get("wire_headers") or response.headers.raw
+        hop |= {
+            "status": response.status_code,
+            "bytes": len(response.content),
+            "headers": [[k.decode("latin-1"), v.decode("latin-1")] for k, v in wire],
+        }
+        self.responses[url] = response
+        return response
+
+
+async def probe(spec: JobSpec, url: str) -> dict[str, Any]:
+    """What a worker makes of `url` under `spec`: a report of plain values."""
+    start = canonicalize(url)
+    seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
+    config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
+    context = RunContext(config, os.environ)
+    inner: Engine = HttpxEngine() if spec.fetch.engine == "httpx" else AiohttpWire()
+    recorder = Recorder(inner)
+    try:
+        results = await _fetch(recorder, config, start)
+    finally:
+        await recorder.aclose()
+    result = results[-1]
+    final = result.page.final_url if result.page is not None else recorder.hops[-1]["url"]
+    report: dict[str, Any] = {
+        "url": start,
+        "outcome": result.outcome.name.lower(),
+        "reason": result.reason,
+        "detail": result.detail,
+        "status": result.status,
+        "guard": await _guard(context, start),
+        "robots": _robots(spec, recorder, start),
+        "hops": recorder.hops,
+        "items": [json.loads(item) for item in result.items],
+    }
+    response = recorder.responses.get(final)
+    if response is not None and response.status_code not in REDIRECT_STATUSES:
+        report |= _page(context, final, response, result)
+    return report
+
+
+async def _fetch(recorder: Recorder, config: RunConfig, start: str) -> list[Result]:
+    """The results of the URL and of the hosts that it redirects to."""
+    ended: asyncio.Queue[Result] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+
+    def permit(seq: int) -> None:
+        loop.call_soon(pipeline.permit, seq)
+
+    pipeline = Pipeline(
+        lambda name: recorder,
+        clock_os.now,
+        clock_os.utc,
+        on_end=lambda seq, result: ended.put_nowait(result),
+        on_hop=permit,
+        on_error=lambda name, detail: None,  # the result has the name
+        environ=os.environ,
+    )
+    pipeline.adopt(config)
+    results: list[Result] = []
+    url: str | None = start
+    try:
+        while url is not None and len(results) < MOST_HANDOVERS:
+            seq = len(results) + 1
+            pipeline.start(
+                Assignment(
+                    n=seq, seq=seq, run=1, host=seq, url=url, depth=0, attempt=1, parent=None
+                )
+            )
+            results.append(await ended.get())
+            url = results[-1].handover[0] if results[-1].handover is not None else None
+    finally:
+        await pipeline.close()
+    return results
+
+
+def _netloc(url: str) -> str:
+    return origin_of(canonicalize(url)).partition("://")[2]
+
+
+async def _guard(context: RunContext, url: str) -> dict[str, Any]:
+    guard = context.limits.guard
+    refused = guard.refuse_origin(origin_of(url))
+    name, _, port = netloc_of(url).rpartition(":")
+    found: dict[str, str] = {}
+    if refused is None:
+        try:
+            answers = await asyncio.get_running_loop().getaddrinfo(
+                name.strip("[]"), int(port), type=socket.SOCK_STREAM
+            )
+        except OSError as error:
+            return {"allowed": True, "why": "", "addresses": {}, "dns": str(error)}
+        for *_, address in answers:
+            text = str(address[0])
+            found[text] = guard.refuse_address(name, int(port), text) or "allowed"
+        if found and "allowed" not in found.values():
+            refused = next(iter(found.values()))
+    return {"allowed": refused is None, "why": refused or "", "addresses": found}
+
+
+def _robots(spec: JobSpec, recorder: Recorder, url: str) -> dict[str, Any]:
+    if not spec.politeness.robots:
+        return {"asked": False, "allowed": True}
+    where = robots_url(origin_of(url))
+    hops = [hop for hop in recorder.hops if hop["url"] == where]
+    if not hops:
+        return {"asked": False, "allowed": None}
+    agent = hops[0]["sent"].get("User-Agent", spec.fetch.user_agent)
+    response = recorder.responses.get(where)
+    status = response.status_code if response is not None else 0
+    body = response.content if response is not None else b""
+    rules = RobotsRules.parse(status, body, agent)
+    return {
+        "asked": True,
+        "url": where,
+        "status": status,
+        "user_agent": agent,
+        "allowed": rules.allows(url),
+        "crawl_delay_s": rules.crawl_delay_s,
+        "later": rules.retry_later,
+    }
+
+
+def _page(
+    context: RunContext, url: str, response: httpx.Response, result: Result
+) -> dict[str, Any]:
+    body = response.content
+    content_type = response.headers.get("content-type", "")
+    found: dict[str, Any] = {
+        "final_url": url,
+        "content_type": content_type,
+        "bytes": len(body),
+        "charset": encoding_of(body, content_type) if is_html(content_type, body) else None,
+    }
+    if result.outcome is not Outcome.DONE or found["charset"] is None:
+        return found
+    parsed = parse_page(body, content_type, url, context.options, LinkResolver(context.rules))
+    followed = {link for link, _ in result.links}
+    found["title"] = parsed.title
+    found["links"] = [
+        {
+            "url": link,
+            "scope": context.scope.verdict(link, 1) or ("followed" if link in followed else "same"),
+        }
+        for link, _ in parsed.links
+    ]
+    found["rejected_links"] = dict(parsed.rejected)
+    return found
