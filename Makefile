@@ -95,7 +95,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.made
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
-	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console]'
+	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console,content,parquet,s3,warc]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 

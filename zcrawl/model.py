@@ -26,6 +26,15 @@ class RequestState(enum.IntEnum):
     SKIPPED = 3  # will not be fetched, with its reason
 
 
+class Kept(enum.IntEnum):
+    """What a row of the table of items is. All kinds share one sequence, in commit order."""
+
+    ITEM = 0
+    REJECTED = 1  # an item that broke its schema or lacks a required field, with the reason
+    PROBLEM = 2  # the report of an item that was kept although fields of it failed
+    CAPTURE = 3  # an exchange, for archives
+
+
 class RunState(enum.StrEnum):
     """The state of one execution of a job."""
 

@@ -35,8 +35,9 @@ CHANGES: Final = {
     metavar="N",
     help=f"Worker processes. [default: {WORKERS}]",
 )
+@click.option("--job", "job_file", metavar="FILE", help="A job file, e.g. one that extracts.")
 @common
-def demo_command(settings: Settings, workers: int) -> int:
+def demo_command(settings: Settings, workers: int, job_file: str | None) -> int:
     """Crawl a book shop that ships with zcrawl."""
     from zcrawl.runtime.run_loop import run_async
 
@@ -44,16 +45,18 @@ def demo_command(settings: Settings, workers: int) -> int:
         settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
     make_folder(settings.data)
     with first_workers(workers) as nursery:
-        return run_async(_demo(settings, workers, nursery))
+        return run_async(_demo(settings, workers, job_file, nursery))
 
 
-async def _demo(settings: Settings, workers: int, nursery: Nursery) -> int:
+async def _demo(
+    settings: Settings, workers: int, job_file: str | None, nursery: Nursery
+) -> int:
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
     from zcrawl.demo.demo_server_loop import DemoServer
 
     async with DemoServer() as server:
-        submission = prepare([server.url], None, None, CHANGES)
+        submission = prepare([server.url], job_file, None, CHANGES)
         to = output_for(None, settings.data, "demo")
         plan = Plan(settings.data, submission, to, settings.json)
         output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")

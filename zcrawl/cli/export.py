@@ -27,23 +27,38 @@ BATCH: Final = 1000  # rows per read
 @click.option("--out", default="-", metavar="FILE", help="A .jsonl or .csv file. [default: stdout]")
 @click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
 @click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
+@click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
+@click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
 @click.option("--format", "wanted", type=click.Choice(["jsonl", "csv"]), help="Whatever the name.")
 @common
 def export_command(
-    settings: Settings, ref: str, out: str, run: int | None, failed: bool, wanted: str | None
+    settings: Settings,
+    ref: str,
+    out: str,
+    run: int | None,
+    failed: bool,
+    rejected: bool,
+    problems: bool,
+    wanted: str | None,
 ) -> int:
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import find_job, open_database
     from zcrawl.cli.rows import failed_chunks, item_chunks
     from zcrawl.cli.specs import format_of
+    from zcrawl.model import Kept
 
+    if failed + rejected + problems > 1:
+        raise UsageError("--failed, --rejected and --problems are three different lists")
     form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         number = _run_of(job, run)
-        source = failed_chunks if failed else item_chunks
-        chunks = source(store, number, form, BATCH)
+        if failed:
+            chunks = failed_chunks(store, number, form, BATCH)
+        else:
+            kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
+            chunks = item_chunks(store, number, form, BATCH, kind)
         if out == "-":
             _to_stdout(chunks)
             return 0

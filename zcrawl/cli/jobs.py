@@ -79,6 +79,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "skipped": view["skipped"],
         "  why": output.counts(view["skipped_reasons"]),
         "rejected links": output.counts(view.get("rejected_links", {})),
+        "items set aside": output.counts(view.get("rejected_items", {})),
         "queued": view["queued"],
         "in flight": view["in_flight"],
         "statuses": output.counts(view["statuses"]),
@@ -89,6 +90,9 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "workers": ", ".join(view["workers"]),
         "seeds": ", ".join(spec.get("seeds", ())[:5]),
     }
+    for name, counts in view.get("fields", {}).items():
+        failed = f", {counts['failed']} unreadable" if counts["failed"] else ""
+        lines[f"field {name}"] = f"{counts['percent']} % ({counts['filled']} filled{failed})"
     for section in ("scope", "politeness", "fetch", "output"):
         values = {key: value for key, value in spec.get(section, {}).items() if value}
         lines[section] = ", ".join(f"{key}={value}" for key, value in values.items())

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.model import Kept
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 from zcrawl.store.render import csv_columns, render_csv, render_jsonl
@@ -17,9 +18,15 @@ from zcrawl.store.render import csv_columns, render_csv, render_jsonl
 FAILED_COLUMNS: Final = ("url", "state", "reason", "status", "attempts", "depth", "parent")
 
 
-def item_chunks(store: Store, run: int, form: str, batch: int) -> Iterator[bytes]:
-    """The items of a run. CSV columns are those of the first batch."""
-    return _rendered(_items(store, run, batch), form, None)
+REPORT_COLUMNS: Final = ("url", "block", "reason", "errors", "item")
+
+
+def item_chunks(
+    store: Store, run: int, form: str, batch: int, kind: Kept = Kept.ITEM
+) -> Iterator[bytes]:
+    """The items of a run, or what is kept beside them. CSV columns are those of the first batch."""
+    columns = None if kind is Kept.ITEM else REPORT_COLUMNS
+    return _rendered(_items(store, run, batch, kind), form, columns)
 
 
 def failed_chunks(store: Store, run: int, form: str, batch: int) -> Iterator[bytes]:
@@ -40,10 +47,10 @@ def _rendered(
         yield render_csv(rows, columns, header=False)
 
 
-def _items(store: Store, run: int, batch: int) -> Iterator[list[bytes]]:
+def _items(store: Store, run: int, batch: int, kind: Kept) -> Iterator[list[bytes]]:
     after = 0
     while True:
-        read = store.query(ReadItems(run, after, batch))
+        read = store.query(ReadItems(run, after, batch, kind))
         assert isinstance(read, Items)
         if not read.rows:
             return

@@ -120,12 +120,25 @@ def prepare(
         table["name"] = "unnamed"  # until the first seed is known
     source = job_file or "command line"
     spec = spec_from_dict(table, source)
+    check_extraction(spec, source)
     first = next(rest, [])
     if not first:
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         spec = spec_from_dict(overlay(table, {"name": default_name(first)}), source)
     return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=spec.seeds)
+
+
+def check_extraction(spec: JobSpec, source: str) -> None:
+    """Compile the job's selectors, patterns and paths: the leader, who parses nothing, cannot."""
+    if not spec.extract:
+        return
+    from zcrawl.parse.extract import Plan
+
+    try:
+        Plan(spec.extract)
+    except JobError as error:
+        raise JobError(f"{source}: {error}", code=error.code) from None
 
 
 def _is_list(value: object) -> bool:

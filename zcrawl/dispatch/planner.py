@@ -379,6 +379,7 @@ class Planner:
                 parent=row.parent,
                 prio=row.prio,
                 crashes=row.crashes,
+                label=row.label,
             )
         )
         sending.hosts[host.id] = None

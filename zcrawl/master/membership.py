@@ -118,6 +118,7 @@ class Membership:
             attempts=url.attempt - 1,
             crashes=url.crashes,
             parent=url.parent,
+            label=url.label,
         )
         state.leases.open(token, row, info, 0, now)
         state.planner.lease_adopted(info, row)

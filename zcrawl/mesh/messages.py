@@ -26,6 +26,7 @@ Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Link: TypeAlias = tuple[Url, Key]  # canonical
+Label: TypeAlias = Annotated[str, Meta(max_length=100)]
 
 
 class Kind(enum.IntEnum):
@@ -82,6 +83,7 @@ class Assignment(_Body, frozen=True):
     parent: str | None
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule 9)
+    label: str = ""  # the extraction block that reads it; empty: the first that matches
 
 
 class HeldLease(_Body, frozen=True):
@@ -143,6 +145,16 @@ class Page(_Body, frozen=True):
     body: str | None = None  # blob name, when bodies are kept
 
 
+class Extracted(_Body, frozen=True):
+    """What an extraction tells besides its items."""
+
+    rejected: list[bytes] = []  # JSON objects: items that were set aside, with the reason
+    reasons: dict[str, Number] = {}  # of what was set aside: reason → count
+    problems: list[bytes] = []  # JSON objects: items that were kept, with the fields that failed
+    fields: dict[str, tuple[Number, Number, Number]] = {}  # field → filled, empty, failed
+    capture: bytes | None = None  # JSON: the exchange, for archives
+
+
 class Result(_Body, frozen=True):
     lease_epoch: Number
     lease_n: Number
@@ -164,6 +176,8 @@ class Result(_Body, frozen=True):
     host_next_in_s: Seconds = 0.0  # until the host's next request may start
     crawl_delay_s: Seconds = 0.0  # what robots.txt asks for
     detail: str = ""  # for people: the error's text, cut
+    labels: list[tuple[Label, list[Key]]] = []  # links that go to a certain block
+    extracted: Extracted | None = None  # of a job that extracts
 
 
 class Bye(_Body, frozen=True):

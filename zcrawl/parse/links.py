@@ -48,7 +48,7 @@ def links_of(
             if "href" not in attributes:  # an SVG <a xlink:href> matches a[href]
                 continue
             href = attributes["href"] or ""
-            if not follow_nofollow and "rel" in attributes and _says_nofollow(attributes["rel"]):
+            if not follow_nofollow and "rel" in attributes and says_nofollow(attributes["rel"]):
                 continue
         elif tag == _BASE:
             if base is None and (found := resolver.resolve(page_url, attributes.get("href") or "")):
@@ -70,5 +70,5 @@ def links_of(
     return list(links.values())
 
 
-def _says_nofollow(rel: str | None) -> bool:
+def says_nofollow(rel: str | None) -> bool:
     return rel is not None and "nofollow" in rel.lower().split()

@@ -11,14 +11,18 @@ from __future__ import annotations
 import dataclasses
 import re
 from itertools import accumulate
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
+from zcrawl.parse.extract_page import PageFacts, SourcePage
 from zcrawl.parse.links import links_of
+
+if TYPE_CHECKING:  # loaded by jobs that extract
+    from zcrawl.parse.extract import Extracted, Plan
 
 MAX_TITLE_CHARS: Final = 500
 
@@ -53,6 +57,7 @@ class PageOptions:
     """What a job may decide about reading pages."""
 
     follow_nofollow: bool = False  # True when the job ignores robots rules
+    plan: Plan | None = None  # of a job that extracts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class ParsedPage:
     encoding: str  # name in the WHATWG Encoding Standard
     noindex: bool  # the page asks not to be kept; the caller decides
     rejected: dict[str, int]  # hrefs that look like URLs and cannot be crawled: reason → count
+    extracted: Extracted | None = None  # None: the job extracts nothing, or not from this page
 
 
 _OTHER_SCHEME = "unsupported_scheme"  # mailto: and javascript: are nothing to complain about
@@ -81,7 +87,12 @@ def is_html(content_type: str, body: bytes) -> bool:
 
 
 def parse_page(
-    body: bytes, content_type: str, url: str, options: PageOptions, resolver: LinkResolver
+    body: bytes,
+    content_type: str,
+    url: str,
+    options: PageOptions,
+    resolver: LinkResolver,
+    facts: PageFacts | None = None,
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
 
@@ -106,13 +117,23 @@ def parse_page(
     title, robots = _read_head(tree)
     resolver.rejected.clear()
     follows = options.follow_nofollow or not robots & {"nofollow", "none"}
-    links = links_of(tree, url, options.follow_nofollow, resolver) if follows else []
+    extracted: Extracted | None = None
+    if options.plan is not None and facts is not None:
+        source = SourcePage(facts, resolver, tree, None, title, options.follow_nofollow)
+        extracted = options.plan.apply(source)
+    if not follows:
+        links = []
+    elif extracted is not None and extracted.links is not None:
+        links = extracted.links
+    else:
+        links = links_of(tree, url, options.follow_nofollow, resolver)
     return ParsedPage(
         title=title,
         links=links,
         encoding=encoding,
         noindex=not robots.isdisjoint(("noindex", "none")),
         rejected={code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME},
+        extracted=extracted,
     )
 
 

@@ -16,6 +16,7 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of, url_key
 from zcrawl.mesh.messages import BadBody, Result
 from zcrawl.model import Outcome, RequestState
+from zcrawl.result.extracted import others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.store.rows import NewLink
@@ -87,6 +88,8 @@ class ResultPlanner:
             state=RequestState.DONE if done else RequestState.SKIPPED,
             page=result.page if done else None,
             items=tuple(result.items) if done else (),
+            others=others_of(result.extracted) if done else (),
+            tallies=tallies_of(result.extracted) if done else (),
             links=tuple(links),
             rejected=tuple(
                 (reason[:MOST_REASON], min(count, MOST_REJECTED))
@@ -116,16 +119,19 @@ class ResultPlanner:
     def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:
         """Links that are not certainly seen; None when a sample shows a lying worker."""
         links = []
+        labels = {key: label for label, keys in result.labels for key in keys}
         run, seen = result.run, self._seen
         for url, key in result.links:
             if (run, key) in seen:
                 continue
             if not self._sample_holds(url, key, active):
                 return None
-            links.append(NewLink(url, key, origin_of(url), result.depth + 1))
+            label = labels.get(key, "") if labels else ""
+            links.append(NewLink(url, key, origin_of(url), result.depth + 1, label=label))
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
-            links.append(NewLink(url, key, origin_of(url), result.depth))
+            label = labels.get(key, "")
+            links.append(NewLink(url, key, origin_of(url), result.depth, label=label))
         return links
 
     def _sample_holds(self, url: str, key: bytes, active: ActiveRun) -> bool:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.mesh.messages import Page
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow
 
 
@@ -63,6 +63,8 @@ class Change(_Data, frozen=True):
     due_at: float = 0.0
     page: Page | None = None
     items: tuple[bytes, ...] = ()
+    others: tuple[tuple[Kept, bytes], ...] = ()  # what is kept besides items
+    tallies: tuple[tuple[str, str, int], ...] = ()  # (kind, name, count) of an extraction
     links: tuple[NewLink, ...] = ()
     rejected: tuple[tuple[str, int], ...] = ()  # links that nobody can crawl: (reason, count)
     seed_host: str = ""  # netloc to add to the run's default scope (a seed was redirected)

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.model import RequestState
+from zcrawl.model import Kept, RequestState
 from zcrawl.store.rows import QueuedRow, RunRow
 
 
@@ -68,12 +68,17 @@ class TallyRows(_Data, frozen=True):
     failed: dict[str, int]
     skipped: dict[str, int]
     links: dict[str, int] = {}  # links that nobody can crawl, by reason
+    rejected: dict[str, int] = {}  # items that were set aside, by reason
+    filled: dict[str, int] = {}  # by field: how often it had a value,
+    empty: dict[str, int] = {}  # had none,
+    unread: dict[str, int] = {}  # had one that could not be read
 
 
 class ReadItems(_Data, frozen=True):
     run: int
     after: int  # item id
     limit: int
+    kind: Kept = Kept.ITEM
 
 
 class ItemRow(_Data, frozen=True):

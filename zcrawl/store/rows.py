@@ -19,6 +19,7 @@ class NewLink(_Data, frozen=True):
     origin: str
     depth: int
     prio: int = 0
+    label: str = ""  # the extraction block that it goes to
 
 
 class QueuedRow(_Data, frozen=True):
@@ -34,6 +35,7 @@ class QueuedRow(_Data, frozen=True):
     crashes: int = 0  # crashes with this request alone
     due_at: float = 0.0  # UTC; 0: at once
     parent: str | None = None  # the parent's URL
+    label: str = ""
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -126,6 +126,7 @@ class Request(peewee.Model):
     due_at = peewee.DoubleField(**_default("0"))
     reason = peewee.CharField(255, **_default("''"))
     status = peewee.IntegerField(**_default("0"))
+    label = peewee.CharField(100, **_default("''"))  # the extraction block that reads it
 
     class Meta:
         table_name = "requests"
@@ -159,15 +160,17 @@ class Page(peewee.Model):
 
 
 class Item(peewee.Model):
-    """The index on `run` holds the id too, on both backends: a run's items in order."""
+    """The index holds the id too, on both backends: a run's items in order."""
 
     id = IdField(primary_key=True)
-    run = peewee.BigIntegerField(index=True)
+    run = peewee.BigIntegerField()
     seq = peewee.BigIntegerField()
+    kind = peewee.SmallIntegerField(**_default("0"))  # Kept
     data = peewee.BlobField()
 
     class Meta:
         table_name = "items"
+        indexes = ((("run", "kind"), False),)
 
 
 class Worker(peewee.Model):
@@ -208,7 +211,7 @@ class Output(peewee.Model):
 
 class Tally(peewee.Model):
     run = peewee.BigIntegerField()
-    kind = peewee.CharField(16)  # status, failed, skipped
+    kind = peewee.CharField(16)  # status, failed, skipped, link, and those of extractions
     name = peewee.CharField(255)
     n = peewee.BigIntegerField()
 
@@ -272,9 +275,26 @@ def _tell_the_leaders_connection(session: Session) -> None:
     add_column(session, "leaders", "commits", "BIGINT NOT NULL DEFAULT 0")
 
 
+def _add_labels_and_kinds(session: Session) -> None:
+    """Extraction: the block that reads a request, what besides items is kept; parts of outputs."""
+    add_column(session, "requests", "label", "VARCHAR(100) NOT NULL DEFAULT ''")
+    add_column(session, "items", "kind", "SMALLINT NOT NULL DEFAULT 0")
+    add_column(session, "outputs", "part", "BIGINT NOT NULL DEFAULT 0")
+    add_column(session, "outputs", "part_at", "DOUBLE NOT NULL DEFAULT 0")
+    indexes = [found.name for found in session.database.get_indexes("items")]
+    if "item_run_kind" not in indexes:
+        session.run("CREATE INDEX item_run_kind ON items (run, kind)")
+    if "item_run" in indexes:
+        mysql = isinstance(session.database, peewee.MySQLDatabase)
+        session.run("DROP INDEX item_run" + (" ON items" if mysql else ""))
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
-MIGRATIONS: dict[int, Callable[[Session], None]] = {2: _tell_the_leaders_connection}
+MIGRATIONS: dict[int, Callable[[Session], None]] = {
+    2: _tell_the_leaders_connection,
+    3: _add_labels_and_kinds,
+}
 VERSION = max(MIGRATIONS)
 
 

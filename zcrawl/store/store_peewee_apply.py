@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink
@@ -44,7 +44,7 @@ class _Batch:
         self._tallies: TallyChanges = TallyChanges()
         self._updates: dict[int, tuple[Any, ...]] = {}
         self._pages: list[tuple[Any, ...]] = []
-        self._items: list[tuple[int, int, int, bytes]] = []
+        self._items: list[tuple[int, int, int, int, bytes]] = []
         self._next_at: dict[int, float] = {}
         self._crawl_delays: dict[int, float] = {}
 
@@ -164,7 +164,11 @@ class _Batch:
             run.bytes += page.size
             run.items += len(change.items)
             for data in change.items:
-                self._items.append((self._ids.take("items"), run.id, seq, data))
+                self._items.append((self._ids.take("items"), run.id, seq, Kept.ITEM, data))
+            for kind, data in change.others:
+                self._items.append((self._ids.take("items"), run.id, seq, kind, data))
+            for tally, name, count in change.tallies:
+                self._tallies[(run.id, tally, name)] += count
         elif state is RequestState.DEAD:
             run.failed += 1
             self._tallies[(run.id, "failed", change.reason)] += 1
@@ -183,7 +187,7 @@ class _Batch:
             "seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body",
             self._pages,
         )
-        session.insert_many("items", "id, run, seq, data", self._items)
+        session.insert_many("items", "id, run, seq, kind, data", self._items)
         self._admission.save()
         save_runs(session, self._touched.values())
         save_tallies(session, self._tallies)

@@ -88,20 +88,29 @@ def _jobs(session: Session, of_job: str, of_run: str, values: tuple[int, ...]) -
 
 def tallies(session: Session, query: Tallies) -> TallyRows:
     rows = TallyRows({}, {}, {})
+    by_kind = {
+        "failed": rows.failed,
+        "skipped": rows.skipped,
+        "link": rows.links,
+        "rejected": rows.rejected,
+        "filled": rows.filled,
+        "empty": rows.empty,
+        "unread": rows.unread,
+    }
     for kind, name, n in session.all(
         "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0", (query.run,)
     ):
         if kind == "status":
             rows.statuses[int(name)] = n
         else:
-            {"failed": rows.failed, "skipped": rows.skipped, "link": rows.links}[kind][name] = n
+            by_kind[kind][name] = n
     return rows
 
 
 def read_items(session: Session, query: ReadItems) -> Items:
     rows = session.all(
-        "SELECT id, data FROM items WHERE run = ? AND id > ? ORDER BY id LIMIT ?",
-        (query.run, query.after, query.limit),
+        "SELECT id, data FROM items WHERE run = ? AND kind = ? AND id > ? ORDER BY id LIMIT ?",
+        (query.run, query.kind, query.after, query.limit),
     )
     return Items([ItemRow(id, data) for id, data in rows])
 

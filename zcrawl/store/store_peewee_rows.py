@@ -25,7 +25,8 @@ RUN_COLUMNS = (
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
-    "SELECT q.run, q.host, q.prio, q.depth, q.seq, q.url, q.attempts, q.crashes, q.due_at, p.url "
+    "SELECT q.run, q.host, q.prio, q.depth, q.seq, q.url, q.attempts, q.crashes, q.due_at, p.url, "
+    "q.label "
     "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
 )
 
@@ -215,7 +216,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """From a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label = row
     return QueuedRow(
         run,
         host,
@@ -227,6 +228,7 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         crashes,
         due_at,
         None if parent is None else parent.decode(),
+        label,
     )
 
 
@@ -269,12 +271,17 @@ class Admission:
             self._new_hosts.append((host, link.origin.encode(), b"[]"))
         seq = self._ids.take("requests")
         url = link.url
-        self._inserts.append((seq, run.id, key, url.encode(), host, link.prio, depth, parent))
-        self.rows.append(QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url))
+        label = link.label
+        self._inserts.append(
+            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label)
+        )
+        self.rows.append(
+            QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url, label)
+        )
         run.admitted += 1
         run.pending += 1
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
-        columns = "seq, run, url_key, url, host, prio, depth, parent"
+        columns = "seq, run, url_key, url, host, prio, depth, parent, label"
         self._session.insert_many("requests", columns, self._inserts)

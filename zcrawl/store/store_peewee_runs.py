@@ -81,7 +81,7 @@ def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
 
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     """Items, then requests with their pages, then the run itself; True: call again."""
-    select = "SELECT id FROM items WHERE run = ? ORDER BY id LIMIT ?"
+    select = "SELECT id FROM items WHERE run = ? ORDER BY kind, id LIMIT ?"
     items = [id for (id,) in session.all(select, (run.id, limit))]
     session.run_in("DELETE FROM items WHERE id IN ({})", (), items)
     limit -= len(items)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.submit.extract_spec import Block
+
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which links belong to the crawl."""
@@ -91,4 +93,5 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     politeness: Politeness = Politeness()
     fetch: Fetch = Fetch()
     login: Login = Login()
+    extract: tuple[Block, ...] = ()  # none: one default item per page
     output: Output = Output()

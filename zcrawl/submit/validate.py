@@ -15,7 +15,7 @@ import msgspec
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.scope import validate_scope
-from zcrawl.submit import keys
+from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
@@ -25,7 +25,7 @@ ENGINES: Final = ("http", "httpx")
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.
-LATER_KEYS: Final = ("extract", "schedule", "output.to", "output.screenshot")
+LATER_KEYS: Final = ("schedule", "output.to", "output.screenshot")
 
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
@@ -36,6 +36,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     """The spec that `data` describes. `source` is what error messages call it."""
+    data = extract_spec.expand(data, source)
     for key in keys.unknown_keys(data, JobSpec):
         if key in LATER_KEYS:
             raise JobError(f"{source}: {key!r} is not available in this version")
@@ -68,6 +69,7 @@ def check(spec: JobSpec) -> None:
     _check_fetch(spec)
     check_access(spec)
     validate_scope(spec.scope)
+    extract_spec.check_blocks(spec.extract)
 
 
 def check_name(name: str) -> None:

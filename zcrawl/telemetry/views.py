@@ -62,8 +62,23 @@ def job_view(
         "failed_reasons": by_count(tallies.failed),
         "skipped_reasons": by_count(tallies.skipped),
         "rejected_links": by_count(tallies.links),
+        "rejected_items": by_count(tallies.rejected),
+        "fields": fields_view(tallies),
         "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
     }
+
+
+def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
+    """Of each extracted field how often it was filled, empty and unreadable, and the share."""
+    view: dict[str, dict[str, float]] = {}
+    names = dict.fromkeys([*tallies.filled, *tallies.empty, *tallies.unread])
+    for name in sorted(names):
+        filled, empty, unread = (
+            counts.get(name, 0) for counts in (tallies.filled, tallies.empty, tallies.unread)
+        )
+        percent = round(100 * filled / max(1, filled + empty + unread), 1)
+        view[name] = {"filled": filled, "empty": empty, "failed": unread, "percent": percent}
+    return view
 
 
 def is_visible(job: JobRow) -> bool:

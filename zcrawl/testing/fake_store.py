@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreUnavailable
 from zcrawl.mesh.messages import Page
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdvanceOutput,
@@ -105,7 +105,11 @@ class FakeStore:
                 return self._tallies(query.run)
             case ReadItems():
                 items = self.tables.items.get(query.run, {}).values()
-                rows = [ItemRow(item.id, item.data) for item in items if item.id > query.after]
+                rows = [
+                    ItemRow(item.id, item.data)
+                    for item in items
+                    if item.id > query.after and item.kind is query.kind
+                ]
                 return Items(rows[: query.limit])
             case ReadFailed():
                 return Failures(self._failed(query))
@@ -151,7 +155,7 @@ class FakeStore:
         assert len(tables.seqs) == len(tables.requests), "one key for each row"
         items: Counter[int] = Counter()
         for item in (item for of_run in tables.items.values() for item in of_run.values()):
-            items[item.run] += 1
+            items[item.run] += item.kind is Kept.ITEM
             assert tables.requests[item.seq].state is RequestState.DONE, (
                 "items are of done requests"
             )
@@ -240,13 +244,14 @@ class FakeStore:
 
     def _tallies(self, run: int) -> TallyRows:
         rows = TallyRows({}, {}, {})
+        names = {"link": "links"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:
                 continue
             if kind == "status":
                 rows.statuses[int(name)] = n
             else:
-                {"failed": rows.failed, "skipped": rows.skipped, "link": rows.links}[kind][name] = n
+                getattr(rows, names.get(kind, kind))[name] = n
         return rows
 
     def _failed(self, query: ReadFailed) -> list[FailedRow]:

@@ -6,7 +6,7 @@ changes nothing.
 from __future__ import annotations
 
 from zcrawl.errors import StoreDataError
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     Applied,
@@ -142,9 +142,12 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         run.done += 1
         run.bytes += change.page.size
         run.items += len(change.items)
-        for data in change.items:
+        for kind, data in [*((Kept.ITEM, data) for data in change.items), *change.others]:
             id = tables.next_id("items")
-            tables.items.setdefault(run.id, {})[id] = FakeItem(id, run.id, change.seq, data)
+            item = FakeItem(id, run.id, change.seq, data, kind)
+            tables.items.setdefault(run.id, {})[id] = item
+        for tally, name, count in change.tallies:
+            tables.tally(run.id, tally, name, count)
     elif change.state is RequestState.DEAD:
         run.failed += 1
         tables.tally(run.id, "failed", change.reason)

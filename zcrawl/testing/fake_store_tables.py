@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import Page
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
 from zcrawl.store.rules import skip_reason
 
@@ -87,6 +87,7 @@ class FakeRequest:
     due_at: float = 0.0
     reason: str = ""
     status: int = 0
+    label: str = ""
 
 
 @dataclass(slots=True)
@@ -107,6 +108,7 @@ class FakeItem:
     run: int
     seq: int
     data: bytes
+    kind: Kept = Kept.ITEM
 
 
 @dataclass(slots=True)
@@ -163,7 +165,7 @@ class Tables:
         host = self.host_of(link.origin).id
         self.seqs[(run.id, link.key)] = seq
         self.requests[seq] = FakeRequest(
-            seq, run.id, link.key, link.url, host, link.prio, depth, parent
+            seq, run.id, link.key, link.url, host, link.prio, depth, parent, label=link.label
         )
         self.enqueue(self.requests[seq])
         run.admitted += 1
@@ -196,6 +198,7 @@ class Tables:
             crashes=request.crashes,
             due_at=request.due_at,
             parent=self.url_of(request.parent),
+            label=request.label,
         )
 
     def url_of(self, seq: int | None) -> str | None:

@@ -389,6 +389,8 @@ def _parts(result: Result) -> list[Result]:
         result.links[start : start + LINKS_PER_RESULT]
         for start in range(0, len(result.links), LINKS_PER_RESULT)
     ]
-    bare = msgspec.structs.replace(result, outcome=Outcome.PART, page=None, items=[], links=[])
+    bare = msgspec.structs.replace(
+        result, outcome=Outcome.PART, page=None, items=[], links=[], extracted=None
+    )
     parts = [msgspec.structs.replace(bare, links=chunk) for chunk in chunks[:-1]]
     return [*parts, msgspec.structs.replace(result, links=chunks[-1])]

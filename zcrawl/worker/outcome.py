@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -18,10 +18,14 @@ from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.scope import ScopeFilter
 from zcrawl.frontier.url import CanonicalRules, url_key
-from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.page import PageOptions
 from zcrawl.submit.spec import JobSpec
+from zcrawl.worker.pages import iso
+
+if TYPE_CHECKING:
+    from zcrawl.parse.extract import Plan
 
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200
@@ -39,7 +43,8 @@ class RunContext:
         spec = self.spec
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
         self.rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
-        self.options = PageOptions(follow_nofollow=not spec.politeness.robots)
+        self.plan = _plan(spec)
+        self.options = PageOptions(follow_nofollow=not spec.politeness.robots, plan=self.plan)
         self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         for name, value in spec.fetch.headers.items():
             self.headers[name] = expand(value, environ or {})
@@ -77,6 +82,14 @@ class RunContext:
         return found
 
 
+def _plan(spec: JobSpec) -> Plan | None:
+    if not spec.extract:
+        return None
+    from zcrawl.parse.extract import Plan  # 15 ms of a start that most jobs do not need
+
+    return Plan(spec.extract)
+
+
 class DefaultItem(msgspec.Struct, frozen=True):
     """What is written per page when a job has no rules of its own."""
 
@@ -102,7 +115,7 @@ def done(
     crawl_delay_s: float,
     rejected: dict[str, int] | None = None,
 ) -> Result:
-    moment = datetime.datetime.fromtimestamp(page.fetched_at, datetime.UTC)
+    """A page of a job without rules of its own: one default item."""
     item = DefaultItem(
         url=one.url,
         final_url=page.final_url,
@@ -111,9 +124,23 @@ def done(
         title=page.title,
         content_type=page.content_type,
         bytes=page.size,
-        fetched_at=moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z",
+        fetched_at=iso(page.fetched_at),
         parent=one.parent,
     )
+    return done_with(one, page, status, [_encode_item(item)], links, crawl_delay_s, rejected)
+
+
+def done_with(
+    one: Assignment,
+    page: Page,
+    status: int,
+    items: list[bytes],
+    links: list[tuple[str, bytes]],
+    crawl_delay_s: float,
+    rejected: dict[str, int] | None = None,
+    labels: dict[str, list[bytes]] | None = None,
+    extracted: Extracted | None = None,
+) -> Result:
     return Result(
         lease_epoch=0,
         lease_n=0,
@@ -125,10 +152,12 @@ def done(
         status=status,
         depth=one.depth,
         page=page,
-        items=[_encode_item(item)],
+        items=items,
         rejected=rejected or {},
         links=links,
         crawl_delay_s=crawl_delay_s,
+        labels=list(labels.items()) if labels else [],
+        extracted=extracted,
     )
 
 
@@ -141,6 +170,7 @@ def skipped(
     crawl_delay_s: float = 0.0,
     detail: str = "",
 ) -> Result:
+    target = None if handover is None else (handover, url_key(handover))
     return Result(
         lease_epoch=0,
         lease_n=0,
@@ -152,7 +182,8 @@ def skipped(
         reason=reason,
         status=status,
         depth=one.depth,
-        handover=None if handover is None else (handover, url_key(handover)),
+        handover=target,
+        labels=[(one.label, [target[1]])] if target is not None and one.label else [],
         crawl_delay_s=crawl_delay_s,
         detail=clean(detail),
     )

@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import httpx
 
@@ -22,14 +22,20 @@ from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status,
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.frontier.url import CanonicalRules, LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.parse.extract_page import PageFacts
+from zcrawl.parse.json_page import is_json, parse_json
 from zcrawl.parse.page import ParsedPage, is_html, parse_page
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
+from zcrawl.worker.pages import as_message, page_facts
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, needs_session
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
+
+    from zcrawl.parse.content_os import ContentReader
+    from zcrawl.parse.extract import Plan
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -94,6 +100,7 @@ class Pipeline:
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._fetches: dict[int, _Fetch] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._content: ContentReader | None = None
         self._starts = _limiter(1, 1 / rate) if rate > 0 else None
         self._bytes = _limiter(bandwidth, 1.0) if bandwidth > 0 else None
 
@@ -138,6 +145,8 @@ class Pipeline:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._content is not None:
+            await self._content.close()
 
     # ------------------------------------------------------------ one fetch
 
@@ -222,19 +231,24 @@ class Pipeline:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
         content_type = header_of(response, b"content-type") or ""
-        title, links, rejected = None, [], {}
-        if is_html(content_type, body):
+        title, links, rejected, found = None, [], {}, None
+        status = response.status_code
+        facts = None
+        if context.plan is not None:
+            main = await self._main(context.plan, one, url, content_type, body)
+            facts = page_facts(one, url, status, content_type, len(body), fetched_at, main)
+        if is_html(content_type, body) or (facts is not None and is_json(content_type)):
             try:
-                parsed = await self._parse(context, body, content_type, url)
+                parsed = await self._parse(context, body, content_type, url, facts)
             except ParseError as error:
                 return outcome.skipped(
                     one,
                     error.code,
-                    status=response.status_code,
+                    status=status,
                     crawl_delay_s=fetch.crawl_delay_s,
                     detail=str(error),
                 )
-            title, rejected = parsed.title, parsed.rejected
+            title, rejected, found = parsed.title, parsed.rejected, parsed.extracted
             links = context.inside(parsed.links, one.depth + 1, one.url)
         kept = None
         if context.spec.output.keep_html and self._blobs is not None:
@@ -249,21 +263,44 @@ class Pipeline:
             body=kept,
         )
         delay = fetch.crawl_delay_s
-        return outcome.done(one, page, response.status_code, links, delay, rejected)
+        if context.plan is None:
+            return outcome.done(one, page, status, links, delay, rejected)
+        items, labels = (found.items, found.labels) if found is not None else ([], {})
+        told = as_message(found, None)
+        return outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
+
+    async def _main(
+        self, plan: Plan, one: Assignment, url: str, content_type: str, body: bytes
+    ) -> dict[str, Any] | None:
+        """The page's main content, if its block may ask for it."""
+        if not plan.wants_main(url, one.label) or not is_html(content_type, body):
+            return None
+        if self._content is None:
+            from zcrawl.parse.content_os import ContentReader
+
+            self._content = ContentReader()
+        return await self._content.read(body, content_type, url)
 
     async def _parse(
-        self, context: RunContext, body: bytes, content_type: str, url: str
+        self,
+        context: RunContext,
+        body: bytes,
+        content_type: str,
+        url: str,
+        facts: PageFacts | None,
     ) -> ParsedPage:
+        def read(resolver: LinkResolver) -> ParsedPage:
+            if facts is not None and not is_html(content_type, body):
+                return parse_json(body, content_type, context.options, resolver, facts)
+            return parse_page(body, content_type, url, context.options, resolver, facts)
+
         if len(body) > INLINE_BYTES:
             # A resolver of its own: they are not made for two threads.
-            resolver = LinkResolver(context.rules)
-            return await self._in_thread(
-                lambda _: parse_page(body, content_type, url, context.options, resolver), None
-            )
+            return await self._in_thread(read, LinkResolver(context.rules))
         shared = self._resolvers.get(context.rules)
         if shared is None:
             shared = self._resolvers[context.rules] = LinkResolver(context.rules)
-        return parse_page(body, content_type, url, context.options, shared)
+        return read(shared)
 
     # ------------------------------------------------------------ robots.txt
 

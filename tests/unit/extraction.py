@@ -1,0 +1,51 @@
+"""Extraction in one line, for its tests: a job's text and a page in, what was found out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.parse.extract import Extracted, Plan
+from zcrawl.parse.extract_page import PageFacts
+from zcrawl.parse.json_page import parse_json
+from zcrawl.parse.page import PageOptions, ParsedPage, parse_page
+from zcrawl.submit.job_toml import parse_job
+
+URL = "http://shop.test/a/page.html"
+
+
+def plan_of(text: str) -> Plan:
+    return Plan(parse_job('name = "x"\n' + text, "job.toml").extract)
+
+
+def read(
+    text: str,
+    body: str | bytes,
+    *,
+    url: str = URL,
+    label: str = "",
+    main: dict[str, Any] | None = None,
+    kind: str = "text/html; charset=utf-8",
+) -> ParsedPage:
+    facts = PageFacts(url, label, {"url": url, "status": 200, "fetched_at": "now"}, main)
+    options = PageOptions(plan=plan_of(text))
+    data = body.encode() if isinstance(body, str) else body
+    if "json" in kind:
+        return parse_json(data, kind, options, LinkResolver(), facts)
+    return parse_page(data, kind, url, options, LinkResolver(), facts)
+
+
+def extract(text: str, body: str | bytes, **options: Any) -> Extracted:
+    found = read(text, body, **options).extracted
+    assert found is not None
+    return found
+
+
+def items(text: str, body: str | bytes, **options: Any) -> list[dict[str, Any]]:
+    return [json.loads(item) for item in extract(text, body, **options).items]
+
+
+def item(text: str, body: str | bytes, **options: Any) -> dict[str, Any]:
+    (one,) = items(text, body, **options)
+    return one

@@ -1,0 +1,94 @@
+"""Values of types: what pages say and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from zcrawl.parse.extract_types import FieldProblem, to_bool, to_date, to_float, to_int, to_url
+
+
+@pytest.mark.parametrize(
+    ("text", "decimal", "number"),
+    [
+        ("12.50", "", 12.5),
+        ("12,50 €", "", 12.5),
+        ("$1,234.56", "", 1234.56),
+        ("1.234,56 EUR", "", 1234.56),
+        ("1,234", "", 1234.0),
+        ("1,234", ",", 1.234),
+        ("1.234", "", 1.234),
+        ("1.234", ",", 1234.0),
+        ("1.234.567", "", 1234567.0),
+        ("1 234,5", "", 1234.5),
+        ("1’234.5", "", 1234.5),
+        ("about −3.5 degrees", "", -3.5),
+        ("from 10. to 20", "", 10.0),
+        ("6.02e23", "", 6.02e23),
+        (".5", "", 0.5),
+        (7, "", 7.0),
+    ],
+)
+def test_a_number_is_read_as_people_write_it(text: object, decimal: str, number: float) -> None:
+    """Thousands and decimals are told apart where the text allows it, else as the job says."""
+    assert to_float(text, decimal) == number
+
+
+@pytest.mark.parametrize(
+    "text", ["", "call us", "-", "9" * 400, 10**400, "1e999", None, True, [1], {"a": 1}]
+)
+def test_what_is_no_number_is_a_problem_and_not_zero(text: object) -> None:
+    """Also numbers that no store can take."""
+    with pytest.raises(FieldProblem):
+        to_float(text)
+
+
+def test_whole_numbers_are_whole_and_fit_into_every_store() -> None:
+    """A fraction is not cut off; more than 64 bits are refused."""
+    assert to_int("1,234 items") == 1234
+    assert to_int(" 9223372036854775807 ") == 2**63 - 1
+    assert to_int(3.0) == 3
+    for text in ("3.5", "9223372036854775808", "9" * 5000, 2**70, float("inf"), "none", None):
+        with pytest.raises(FieldProblem):
+            to_int(text)
+
+
+def test_yes_and_no_in_the_words_of_forms_and_data() -> None:
+    """An attribute without a value is a yes; other words are a problem."""
+    assert [to_bool(word) for word in ("Yes", "true", "1", "on", "", True, 1)] == [True] * 7
+    assert [to_bool(word) for word in ("no", "FALSE", "0", False, 0)] == [False] * 5
+    for word in ("maybe", 2, None):
+        with pytest.raises(FieldProblem):
+            to_bool(word)
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "date"),
+    [
+        ("2026-01-31", "", "2026-01-31"),
+        ("2026-01-31T10:00:00Z", "", "2026-01-31T10:00:00+00:00"),
+        ("2026-01-31 10:00", "", "2026-01-31T10:00:00"),
+        ("Sat, 31 Jan 2026 10:00:00 +0100", "", "2026-01-31T10:00:00+01:00"),
+        ("31.01.2026", "%d.%m.%Y", "2026-01-31"),
+        ("31.01.2026 10:30", "%d.%m.%Y %H:%M", "2026-01-31T10:30:00"),
+        (1769853600, "", "2026-01-31T10:00:00+00:00"),
+    ],
+)
+def test_dates_become_iso_8601(text: object, format: str, date: str) -> None:
+    """What machines write is known, what people write needs a format."""
+    assert to_date(text, format) == date
+
+
+@pytest.mark.parametrize("text", ["soon", "31.01.2026", "", "9" * 1000, 1e30, None, True])
+def test_what_is_no_date_is_a_problem(text: object) -> None:
+    """`31.01.2026` could be read in two ways, so it is not guessed."""
+    with pytest.raises(FieldProblem):
+        to_date(text)
+
+
+def test_urls_are_resolved_as_a_browser_does() -> None:
+    """Relative to the page; what is no URL is a problem."""
+    assert to_url("../b.png", "http://h.test/a/c/") == "http://h.test/a/b.png"
+    assert to_url("//cdn.test/x", "https://h.test/") == "https://cdn.test/x"
+    for bad in ("http://[", None, 3):
+        with pytest.raises(FieldProblem):
+            to_url(bad, "http://h.test/")

@@ -1,0 +1,65 @@
+"""The child process that finds main content: `python -m zcrawl.parse.content_child_os`.
+
+Started by `content_os`. Questions and answers are MessagePack with a length before it, on stdin and
+stdout; the end of stdin is the end of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, BinaryIO
+
+import msgpack
+
+from zcrawl.parse.charset import decode
+from zcrawl.parse.content_os import LENGTH
+
+MISSING = "main content needs the extra 'content': pip install 'zcrawl[content]'"
+
+
+def main() -> None:
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    os.nice(5)
+    while True:
+        head = source.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            return
+        (length,) = LENGTH.unpack(head)
+        question = msgpack.unpackb(source.read(length))
+        _answer(target, {} if question is None else content_of(*question))
+
+
+def content_of(body: bytes, content_type: str, url: str) -> dict[str, Any]:
+    try:
+        import trafilatura
+    except ImportError:
+        return {"error": MISSING}
+    text = decode(body, content_type)[0]
+    try:
+        tree = trafilatura.load_html(text)
+        if tree is None:
+            return {}
+        return {
+            kind: trafilatura.extract(
+                tree if kind == "markdown" else text,
+                url=url,
+                output_format=form,
+                include_links=kind == "markdown",
+                include_formatting=kind == "markdown",
+                include_comments=False,
+            )
+            for kind, form in (("markdown", "markdown"), ("text", "txt"))
+        }
+    except Exception as error:  # whatever the library trips over costs this page's field only
+        return {"error": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _answer(target: BinaryIO, answer: dict[str, Any]) -> None:
+    data = msgpack.packb(answer)
+    target.write(LENGTH.pack(len(data)) + data)
+    target.flush()
+
+
+if __name__ == "__main__":
+    main()

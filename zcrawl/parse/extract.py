@@ -1,0 +1,259 @@
+"""The extraction plan of a job: compiled once per run, applied to every page.
+
+Called by the worker's pipeline (`parse.page` hands over the tree that is parsed anyway) and by
+commands that judge a job file. Pure. A page is read by one block: the one its link was followed
+to, else the first whose `match` holds. What an item lacks or breaks is told, never guessed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from zcrawl.parse.extract_field import FieldReader, check_css, compile_path, compile_pattern
+from zcrawl.parse.extract_page import SourcePage
+from zcrawl.parse.extract_types import FieldProblem
+from zcrawl.parse.item_check import compile_check
+from zcrawl.parse.links import says_nofollow
+from zcrawl.submit.extract_spec import Block, Follow, block_path, walk
+
+MAX_ITEMS: Final = 10_000  # of one page
+MAX_ITEM_BYTES: Final = 1_000_000
+MAX_PAGE_BYTES: Final = 4_000_000  # of all items of a page: a result must fit into the outbox
+MAX_REPORTS: Final = 200  # of one page
+
+Link = tuple[str, bytes]
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclasses.dataclass(slots=True)
+class Extracted:
+    """What a page gave. `links` is None where the page's own links are to be followed."""
+
+    items: list[bytes] = dataclasses.field(default_factory=list)
+    rejected: list[bytes] = dataclasses.field(default_factory=list)  # set aside, with the reason
+    problems: list[bytes] = dataclasses.field(default_factory=list)  # kept, with failed fields
+    reasons: dict[str, int] = dataclasses.field(default_factory=dict)  # of `rejected`
+    fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
+    links: list[Link] | None = None
+    labels: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
+
+
+class Plan:
+    """All blocks of a job. Raises JobError for a selector, pattern or path that is none."""
+
+    def __init__(self, blocks: tuple[Block, ...]) -> None:
+        self._blocks = [
+            _CompiledBlock(block, block_path(number, len(blocks)), single=len(blocks) == 1)
+            for number, block in enumerate(blocks, 1)
+        ]
+        self._named = {block.name: block for block in self._blocks if block.name}
+
+    def wants_main(self, url: str, label: str) -> bool:
+        """Whether a page at this place may need its main content: decided before it is read."""
+        if label in self._named:
+            return self._named[label].needs_main
+        return any(block.needs_main and block.url_matches(url) for block in self._blocks)
+
+    def apply(self, page: SourcePage) -> Extracted | None:
+        """None: the page belongs to no block."""
+        facts = page.facts
+        block = self._named.get(facts.label)
+        if block is None:
+            for one in self._blocks:
+                if one.matches(page):
+                    block = one
+                    break
+        return None if block is None else block.apply(page)
+
+
+class _CompiledBlock:
+    def __init__(self, block: Block, path: str, single: bool) -> None:
+        self.name = block.name
+        # What fields are counted under: with several blocks each field says whose it is.
+        prefix = "" if single else (block.name or path)
+        self._called = block.name or path
+        self.needs_main = any(field.main for _, field in walk(block.fields, ""))
+        self._url = compile_pattern(block.match.url, f"{path}.match") if block.match.url else None
+        self._css = check_css(block.match.css, f"{path}.match.css") if block.match.css else None
+        self._item_css = check_css(block.item.css, f"{path}.item") if block.item.css else None
+        self._item_json = (
+            compile_path(block.item.json, f"{path}.item.json") if block.item.json else None
+        )
+        self._fields = [
+            FieldReader(name, field, f"{path}.fields.{name}", f"{prefix}.{name}".lstrip("."))
+            for name, field in block.fields.items()
+        ]
+        self._structured = block.structured
+        self._yields = bool(block.fields or block.structured)
+        self._adds_url = "url" not in block.fields
+        self._check = compile_check(block.schema, f"{path}.schema") if block.schema else None
+        self._follow = (
+            None
+            if block.follow is None
+            else [_Rule(rule, f"{path}.follow[{n}]") for n, rule in enumerate(block.follow, 1)]
+        )
+
+    def url_matches(self, url: str) -> bool:
+        return self._url is None or self._url.search(url) is not None
+
+    def matches(self, page: SourcePage) -> bool:
+        if not self.url_matches(page.facts.url):
+            return False
+        if self._css is None:
+            return True
+        return page.tree is not None and page.tree.css_first(self._css) is not None
+
+    def apply(self, page: SourcePage) -> Extracted:
+        result = Extracted()
+        if self._yields:
+            self._read_items(page, result)
+            result.fields = page.counts
+        if self._follow is not None:
+            self._read_links(page, result, self._follow)
+        return result
+
+    # ------------------------------------------------------------ items
+
+    def _read_items(self, page: SourcePage, result: Extracted) -> None:
+        size = 0
+        for number, scope in enumerate(self._scopes(page)):
+            if number == MAX_ITEMS:
+                self._reject(page, result, "too_many_items", {}, None)
+                return
+            errors: dict[str, str] = {}
+            item: dict[str, Any] = {"url": page.facts.values["url"]} if self._adds_url else {}
+            for reader in self._fields:
+                item[reader.name] = reader.read(page, scope, errors)
+            for name in self._structured:
+                item[name] = page.part(name)
+            why = self._wrong(item, errors)
+            try:
+                data = _encode(item)
+            except (RecursionError, ValueError) as error:  # nested too deeply, or no UTF-8
+                self._reject(page, result, "not_storable", {"": str(error)}, None)
+                continue
+            size += len(data)
+            if len(data) > MAX_ITEM_BYTES or size > MAX_PAGE_BYTES:
+                self._reject(page, result, "too_large", errors, None)
+                size -= len(data)
+            elif why is not None:
+                self._reject(page, result, why, errors, data)
+            else:
+                result.items.append(data)
+                if errors and len(result.problems) < MAX_REPORTS:
+                    result.problems.append(self._report(page, "field_failed", errors, None))
+
+    def _scopes(self, page: SourcePage) -> Iterator[LexborHTMLParser | LexborNode | Any]:
+        if page.tree is not None:
+            if self._item_json is not None:
+                return
+            yield from [page.tree] if self._item_css is None else page.tree.css(self._item_css)
+            return
+        if self._item_css is not None:
+            return
+        if self._item_json is None:
+            yield page.json
+            return
+        try:
+            found = self._item_json(page.json)
+        except FieldProblem:  # no list where one was expected: no items on this page
+            return
+        yield from found if isinstance(found, list) else [found] if found is not None else []
+
+    def _wrong(self, item: dict[str, Any], errors: dict[str, str]) -> str | None:
+        """Why it is set aside. The reason is counted, so it holds no value of the page."""
+        for reader in self._fields:
+            missing = reader.missing(item[reader.name])
+            if missing is not None:
+                return f"required: {missing}"
+        if self._check is not None and (broken := self._check(item)) is not None:
+            errors.setdefault(*broken)
+            return f"schema: {broken[0]}"
+        return None
+
+    def _reject(
+        self,
+        page: SourcePage,
+        result: Extracted,
+        reason: str,
+        errors: dict[str, str],
+        item: bytes | None,
+    ) -> None:
+        result.reasons[reason] = result.reasons.get(reason, 0) + 1
+        if len(result.rejected) < MAX_REPORTS:
+            result.rejected.append(self._report(page, reason, errors, item))
+
+    def _report(
+        self, page: SourcePage, reason: str, errors: dict[str, str], item: bytes | None
+    ) -> bytes:
+        return _encode(
+            {
+                "url": page.facts.values["url"],
+                "block": self._called,
+                "reason": reason,
+                "errors": errors,
+                "item": None if item is None else msgspec.Raw(item),
+            }
+        )
+
+    # ------------------------------------------------------------ links
+
+    def _read_links(self, page: SourcePage, result: Extracted, rules: list[_Rule]) -> None:
+        links: dict[bytes, Link] = {}
+        for rule in rules:
+            keys = []
+            for link in rule.links(page):
+                if link[1] not in links:  # the first rule that names a link decides
+                    links[link[1]] = link
+                    keys.append(link[1])
+            if rule.to and keys:
+                result.labels.setdefault(rule.to, []).extend(keys)
+        result.links = list(links.values())
+
+
+class _Rule:
+    """One entry of `follow`."""
+
+    def __init__(self, rule: Follow, path: str) -> None:
+        self.to = rule.to
+        self._css = check_css(rule.css, f"{path}.css") if rule.css else None
+        self._json = compile_path(rule.json, f"{path}.json") if rule.json else None
+        self._re = compile_pattern(rule.re, f"{path}.re") if rule.re else None
+
+    def links(self, page: SourcePage) -> Iterator[Link]:
+        for href in self._hrefs(page):
+            link = page.resolver.resolve(page.base, href)
+            if link is not None and (self._re is None or self._re.search(link[0]) is not None):
+                yield link
+
+    def _hrefs(self, page: SourcePage) -> Iterator[str]:
+        if page.tree is None:
+            yield from self._hrefs_of_json(page)
+            return
+        if self._json is not None:
+            return
+        for node in page.tree.css(self._css or "a[href]"):
+            attributes = node.attributes
+            if "href" in attributes or "src" in attributes:
+                found = [attributes]
+            else:  # not a link itself: those within it
+                found = [inner.attributes for inner in node.css("a[href]")]
+            for one in found:
+                if page.follow_nofollow or not says_nofollow(one.get("rel")):
+                    yield one.get("href") or one.get("src") or ""
+
+    def _hrefs_of_json(self, page: SourcePage) -> Iterator[str]:
+        if self._json is None:
+            return
+        try:
+            found = self._json(page.json)
+        except FieldProblem:  # the page has another shape: nothing to follow
+            return
+        for one in found if isinstance(found, list) else [found]:
+            if isinstance(one, str):
+                yield one

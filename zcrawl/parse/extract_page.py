@@ -1,0 +1,98 @@
+"""One page as extraction sees it: the tree or the JSON, and what is derived from it on demand.
+
+Used by `parse.extract`. Pure. A page keeps the book of its fields: how often each was filled, empty
+or failed, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
+
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.parse import structured
+from zcrawl.parse.extract_types import FieldProblem
+
+FILLED, EMPTY, FAILED = range(3)
+
+
+class PageFacts:
+    """What the pipeline knows of a page besides its body."""
+
+    __slots__ = ("label", "main", "url", "values")
+
+    def __init__(
+        self, url: str, label: str, values: Mapping[str, Any], main: Mapping[str, Any] | None
+    ) -> None:
+        self.url = url  # after redirects: what links are relative to
+        self.label = label
+        self.values = values
+        self.main = main  # {"text", "markdown"} or {"error"}, where the job asks for it
+
+
+class SourcePage:
+    def __init__(
+        self,
+        facts: PageFacts,
+        resolver: LinkResolver,
+        tree: LexborHTMLParser | None,
+        json: Any = None,
+        title: str | None = None,
+        follow_nofollow: bool = False,
+    ) -> None:
+        self.facts = facts
+        self.resolver = resolver
+        self.tree = tree
+        self.json = json
+        self.title = title
+        self.follow_nofollow = follow_nofollow
+        self.counts: dict[str, list[int]] = {}
+        self._base: str | None = None
+        self._parts: dict[str, Any] = {}
+
+    @property
+    def base(self) -> str:
+        """What relative URLs on this page mean: the first good <base>, else the page."""
+        if self._base is None:
+            self._base = self.facts.url
+            for node in self.tree.css("base[href]") if self.tree is not None else ():
+                found = self.resolver.resolve(self.facts.url, node.attributes.get("href") or "")
+                if found is not None:
+                    self._base = found[0]
+                    break
+        return self._base
+
+    def part(self, name: str) -> Any:
+        """Structured data, read once per page."""
+        if name not in self._parts:
+            self._parts[name] = self._read(name)
+        return self._parts[name]
+
+    def _read(self, name: str) -> Any:
+        if self.tree is None:
+            return {}
+        if name == "jsonld":
+            return structured.jsonld(self.tree)
+        if name == "opengraph":
+            return structured.opengraph(self.tree)
+        return structured.microdata(self.tree, self.base)
+
+    def main(self, wanted: str) -> str | None:
+        main = self.facts.main
+        if main is None:
+            return None
+        if "error" in main:
+            raise FieldProblem(str(main["error"]))
+        text: str | None = main.get(wanted)
+        return text
+
+    def fact(self, name: str) -> Any:
+        return self.title if name == "title" else self.facts.values[name]
+
+    def count(self, path: str, what: int) -> None:
+        counts = self.counts.get(path)
+        if counts is None:
+            counts = self.counts[path] = [0, 0, 0]
+        counts[what] += 1

@@ -1,0 +1,161 @@
+"""Items against the schema that a job states: a part of JSON Schema, checked by msgspec.
+
+Called by `parse.extract`, once per run to compile and once per item to check. Pure. The schema
+becomes a msgspec type, so a check costs about a microsecond and says where an item is wrong.
+Keywords that msgspec cannot check in bounded time, or at all (`pattern`, `$ref`, `anyOf` …), are
+refused when the job is read rather than ignored: the `re` of a field does what `pattern` would.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from zcrawl.errors import JobError
+
+MAX_DEPTH: Final = 8
+_ANNOTATIONS: Final = frozenset(("title", "description", "$schema", "$id", "examples", "default"))
+_PLAIN: Final[dict[str, Any]] = {
+    "string": str,
+    "integer": int,
+    "number": float,
+    "boolean": bool,
+    "null": None,
+}
+_LIMITS: Final[dict[str, dict[str, str]]] = {
+    "string": {"minLength": "min_length", "maxLength": "max_length"},
+    "array": {"minItems": "min_length", "maxItems": "max_length"},
+    "number": {
+        "minimum": "ge",
+        "maximum": "le",
+        "exclusiveMinimum": "gt",
+        "exclusiveMaximum": "lt",
+        "multipleOf": "multiple_of",
+    },
+}
+_LIMITS["integer"] = _LIMITS["number"]
+
+Check = Callable[[dict[str, Any]], tuple[str, str] | None]  # (where, what is wrong)
+
+
+def compile_check(schema: Mapping[str, Any], path: str) -> Check:
+    """A function from an item to where and how it breaks the schema, or None."""
+    if schema.get("type", "object") != "object":
+        raise JobError(f"{path}.type is {schema['type']!r}; an item is an object")
+    wanted = _object(schema, path, 1)
+
+    def check(item: dict[str, Any]) -> tuple[str, str] | None:
+        try:
+            msgspec.convert(item, wanted)
+        except msgspec.ValidationError as error:
+            what, _, where = str(error).replace("`", "").partition(" - at $")
+            return where.lstrip(".") or "item", what
+        return None
+
+    return check
+
+
+def _type(schema: Any, path: str, depth: int) -> Any:
+    if not isinstance(schema, Mapping):
+        raise JobError(f"{path} is no table")
+    if depth > MAX_DEPTH:
+        raise JobError(f"{path}: more than {MAX_DEPTH} levels")
+    if "enum" in schema or "const" in schema:
+        return _choice(schema, path)
+    kinds = schema.get("type")
+    if kinds is None:
+        guess = "object" if "properties" in schema or "required" in schema else None
+        guess = "array" if "items" in schema else guess
+        if guess is None:
+            _refuse_unknown(schema, (), path)
+            return Any
+        kinds = guess
+    found: Any = None
+    for kind in kinds if isinstance(kinds, list | tuple) else [kinds]:
+        one = _of_kind(kind, schema, path, depth, several=isinstance(kinds, list | tuple))
+        found = one if found is None else found | one
+    return found
+
+
+def _of_kind(kind: Any, schema: Mapping[str, Any], path: str, depth: int, several: bool) -> Any:
+    if kind == "object":
+        return _object(schema, path, depth)
+    if kind == "array":
+        if not several:
+            _refuse_unknown(schema, ("items", *_LIMITS["array"]), path)
+        inner = _type(schema["items"], f"{path}.items", depth + 1) if "items" in schema else Any
+        return _limited(types.GenericAlias(list, (inner,)), "array", schema, path)
+    if kind not in _PLAIN:
+        raise JobError(f"{path}.type: there is no type {kind!r}")
+    if not several:
+        _refuse_unknown(schema, tuple(_LIMITS.get(kind, ())), path)
+    if kind == "null":
+        return type(None)
+    return _limited(_PLAIN[kind], kind, schema, path)
+
+
+def _limited(plain: Any, kind: str, schema: Mapping[str, Any], path: str) -> Any:
+    limits = {
+        name: schema[keyword]
+        for keyword, name in _LIMITS.get(kind, {}).items()
+        if keyword in schema
+    }
+    if not limits:
+        return plain
+    try:
+        return Annotated[plain, msgspec.Meta(**limits)]
+    except (TypeError, ValueError) as error:
+        raise JobError(f"{path}: {error}") from None
+
+
+def _choice(schema: Mapping[str, Any], path: str) -> Any:
+    _refuse_unknown(schema, ("enum", "const", "type"), path)
+    values = schema.get("enum", [schema.get("const")])
+    if not isinstance(values, list | tuple) or not values:
+        raise JobError(f"{path}.enum is a list of values")
+    if not all(value is None or type(value) in (str, int) for value in values):
+        raise JobError(f"{path}.enum: only strings and whole numbers")
+    return Literal[tuple(values)]
+
+
+def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
+    _refuse_unknown(schema, ("type", "properties", "required", "additionalProperties"), path)
+    properties = schema.get("properties", {})
+    required = schema.get("required", [])
+    closed = schema.get("additionalProperties", True)
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        raise JobError(f"{path}: properties is a table, required a list")
+    if not isinstance(closed, bool):
+        raise JobError(f"{path}.additionalProperties is true or false")
+    names = dict.fromkeys([*properties, *required])
+    if not all(isinstance(name, str) for name in names):
+        raise JobError(f"{path}.required is a list of names")
+    fields: list[Any] = []
+    renamed: dict[str, str] = {}
+    for number, name in enumerate(names):
+        wanted = Any
+        if name in properties:
+            wanted = _type(properties[name], f"{path}.properties.{name}", depth + 1)
+        own = f"f{number}"  # a property may have any name, a field of a struct may not
+        renamed[own] = name
+        if name in required:
+            fields.append((own, wanted))
+        else:
+            # A field that was not found is null in an item: that is how it is absent.
+            fields.append((own, wanted if wanted is Any else wanted | None, None))
+    fields.sort(key=len)
+    try:
+        return msgspec.defstruct(
+            "Item", fields, rename=renamed, forbid_unknown_fields=not closed, frozen=True
+        )
+    except (TypeError, ValueError) as error:
+        raise JobError(f"{path}: {error}") from None
+
+
+def _refuse_unknown(schema: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
+    for key in schema:
+        if key not in known and key not in _ANNOTATIONS and key != "type":
+            raise JobError(f"{path}: the keyword {key!r} is not supported here", code="unknown_key")

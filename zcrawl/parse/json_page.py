@@ -1,0 +1,44 @@
+"""JSON answers, for jobs that extract from them. Called by the worker's pipeline. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import ParseError
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.parse.charset import decode
+from zcrawl.parse.extract_page import PageFacts, SourcePage
+from zcrawl.parse.page import PageOptions, ParsedPage
+
+_OTHER_SCHEME = "unsupported_scheme"
+
+
+def is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in ("application/json", "text/json") or kind.endswith("+json")
+
+
+def parse_json(
+    body: bytes, content_type: str, options: PageOptions, resolver: LinkResolver, facts: PageFacts
+) -> ParsedPage:
+    """Raises ParseError for what is no JSON."""
+    resolver.rejected.clear()
+    value = _read(body, content_type)
+    assert options.plan is not None  # the pipeline asks for nobody else
+    extracted = options.plan.apply(SourcePage(facts, resolver, None, value))
+    links = extracted.links if extracted is not None and extracted.links is not None else []
+    rejected = {code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME}
+    return ParsedPage(None, links, "utf-8", False, rejected, extracted)
+
+
+def _read(body: bytes, content_type: str) -> Any:
+    try:
+        return msgspec.json.decode(body.removeprefix(b"\xef\xbb\xbf"))
+    except (ValueError, RecursionError) as error:  # also no UTF-8
+        first = error
+    try:  # another encoding, which JSON may not have and some servers send
+        return msgspec.json.decode(decode(body, content_type)[0].encode())
+    except (ValueError, RecursionError):
+        raise ParseError(f"no JSON: {first}", code="bad_json") from None

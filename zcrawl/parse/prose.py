@@ -1,0 +1,168 @@
+"""An element as text with its line breaks, or as Markdown. Called by `parse.extract`. Pure.
+
+One walk over the nodes makes both: Markdown is the text with marks. The walk keeps its own stack,
+because a page may nest deeper than Python calls may. Tables become rows with `|`; what has no
+counterpart in Markdown is written as its text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import ada_url
+from selectolax.lexbor import LexborNode
+
+MAX_CHARS: Final = 1_000_000
+
+_SKIPPED = frozenset(("script", "style", "template", "noscript", "head", "svg", "iframe"))
+_BLOCKS = frozenset(
+    ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "figure",
+     "figcaption", "address", "dl", "dt", "dd", "form", "fieldset", "details", "summary",
+     "ul", "ol", "li", "table", "tr", "blockquote", "pre", "hr",
+     "h1", "h2", "h3", "h4", "h5", "h6")
+)  # fmt: skip
+_PARAGRAPHS = _BLOCKS - {"li", "tr", "dt", "dd"}  # an empty line around them
+_MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "code": "`", "del": "~~", "s": "~~"}
+_SPACE = re.compile(r"[ \t\r\n\f]+")
+_BLANK_LINES = re.compile(r"\n{3,}")
+_SPACE_AT_BREAK = re.compile(r"[ \t]+(?=\n)")
+
+
+def text_of(node: LexborNode) -> str:
+    """The text, a line for each block, an empty line between paragraphs."""
+    return _walk(node, None)
+
+
+def markdown_of(node: LexborNode, base: str) -> str:
+    """CommonMark, links resolved against `base`."""
+    return _walk(node, base)
+
+
+class _Writer:
+    def __init__(self, base: str | None) -> None:
+        self.base = base
+        self.out: list[str] = []
+        self.length = 0
+        self.at_break = True  # at the beginning of a line: spaces are dropped
+        self.preformatted = 0
+        self.lists: list[int] = []  # of each open list the next number, or -1 for bullets
+        self.quotes = 0
+        self.cells = 0
+
+    def write(self, text: str) -> None:
+        if text:
+            self.out.append(text)
+            self.length += len(text)
+            self.at_break = text.endswith("\n")
+
+    def text(self, text: str) -> None:
+        if self.preformatted:
+            self.write(text)
+            return
+        text = _SPACE.sub(" ", text)
+        if self.at_break or (self.out and self.out[-1].endswith(" ")):
+            text = text.lstrip(" ")
+        self.write(text)
+
+    def line(self, empty: bool = False) -> None:
+        """Be at the beginning of a line; after an empty one if so wanted."""
+        if not self.out:
+            return
+        if not self.at_break:
+            self.write("\n")
+        if empty and not (len(self.out) > 1 and self.out[-1] == self.out[-2] == "\n"):
+            self.write("\n")
+
+
+def _walk(root: LexborNode, base: str | None) -> str:
+    writer = _Writer(base)
+    # (node, None): to be entered; (None, closing text and what it closes).
+    stack: list[tuple[LexborNode | None, tuple[str, str]]] = [(root, ("", ""))]
+    while stack and writer.length < MAX_CHARS:
+        node, (tag, closing) = stack.pop()
+        if node is None:
+            _leave(writer, tag, closing)
+            continue
+        if node.is_text_node:
+            writer.text(node.text_content or "")
+            continue
+        if not node.is_element_node:
+            continue
+        tag = node.tag or ""
+        if tag in _SKIPPED:
+            continue
+        stack.append((None, (tag, _enter(writer, tag, node))))
+        child = node.last_child
+        while child is not None:
+            stack.append((child, ("", "")))
+            child = child.prev
+    text = "".join(writer.out)[:MAX_CHARS]
+    return _BLANK_LINES.sub("\n\n", _SPACE_AT_BREAK.sub("", text)).strip()
+
+
+def _enter(writer: _Writer, tag: str, node: LexborNode) -> str:
+    """Begin an element; what is to be written at its end."""
+    if tag == "br":
+        writer.write("\n")
+        return ""
+    if tag == "pre":
+        writer.preformatted += 1
+    if tag in _BLOCKS:
+        writer.line(empty=tag in _PARAGRAPHS and not (tag in ("ul", "ol") and writer.lists))
+    if tag in ("ul", "ol"):
+        writer.lists.append(1 if tag == "ol" else -1)
+    if tag == "tr":
+        writer.cells = 0
+    if tag in ("td", "th"):
+        if writer.cells:
+            writer.write(" | " if writer.base is not None else "\t")
+        writer.cells += 1
+    return "" if writer.base is None else _mark(writer, tag, node, writer.base)
+
+
+def _mark(writer: _Writer, tag: str, node: LexborNode, base: str) -> str:
+    if tag[0] == "h" and tag[1:].isdigit():
+        writer.write("#" * int(tag[1:]) + " ")
+    elif tag == "li":
+        lists = writer.lists or [-1]
+        indent = "  " * (len(lists) - 1)
+        writer.write(indent + ("- " if lists[-1] < 0 else f"{lists[-1]}. "))
+        if lists[-1] > 0:
+            lists[-1] += 1
+    elif tag == "blockquote":
+        writer.write("> ")
+    elif tag == "hr":
+        writer.write("---")
+    elif tag == "pre":
+        writer.write("```\n")
+        return "\n```"
+    elif tag == "a" and (href := _url(node, "href", base)):
+        writer.write("[")
+        return f"]({href})"
+    elif tag == "img" and (src := _url(node, "src", base)):
+        writer.write(f"![{_SPACE.sub(' ', node.attributes.get('alt') or '')}]({src})")
+    elif tag in _MARKS and not writer.preformatted:
+        writer.write(_MARKS[tag])
+        return _MARKS[tag]
+    return ""
+
+
+def _leave(writer: _Writer, tag: str, closing: str) -> None:
+    if tag == "pre":
+        writer.preformatted -= 1
+        if closing and writer.at_break:
+            closing = closing.lstrip("\n")
+    writer.write(closing)
+    if tag in ("ul", "ol") and writer.lists:
+        writer.lists.pop()
+    if tag in _BLOCKS:
+        writer.line(empty=tag in _PARAGRAPHS and not (tag in ("ul", "ol") and writer.lists))
+
+
+def _url(node: LexborNode, attribute: str, base: str) -> str:
+    """Empty for what is no link: a missing or broken attribute."""
+    try:
+        return str(ada_url.join_url(base, node.attributes.get(attribute) or ""))
+    except ValueError:
+        return ""

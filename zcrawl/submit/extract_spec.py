@@ -1,0 +1,229 @@
+"""The `[extract]` part of a job file: which pages, which fields, which links. Types and key checks.
+
+Called by `validate`, before and after the whole job is read. Pure. The short forms that a job file
+allows (`title = "h1"`, one `[extract]` table, `follow = ["a.next"]`) become the long ones here, so
+that nobody behind this module has to know them. docs/extraction.md explains each key; selectors
+are compiled, and thereby judged, in `parse.extract`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from zcrawl.errors import JobError
+
+MAX_BLOCKS: Final = 100
+MAX_FIELDS: Final = 500  # in one block, with those inside of others
+MAX_NESTING: Final = 8
+MAX_EXPRESSION: Final = 1_000  # characters of a selector, a pattern or a path
+MAX_NAME: Final = 60
+
+FieldType = Literal["str", "int", "float", "bool", "date", "url", "html", "markdown", "text"]
+PageFact = Literal[
+    "url", "final_url", "status", "depth", "parent", "content_type", "bytes", "fetched_at", "title"
+]
+Structured = Literal["jsonld", "opengraph", "microdata"]
+SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
+
+
+class Field(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One value of an item: where it stands, what it is, what to do without it."""
+
+    css: str = ""
+    attr: str = ""  # of the element; empty: its text
+    json: str = ""  # JMESPath, on JSON pages
+    jsonld: str = ""  # JMESPath on {type: first object of that type, "all": every object}
+    opengraph: str = ""  # a property's name
+    microdata: str = ""  # JMESPath, like jsonld
+    page: PageFact | None = None
+    main: bool = False  # the page's main content, without navigation and the like
+    re: str = ""  # the first group, or the whole match, becomes the value
+    type: FieldType = "str"
+    decimal: Literal["", ".", ","] = ""  # what separates decimals; empty: found out
+    format: str = ""  # of a date, as strptime reads it
+    list: bool = False
+    default: Any = None
+    required: bool = False
+    fields: dict[str, Field] = {}  # makes it an object
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which pages a block is for: both conditions hold, where both are given."""
+
+    url: str = ""  # a pattern that is found in the page's URL
+    css: str = ""  # a selector that finds something
+
+
+class ItemRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One item per match; neither: one per page."""
+
+    css: str = ""
+    json: str = ""
+
+
+class Follow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Which links of a page are followed, and which block reads what is behind them."""
+
+    css: str = ""
+    json: str = ""
+    re: str = ""  # a pattern that is found in the link's URL
+    to: str = ""
+
+
+class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: str = ""
+    match: Match = Match()
+    item: ItemRule = ItemRule()
+    fields: dict[str, Field] = {}
+    structured: tuple[Structured, ...] = ()  # whole, as fields of these names
+    follow: tuple[Follow, ...] | None = None  # None: every link in scope
+    schema: dict[str, Any] = {}  # what an item must satisfy; a part of JSON Schema
+
+
+_SHORT: Final = {"match": "url", "item": "css"}
+
+
+def expand(data: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The job's table with every short form written out and every key of `extract` known."""
+    given = data.get("extract")
+    if given is None:
+        return dict(data)
+    blocks = [given] if isinstance(given, Mapping) else given
+    if not isinstance(blocks, list | tuple) or not all(isinstance(one, Mapping) for one in blocks):
+        raise JobError(f"{source}: 'extract' is a table, written [extract] or [[extract]]")
+    if len(blocks) > MAX_BLOCKS:
+        raise JobError(f"{source}: {len(blocks)} [[extract]] blocks; at most {MAX_BLOCKS}")
+    single = isinstance(given, Mapping)
+    long = [
+        _block(block, "extract" if single else f"extract[{number}]", source)
+        for number, block in enumerate(blocks, 1)
+    ]
+    return {**data, "extract": long}
+
+
+def _block(block: Mapping[str, Any], path: str, source: str) -> dict[str, Any]:
+    _known(block, Block, path, source)
+    long = dict(block)
+    for key, meaning in _SHORT.items():
+        if isinstance(long.get(key), str):
+            long[key] = {meaning: long[key]}
+        elif isinstance(long.get(key), Mapping):
+            _known(long[key], Match if key == "match" else ItemRule, f"{path}.{key}", source)
+    if isinstance(long.get("fields"), Mapping):
+        long["fields"] = _fields(long["fields"], f"{path}.fields", source, 1)
+    follow = long.get("follow")
+    if isinstance(follow, str | Mapping):
+        follow = [follow]
+    if isinstance(follow, list | tuple):
+        long["follow"] = [{"css": one} if isinstance(one, str) else one for one in follow]
+        for number, one in enumerate(long["follow"], 1):
+            if isinstance(one, Mapping):
+                _known(one, Follow, f"{path}.follow[{number}]", source)
+    return long
+
+
+def _fields(fields: Mapping[str, Any], path: str, source: str, level: int) -> dict[str, Any]:
+    if level > MAX_NESTING:
+        raise JobError(f"{source}: {path}: fields within fields, more than {MAX_NESTING} deep")
+    long: dict[str, Any] = {}
+    for name, field in fields.items():
+        here = f"{path}.{name}"
+        if isinstance(field, str):
+            field = {"css": field}
+        if isinstance(field, Mapping):
+            _known(field, Field, here, source)
+            if isinstance(field.get("fields"), Mapping):
+                inner = _fields(field["fields"], f"{here}.fields", source, level + 1)
+                field = {**field, "fields": inner}
+        long[name] = field
+    return long
+
+
+def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, source: str) -> None:
+    names = [field.encode_name for field in msgspec.structs.fields(schema)]
+    for key in table:
+        if key not in names:
+            close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
+            meant = f"; did you mean '{path}.{close[0]}'?" if close else f"; known: {_list(names)}"
+            raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code="unknown_key")
+
+
+def _list(names: list[str]) -> str:
+    return ", ".join(names)
+
+
+# ---------------------------------------------------------------- values that make no sense
+
+
+def check_blocks(blocks: tuple[Block, ...]) -> None:
+    """Raise JobError for blocks whose values have the right types and still contradict."""
+    names = [block.name for block in blocks if block.name]
+    for number, block in enumerate(blocks, 1):
+        path = block_path(number, len(blocks))
+        if len(block.name) > MAX_NAME or not block.name.isprintable():
+            raise JobError(f"{path}.name is longer than {MAX_NAME} characters or not printable")
+        if block.name and names.count(block.name) > 1:
+            raise JobError(f"{path}.name {block.name!r} is there twice")
+        if block.item.css and block.item.json:
+            raise JobError(f"{path}.item has css and json; a page is one of them")
+        _check_fields(block, path)
+        for place, rule in enumerate(block.follow or (), 1):
+            _check_follow(rule, names, f"{path}.follow[{place}]")
+
+
+def block_path(number: int, of: int) -> str:
+    return "extract" if of == 1 else f"extract[{number}]"
+
+
+def _check_fields(block: Block, path: str) -> None:
+    count = 0
+    for where, field in walk(block.fields, f"{path}.fields"):
+        count += 1
+        name = where.rpartition(".")[2]
+        if not 0 < len(name) <= MAX_NAME or not name.isprintable():
+            raise JobError(f"{where}: a field's name has 1 to {MAX_NAME} printable characters")
+        given = [source for source in SOURCES if getattr(field, source)]
+        if len(given) > 1:
+            raise JobError(f"{where} has {' and '.join(given)}; a value comes from one place")
+        inside = where.count(".fields.") > 1 or block.item.css or block.item.json
+        if not (given or field.fields or inside or field.default is not None):
+            raise JobError(f"{where} has no source: one of {_list(list(SOURCES))}")
+        if field.attr and given not in ([], ["css"]):
+            raise JobError(f"{where}.attr belongs to css, not to {given[0]}")
+        if field.fields and (field.attr or field.re or field.type != "str"):
+            raise JobError(f"{where} has fields, so it is an object: no attr, re or type")
+        if field.main and (field.list or field.type not in ("str", "text", "markdown")):
+            raise JobError(f"{where}: main content is one str, text or markdown")
+        if field.format and field.type != "date":
+            raise JobError(f"{where}.format belongs to type = 'date'")
+        for key in ("css", "json", "jsonld", "microdata", "re", "attr", "opengraph"):
+            check_length(getattr(field, key), f"{where}.{key}")
+    if count > MAX_FIELDS:
+        raise JobError(f"{path} has {count} fields; at most {MAX_FIELDS}")
+
+
+def _check_follow(rule: Follow, names: list[str], path: str) -> None:
+    if rule.css and rule.json:
+        raise JobError(f"{path} has css and json; a page is one of them")
+    if rule.to and rule.to not in names:
+        close = difflib.get_close_matches(rule.to, names, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise JobError(f"{path}.to: there is no block named {rule.to!r}{meant}")
+    for key in ("css", "json", "re"):
+        check_length(getattr(rule, key), f"{path}.{key}")
+
+
+def check_length(text: str, path: str) -> None:
+    if len(text) > MAX_EXPRESSION:
+        raise JobError(f"{path} has {len(text)} characters; at most {MAX_EXPRESSION}")
+
+
+def walk(fields: Mapping[str, Field], path: str) -> Iterator[tuple[str, Field]]:
+    """Every field with its path, those inside of others after the one that holds them."""
+    for name, field in fields.items():
+        yield f"{path}.{name}", field
+        yield from walk(field.fields, f"{path}.{name}.fields")

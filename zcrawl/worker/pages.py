@@ -1,0 +1,54 @@
+"""What a fetched page comes to, for jobs that extract: facts for the plan, its answer as messages.
+
+Called by `pipeline_loop` and `outcome`. Pure.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+from zcrawl.mesh.messages import Assignment, Extracted
+from zcrawl.parse.extract_page import PageFacts
+
+if TYPE_CHECKING:
+    from zcrawl.parse.extract import Extracted as Found
+
+
+def page_facts(
+    one: Assignment,
+    final_url: str,
+    status: int,
+    content_type: str,
+    size: int,
+    fetched_at: float,
+    main: dict[str, Any] | None,
+) -> PageFacts:
+    values = {
+        "url": one.url,
+        "final_url": final_url,
+        "status": status,
+        "depth": one.depth,
+        "parent": one.parent,
+        "content_type": content_type,
+        "bytes": size,
+        "fetched_at": iso(fetched_at),
+    }
+    return PageFacts(final_url, one.label, values, main)
+
+
+def iso(at: float) -> str:
+    moment = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def as_message(found: Found | None, capture: bytes | None) -> Extracted | None:
+    if found is None:
+        return None if capture is None else Extracted(capture=capture)
+    return Extracted(
+        rejected=found.rejected,
+        reasons=found.reasons,
+        problems=found.problems,
+        fields={name: (n[0], n[1], n[2]) for name, n in found.fields.items()},
+        capture=capture,
+    )
