@@ -79,6 +79,13 @@ class MeshConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     insecure: bool = False  # bind an address that others reach, without keys
 
 
+class BodiesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where kept bodies lie: the same place for every node of a cluster."""
+
+    url: str = ""  # s3://bucket/prefix, or a folder; empty: a folder in data.dir
+    shared: bool = False  # the folder is one that all nodes reach under this name
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: WorkerConfig = WorkerConfig()
     data: DataConfig = DataConfig()
@@ -87,6 +94,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     consul: ConsulConfig = ConsulConfig()
     database: DatabaseConfig = DatabaseConfig()
     mesh: MeshConfig = MeshConfig()
+    bodies: BodiesConfig = BodiesConfig()
 
     @property
     def is_cluster(self) -> bool:

@@ -69,6 +69,7 @@ def test_an_older_database_is_led_to_the_same_schema_as_a_new_one(tmp_path: Path
     database.executescript(
         "DROP INDEX item_run_kind; CREATE INDEX item_run ON items (run);"
         "ALTER TABLE items DROP COLUMN kind; ALTER TABLE requests DROP COLUMN label;"
+        "ALTER TABLE outputs DROP COLUMN part; ALTER TABLE outputs DROP COLUMN part_at;"
         "UPDATE schema_version SET version = 1"
     )
     database.close()

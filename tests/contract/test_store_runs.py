@@ -326,7 +326,7 @@ def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) ->
     items = world.ask(ReadItems(job.run, 0, 10), Items).rows
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[0].id, 8), Done)
     world.do(AdvanceOutput(1, job.run, "/out/unknown", 9, 9), Done)
-    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", items[0].id, 8, items[1].id)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", items[0].id, 8, items[1].id, ended=True)
     assert world.ask(ReadOutputs(), Outputs).rows == [expected]
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[1].id, 16), Done)
     assert world.ask(ReadOutputs(), Outputs).rows == []

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from zcrawl.cli import connect
+from zcrawl.cli import connect, rows
 from zcrawl.cli.base import Settings, load_settings
 from zcrawl.cli.export import write_file
 from zcrawl.cli.feed import in_daemon_thread
 from zcrawl.cli.jobs import readable
-from zcrawl.cli.rows import failed_chunks, item_chunks
+from zcrawl.cli.rows import Source, chunks_of
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
@@ -123,9 +122,16 @@ async def test_a_job_is_shown_to_people_without_what_is_empty(
     assert "workers" not in lines
 
 
-def test_items_are_exported_batch_by_batch(store: StubStore) -> None:
+def source(store: StubStore, kind: Kept | None = Kept.ITEM) -> Source:
+    return Source(store, 7, b'{"name":"x"}', kind, "")
+
+
+def test_items_are_exported_batch_by_batch(
+    store: StubStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Memory holds one batch; every item comes once, in order."""
-    chunks = list(item_chunks(store, 7, "jsonl", 2))
+    monkeypatch.setattr(rows, "BATCH", 2)
+    chunks = list(chunks_of(source(store), "jsonl"))
     assert [chunk.count(b"\n") for chunk in chunks] == [2, 2, 1]
     urls = [json.loads(text)["url"] for text in b"".join(chunks).splitlines()]
     assert urls == [f"https://x/{n}" for n in range(1, 6)]
@@ -133,20 +139,21 @@ def test_items_are_exported_batch_by_batch(store: StubStore) -> None:
 
 def test_items_as_csv_have_one_header(store: StubStore) -> None:
     """However many batches there are, and even without a single item."""
-    lines = b"".join(item_chunks(store, 7, "csv", 2)).splitlines()
+    lines = b"".join(chunks_of(source(store), "csv")).splitlines()
     assert len(lines) == 6
     assert lines[0].startswith(b"url")
-    assert b"".join(item_chunks(StubStore(0), 7, "csv", 2)).startswith(b"url,")
+    assert b"".join(chunks_of(source(StubStore(0)), "csv")).startswith(b"url,")
 
 
 def test_failures_are_exported_with_state_status_and_reason(store: StubStore) -> None:
     """As JSON lines and as CSV, quoted where a URL needs it."""
-    records = [json.loads(chunk) for chunk in failed_chunks(store, 7, "jsonl", 1)]
+    told = b"".join(chunks_of(source(store, None), "jsonl"))
+    records = [json.loads(line) for line in told.splitlines()]
     assert [(r["state"], r["reason"], r["status"]) for r in records] == [
         ("dead", "http_404", 404),
         ("skipped", "robots", 0),
     ]
-    assert b"".join(failed_chunks(store, 7, "csv", 1)).decode().split("\r\n") == [
+    assert b"".join(chunks_of(source(store, None), "csv")).decode().split("\r\n") == [
         "url,state,reason,status,attempts,depth,parent",
         '"https://x/a,b",dead,http_404,404,1,1,https://x/',
         '"https://x/""",skipped,robots,0,0,0,',
@@ -157,14 +164,14 @@ def test_failures_are_exported_with_state_status_and_reason(store: StubStore) ->
 def test_a_file_appears_when_it_is_complete_and_not_before(tmp_path: Path) -> None:
     """A failure half-way leaves the old file and no rubbish."""
     path = tmp_path / "x.jsonl"
-    assert write_file(path, iter([b"old\n"])) == 4
+    assert write_file(path, lambda aside: aside.write_bytes(b"old\n")) == 4
 
-    def failing() -> Iterator[bytes]:
-        yield b"new\n"
+    def failing(aside: Path) -> None:
+        aside.write_bytes(b"new\n")
         raise OSError(28, "No space left on device")
 
     with pytest.raises(ZcrawlError) as caught:
-        write_file(path, failing())
+        write_file(path, failing)
     assert caught.value.code == "disk_full"
     assert caught.value.exit_code == 1
     assert path.read_bytes() == b"old\n"
@@ -174,7 +181,7 @@ def test_a_file_appears_when_it_is_complete_and_not_before(tmp_path: Path) -> No
 def test_a_file_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     """The folder's name was mistyped, most likely."""
     with pytest.raises(UsageError, match="No such file"):
-        write_file(tmp_path / "no" / "x.jsonl", iter([b""]))
+        write_file(tmp_path / "no" / "x.jsonl", lambda aside: aside.write_bytes(b""))
 
 
 async def test_a_call_in_a_daemon_thread_gives_its_result_or_its_error() -> None:

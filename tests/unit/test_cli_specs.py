@@ -9,6 +9,7 @@ import pytest
 from zcrawl.cli.specs import MAX_LINE, check_writable, output_for, prepare, read_lines
 from zcrawl.cli.submit import split_sources
 from zcrawl.errors import BadUrl, JobError, UsageError
+from zcrawl.submit.spec import JobSpec, Output
 
 
 def test_a_url_alone_is_a_job_named_after_its_host() -> None:
@@ -85,16 +86,26 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
 
 def test_the_output_is_found_by_its_name(tmp_path: Path) -> None:
     """By default beside the data, with the run's number in its name; `-` is stdout."""
-    assert output_for("-", tmp_path, "n") is None
-    assert output_for(None, tmp_path, "a b") == (str(tmp_path / "a_b-{run}.jsonl"), "jsonl")
-    assert output_for(str(tmp_path / "x.csv"), tmp_path, "n") == (str(tmp_path / "x.csv"), "csv")
+    assert output_for("-", tmp_path, JobSpec("n")) is None
+    assert output_for(None, tmp_path, JobSpec("a b")) == (
+        str(tmp_path / "a_b-{run}.jsonl"),
+        "jsonl",
+    )
+    assert output_for(str(tmp_path / "x.csv"), tmp_path, JobSpec("n")) == (
+        str(tmp_path / "x.csv"),
+        "csv",
+    )
     assert not (tmp_path / "x.csv").exists()
+    own = JobSpec("n", output=Output(to=("sql", "parquet", "a/{name}.csv")))
+    assert output_for(None, tmp_path, own) == ("n-{run}.parquet", "parquet")
+    remote = output_for("s3://b/x.warc.gz", tmp_path, JobSpec("n"))
+    assert remote == ("s3://b/x.warc.gz", "warc")
 
 
 def test_an_output_that_cannot_be_written_is_told_before_the_crawl(tmp_path: Path) -> None:
     """A file that exists keeps its content while that is found out."""
     with pytest.raises(UsageError) as caught:
-        output_for(str(tmp_path / "no" / "x.csv"), tmp_path, "n")
+        output_for(str(tmp_path / "no" / "x.csv"), tmp_path, JobSpec("n"))
     assert caught.value.code == "out_unwritable"
     kept = tmp_path / "kept.csv"
     kept.write_text("kept")

@@ -108,6 +108,12 @@ class Settings:
         """For people: where a command works."""
         return f"the cluster {self.config.cluster.name}" if self.in_cluster else str(self.data)
 
+    def blobs(self) -> str:
+        """Where bodies are kept by a cluster on this machine."""
+        from zcrawl.roles.blobs import blobs_place
+
+        return blobs_place(self.config, self.data, cluster=False)
+
     def worker_limits(self) -> dict[str, Any]:
         """What one worker process may do, as EmbeddedCluster takes it."""
         worker = self.config.worker

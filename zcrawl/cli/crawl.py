@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.specs import output_for, prepare, spec_options
+from zcrawl.cli.specs import output_for, prepare, spec_options, with_capture
 from zcrawl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 @click.option("--job", "job_file", metavar="FILE", help="A job file; flags change its values.")
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
-@click.option("--out", metavar="FILE", help="Items as .jsonl or .csv; - is stdout.")
+@click.option(
+    "--out", metavar="FILE", help="Items, as .jsonl, .csv, .parquet or .warc.gz; - is stdout."
+)
 @click.option("--resume", is_flag=True, help="Go on with what the data folder holds unfinished.")
 @click.option("-v", "--verbose", is_flag=True, help="Progress on stderr even with --json.")
 @spec_options
@@ -55,9 +57,9 @@ def crawl_command(
         if not settings.data.exists():
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
     else:
-        submission = prepare(urls, job_file, seeds, changes)
+        submission = prepare(urls, job_file, seeds, with_capture(changes, out))
         make_folder(settings.data)
-        to = output_for(out, settings.data, submission.spec.name)
+        to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)
 
@@ -99,6 +101,7 @@ async def run_plan(
             plan.data,
             workers,
             **settings.worker_limits(),
+            blobs=settings.blobs(),
             pause_unfinished=plan.submission is not None,
             nursery=nursery,
         )

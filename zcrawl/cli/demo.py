@@ -57,7 +57,7 @@ async def _demo(
 
     async with DemoServer() as server:
         submission = prepare([server.url], job_file, None, CHANGES)
-        to = output_for(None, settings.data, "demo")
+        to = output_for(None, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
         output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")
         code = await run_plan(plan, settings, workers, nursery)

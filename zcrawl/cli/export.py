@@ -10,26 +10,35 @@ import contextlib
 import errno
 import os
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.errors import RefusedError, UsageError, ZcrawlError
 
-BATCH: Final = 1000  # rows per read
-
 
 @click.command("export", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
-@click.option("--out", default="-", metavar="FILE", help="A .jsonl or .csv file. [default: stdout]")
+@click.option(
+    "--out",
+    default="-",
+    metavar="FILE",
+    help="A file; its ending tells the format. [default: stdout]",
+)
 @click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
 @click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
 @click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
 @click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
-@click.option("--format", "wanted", type=click.Choice(["jsonl", "csv"]), help="Whatever the name.")
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(["jsonl", "csv", "parquet", "warc"]),
+    help="Whatever the name.",
+)
 @common
 def export_command(
     settings: Settings,
@@ -44,7 +53,7 @@ def export_command(
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import find_job, open_database
-    from zcrawl.cli.rows import failed_chunks, item_chunks
+    from zcrawl.cli.rows import Source, chunks_of, parquet_file
     from zcrawl.cli.specs import format_of
     from zcrawl.model import Kept
 
@@ -54,15 +63,20 @@ def export_command(
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         number = _run_of(job, run)
-        if failed:
-            chunks = failed_chunks(store, number, form, BATCH)
+        kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
+        spec = next(row.spec for row in job.runs if row.id == number)
+        source = Source(store, number, spec, None if failed else kind, settings.blobs())
+        if form == "parquet":
+            if out == "-":
+                raise UsageError("a Parquet file cannot be streamed; give --out FILE")
+            write = parquet_file(source)
         else:
-            kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
-            chunks = item_chunks(store, number, form, BATCH, kind)
-        if out == "-":
-            _to_stdout(chunks)
-            return 0
-        length = write_file(Path(out), chunks)
+            chunks = chunks_of(source, form)
+            if out == "-":
+                _to_stdout(chunks)
+                return 0
+            write = _write_chunks(chunks)
+        length = write_out(out, write)
     if settings.json:
         output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
     else:
@@ -92,19 +106,42 @@ def _to_stdout(chunks: Iterator[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_file(path: Path, chunks: Iterator[bytes]) -> int:
+def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return write
+
+
+def write_out(out: str, write: Callable[[Path], object]) -> int:
     """The number of bytes. A half-written file is never seen under the name that was asked for."""
+    from zcrawl.submit.outputs import is_remote
+
+    if is_remote(out):
+        from zcrawl.store.blobs_s3 import upload
+
+        with tempfile.TemporaryDirectory(prefix="zcrawl-") as folder:
+            aside = Path(folder) / "export"
+            write(aside)
+            upload(out, aside)
+            return aside.stat().st_size
+    return write_file(Path(out), write)
+
+
+def write_file(path: Path, write: Callable[[Path], object]) -> int:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        file = part.open("wb")
+        part.touch()
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
         raise UsageError(reason, code="out_unwritable") from None
     try:
-        with file:
-            length = sum(file.write(chunk) for chunk in chunks)
-            file.flush()
-            os.fsync(file.fileno())
+        write(part)
+        length = part.stat().st_size
         part.replace(path)
     except OSError as error:
         code = "disk_full" if error.errno == errno.ENOSPC else "out_failed"

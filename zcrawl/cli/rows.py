@@ -5,49 +5,102 @@ A chunk is one read; the next one starts after the last row of it, so memory hol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from zcrawl.errors import UsageError
 from zcrawl.model import Kept
+from zcrawl.store.columns import Kind, columns_of
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 from zcrawl.store.render import csv_columns, render_csv, render_jsonl
+from zcrawl.submit.spec import JobSpec
 
+BATCH: Final = 1000  # rows per read
+CAPTURES: Final = 20
 FAILED_COLUMNS: Final = ("url", "state", "reason", "status", "attempts", "depth", "parent")
-
-
 REPORT_COLUMNS: Final = ("url", "block", "reason", "errors", "item")
 
 
-def item_chunks(
-    store: Store, run: int, form: str, batch: int, kind: Kept = Kept.ITEM
-) -> Iterator[bytes]:
-    """The items of a run, or what is kept beside them. CSV columns are those of the first batch."""
-    columns = None if kind is Kept.ITEM else REPORT_COLUMNS
-    return _rendered(_items(store, run, batch, kind), form, columns)
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What is exported: rows of one kind of one run; `kind` None: what failed or was skipped."""
+
+    store: Store
+    run: int
+    spec: bytes
+    kind: Kept | None
+    blobs: str  # where bodies lie, for archives
+
+    def batches(self) -> Iterator[list[bytes]]:
+        if self.kind is None:
+            return _failures(self.store, self.run)
+        return _items(self.store, self.run, self.kind, BATCH)
+
+    def columns(self) -> dict[str, Kind]:
+        if self.kind is Kept.ITEM:
+            return columns_of(self.job())
+        names = FAILED_COLUMNS if self.kind is None else REPORT_COLUMNS
+        numbers = ("status", "attempts", "depth")
+        texts = ("errors", "item")
+        return {n: "int" if n in numbers else "json" if n in texts else "string" for n in names}
+
+    def job(self) -> JobSpec:
+        return msgspec.json.decode(self.spec, type=JobSpec)
 
 
-def failed_chunks(store: Store, run: int, form: str, batch: int) -> Iterator[bytes]:
-    """What failed or was skipped, and why."""
-    return _rendered(_failures(store, run, batch), form, FAILED_COLUMNS)
+def chunks_of(source: Source, form: str) -> Iterator[bytes]:
+    """JSON lines, CSV or WARC."""
+    if form == "jsonl":
+        return map(render_jsonl, source.batches())
+    if form == "csv":
+        return _csv(source)
+    if source.kind is not Kept.ITEM:
+        raise UsageError("an archive holds pages; give a .jsonl, .csv or .parquet file")
+    return _warc(source)
 
 
-def _rendered(
-    batches: Iterator[list[bytes]], form: str, columns: Sequence[str] | None
-) -> Iterator[bytes]:
-    if form != "csv":
-        yield from map(render_jsonl, batches)
-        return
+def parquet_file(source: Source) -> Callable[[Path], None]:
+    from zcrawl.store.parquet_file import write_parquet
+
+    return lambda path: write_parquet(path, source.batches(), source.columns())
+
+
+def _csv(source: Source) -> Iterator[bytes]:
+    """Columns are the job's; without extraction, those of the first batch."""
+    batches = source.batches()
     first = next(batches, [])
-    columns = columns or csv_columns(first)
+    columns: Sequence[str] = tuple(source.columns())
+    if source.kind is Kept.ITEM and not source.job().extract:
+        columns = csv_columns(first)
     yield render_csv(first, columns, header=True)
     for rows in batches:
         yield render_csv(rows, columns, header=False)
 
 
-def _items(store: Store, run: int, batch: int, kind: Kept) -> Iterator[list[bytes]]:
+def _warc(source: Source) -> Iterator[bytes]:
+    from zcrawl.roles.blobs import open_blobs
+    from zcrawl.store.warc import render_warc, warc_head
+
+    blobs = open_blobs(source.blobs)
+    captures = _items(source.store, source.run, Kept.CAPTURE, CAPTURES)
+    first = next(captures, None)
+    if first is None:
+        raise UsageError(
+            "this run has no captured pages: set output.capture = true in its job",
+            code="no_captures",
+        )
+    yield warc_head(f"run-{source.run}.warc.gz")
+    yield render_warc(first, blobs.get)
+    for batch in captures:
+        yield render_warc(batch, blobs.get)
+
+
+def _items(store: Store, run: int, kind: Kept, batch: int) -> Iterator[list[bytes]]:
     after = 0
     while True:
         read = store.query(ReadItems(run, after, batch, kind))
@@ -58,10 +111,10 @@ def _items(store: Store, run: int, batch: int, kind: Kept) -> Iterator[list[byte
         after = read.rows[-1].id
 
 
-def _failures(store: Store, run: int, batch: int) -> Iterator[list[bytes]]:
+def _failures(store: Store, run: int) -> Iterator[list[bytes]]:
     after = 0
     while True:
-        read = store.query(ReadFailed(run, after, batch))
+        read = store.query(ReadFailed(run, after, BATCH))
         assert isinstance(read, Failures)
         if not read.rows:
             return

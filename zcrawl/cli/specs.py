@@ -15,14 +15,13 @@ from typing import Any, Final, TextIO
 import click
 
 from zcrawl.errors import JobError, UsageError
+from zcrawl.submit import outputs
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.validate import spec_from_dict
 
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
-FORMATS: Final = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-LATER_FORMATS: Final = (".parquet", ".warc", ".warc.gz")
 
 
 @dataclasses.dataclass
@@ -177,7 +176,13 @@ def _open(path: str | int) -> TextIO:
     return open(path, encoding="utf-8-sig", errors="surrogateescape")  # noqa: PTH123
 
 
-def output_for(out: str | None, data: Path, name: str) -> tuple[str, str] | None:
+def with_capture(changes: dict[str, Any], out: str | None) -> dict[str, Any]:
+    """An archive needs whole exchanges, which workers keep only when they are told to."""
+    wanted = out is not None and out != "-" and format_of(out) == "warc"
+    return {**changes, "output.capture": True} if wanted else changes
+
+
+def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | None:
     """(path, format) of the file that gets the items; None for `-`.
 
     `{run}` in a path stands for the run's number, which only the store knows.
@@ -185,7 +190,12 @@ def output_for(out: str | None, data: Path, name: str) -> tuple[str, str] | None
     if out == "-":
         return None
     if out is None:
-        return str(data / f"{file_stem(name)}-{{run}}.jsonl"), "jsonl"
+        own = outputs.targets(spec.output, file_stem(spec.name))
+        if own:
+            return own[0]  # the job says itself where its items go
+        return str(data / f"{file_stem(spec.name)}-{{run}}.jsonl"), "jsonl"
+    if outputs.is_remote(out):
+        return out, format_of(out)
     path = Path(out).expanduser().absolute()
     wanted = format_of(path.name)
     check_writable(path)
@@ -194,12 +204,10 @@ def output_for(out: str | None, data: Path, name: str) -> tuple[str, str] | None
 
 def format_of(name: str) -> str:
     """The format that a file's name asks for."""
-    for suffix in LATER_FORMATS:
-        if name.endswith(suffix):
-            raise UsageError(f"{name}: {suffix} comes in a later version; there is .jsonl and .csv")
-    wanted = FORMATS.get(Path(name).suffix.lower())
+    wanted = outputs.format_of(name)
     if wanted is None:
-        raise UsageError(f"{name}: the name must end in .jsonl or .csv")
+        endings = ", ".join(outputs.SUFFIXES)
+        raise UsageError(f"{name}: the name must end in one of {endings}")
     return wanted
 
 

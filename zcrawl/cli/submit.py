@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.specs import Submission, output_for, prepare, spec_options
+from zcrawl.cli.specs import Submission, output_for, prepare, spec_options, with_capture
 from zcrawl.errors import UsageError
 
 POLL_S: Final = 0.5
@@ -18,7 +18,9 @@ POLL_S: Final = 0.5
 @click.command("submit", cls=Command)
 @click.argument("sources", nargs=-1, metavar="JOB.toml | URL...")
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
-@click.option("--out", metavar="FILE", help="A file that gets the items, .jsonl or .csv.")
+@click.option(
+    "--out", metavar="FILE", help="A .jsonl, .csv, .parquet or .warc.gz file that gets the items."
+)
 @click.option("--update", is_flag=True, help="A known name gets this spec and a new run.")
 @click.option("--again", is_flag=True, help="A known name gets a new run of the spec it has.")
 @click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
@@ -45,8 +47,8 @@ def submit_command(
     if out == "-":
         raise UsageError("--out - is for `crawl`; use `zcrawl export ID` afterwards")
     job_file, urls = split_sources(sources)
-    submission = prepare(urls, job_file, seeds, changes)
-    to = output_for(out, settings.data, submission.spec.name) if out else None
+    submission = prepare(urls, job_file, seeds, with_capture(changes, out))
+    to = output_for(out, settings.data, submission.spec) if out else None
     mode = "update" if update else "again" if again else "new"
     from zcrawl.runtime.run_loop import run_async
 

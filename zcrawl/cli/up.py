@@ -37,7 +37,9 @@ async def _stay_up(settings: Settings, workers: int) -> int:
     from zcrawl.roles.embedded import EmbeddedCluster
 
     with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
-        cluster = EmbeddedCluster(settings.data, workers, **settings.worker_limits())
+        cluster = EmbeddedCluster(
+            settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
+        )
         async with cluster:
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:

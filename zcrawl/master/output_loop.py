@@ -18,22 +18,33 @@ from typing import Final
 from zcrawl.errors import Fenced, ZcrawlError
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import AdvanceOutput
-from zcrawl.store.output_file import OutputFile
+from zcrawl.store.output_sinks_file import Mark, Sink, batch_of, kind_of, open_sink
 from zcrawl.store.queries import Items, OutputRow, Outputs, ReadItems, ReadOutputs
+from zcrawl.store.warc import GetBody
 
 INTERVAL_S: Final = 0.2
-BATCH_ITEMS: Final = 2_000
+ROTATION_S: Final = 5.0  # how often parts are looked at that may have become too old
 
 Log = Callable[[str, str], None]
 
 
 class OutputLoop:
-    def __init__(self, store: StoreThreads, epoch: Callable[[], int], note: Log) -> None:
+    def __init__(
+        self,
+        store: StoreThreads,
+        epoch: Callable[[], int],
+        note: Log,
+        folder: Path,
+        utc: Callable[[], float],
+        body_of: GetBody,
+    ) -> None:
+        """`folder` is what relative paths are relative to; `body_of` finds kept bodies."""
         self.error: ZcrawlError | None = None
+        self._folder, self._utc, self._body_of = folder, utc, body_of
         self._store = store
         self._epoch = epoch
         self._note = note
-        self._files: dict[tuple[int, str], OutputFile] = {}
+        self._sinks: dict[tuple[int, str], Sink] = {}
         self._stale = False
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -67,14 +78,16 @@ class OutputLoop:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
         async with self._lock:
-            for file in self._files.values():
-                file.close()
-            self._files.clear()
+            for sink in self._sinks.values():
+                sink.close()
+            self._sinks.clear()
         self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
         while True:
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):  # files may rotate without new items
+                async with asyncio.timeout(ROTATION_S if self._sinks else None):
+                    await self._changed.wait()
             await asyncio.sleep(INTERVAL_S)
             self._changed.clear()
             await self._pump()
@@ -86,9 +99,9 @@ class OutputLoop:
         async with self._lock:
             if self._stale:
                 self._stale = False
-                for file in self._files.values():
-                    file.close()
-                self._files.clear()
+                for sink in self._sinks.values():
+                    sink.close()
+                self._sinks.clear()
             if not self._epoch():
                 return  # another master leads, and writes
             try:
@@ -98,8 +111,8 @@ class OutputLoop:
                 self._failed(error)
                 return
             wanted = {(row.run, row.path) for row in outputs.rows}
-            for key in [key for key in self._files if key not in wanted]:
-                self._files.pop(key).close()
+            for key in [key for key in self._sinks if key not in wanted]:
+                self._sinks.pop(key).close()
             failed = False
             for row in outputs.rows:
                 try:
@@ -107,29 +120,43 @@ class OutputLoop:
                 except ZcrawlError as error:
                     failed = True
                     self._failed(error)
-                    broken = self._files.pop((row.run, row.path), None)
+                    broken = self._sinks.pop((row.run, row.path), None)
                     if broken is not None:
                         broken.close()
             if not failed:
                 self.error = None
 
     async def _follow(self, row: OutputRow) -> None:
-        cursor = row.cursor
-        loop = asyncio.get_running_loop()
-        file = self._files.get((row.run, row.path))
-        if file is None:
-            file = OutputFile(Path(row.path), row.format, row.length)
-            await loop.run_in_executor(self._thread, file.open)
-            self._files[(row.run, row.path)] = file
-        while cursor < row.last_item:
-            items = await self._store.ask(ReadItems(row.run, cursor, BATCH_ITEMS))
+        loop, key = asyncio.get_running_loop(), (row.run, row.path)
+        sink = self._sinks.get(key)
+        if sink is None:
+            sink = await loop.run_in_executor(
+                self._thread, open_sink, row, self._folder, self._body_of
+            )
+            self._sinks[key] = sink
+        kind, batch = kind_of(row.format), batch_of(row.format)
+        while sink.cursor < row.last_item:
+            items = await self._store.ask(ReadItems(row.run, sink.cursor, batch, kind))
             assert isinstance(items, Items)
             if not items.rows:
                 return
-            data = [item.data for item in items.rows]
-            length = await loop.run_in_executor(self._thread, file.append, data)
-            cursor = items.rows[-1].id
-            await self._store.do(AdvanceOutput(self._epoch(), row.run, row.path, cursor, length))
+            taken = await loop.run_in_executor(self._thread, sink.take, items.rows, self._utc())
+            await self._commit(row, taken)
+        settled = await loop.run_in_executor(self._thread, sink.settle, row.ended, self._utc())
+        await self._commit(row, settled)
+
+    async def _commit(self, row: OutputRow, mark: Mark | None) -> None:
+        if mark is not None:
+            command = AdvanceOutput(
+                self._epoch(),
+                row.run,
+                row.path,
+                mark.cursor,
+                mark.length,
+                mark.part,
+                mark.part_at,
+            )
+            await self._store.do(command)
 
     def _failed(self, error: ZcrawlError) -> None:
         if isinstance(error, Fenced):

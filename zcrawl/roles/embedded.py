@@ -20,6 +20,7 @@ from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model import RunState
 from zcrawl.roles import place
+from zcrawl.roles.blobs import open_blobs
 from zcrawl.roles.client import answer
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
@@ -48,11 +49,13 @@ class EmbeddedCluster:
         slots: int = 32,
         rate: float = 0.0,
         bandwidth: float = 0.0,
+        blobs: str = "",
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
         nursery: Nursery | None = None,
     ) -> None:
         self._data = data
+        self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
         self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth}
         self._pause_unfinished = pause_unfinished
@@ -91,7 +94,7 @@ class EmbeddedCluster:
             **self._worker,
             "masters": [endpoints],
             "log": str(data / place.LOG),
-            "blobs": str(data / place.BLOBS),
+            "blobs": self._blobs,
         }
         supervisor = Supervisor(
             WORKER_MODULE,
@@ -139,7 +142,14 @@ class EmbeddedCluster:
             on_applied=lambda: outputs.committed(),
         )
         stack.callback(master.close)
-        outputs = OutputLoop(store, lambda: master.machine.epoch, master.note)
+        outputs = OutputLoop(
+            store,
+            lambda: master.machine.epoch,
+            master.note,
+            data,
+            clock_os.utc,
+            lambda name: open_blobs(self._blobs).get(name),
+        )
         stack.push_async_callback(outputs.close)
         self._master, self._outputs = master, outputs
         try:

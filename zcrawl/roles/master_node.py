@@ -31,6 +31,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import check_bind
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
+from zcrawl.roles.blobs import blobs_place, open_blobs
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import new_incarnation
@@ -68,6 +69,8 @@ class MasterNode:
         self._stop = stop
         clock_os.raise_file_limit()
         async with contextlib.AsyncExitStack() as stack:
+            data = Path(self._config.data.dir)
+            bodies = blobs_place(self._config, data, cluster=True)
             keys = cluster.master_keys(self._config)
             endpoints = self._endpoints()
             check_bind(endpoints, keys, self._config.mesh.insecure)
@@ -94,7 +97,14 @@ class MasterNode:
                 on_step_down=self._resign,
             )
             stack.callback(self._master.close)
-            self._outputs = OutputLoop(store, lambda: self._master.machine.epoch, self._master.note)
+            self._outputs = OutputLoop(
+                store,
+                lambda: self._master.machine.epoch,
+                self._master.note,
+                data,
+                clock_os.utc,
+                lambda name: open_blobs(bodies).get(name),
+            )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()
             if self._allow is not None:

@@ -94,8 +94,8 @@ async def run_worker(spec: WorkerSpec) -> str:
     from zcrawl import __version__
     from zcrawl.fetch.ports import Engine
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+    from zcrawl.roles.blobs import open_blobs
     from zcrawl.runtime import clock_os
-    from zcrawl.store.blobs_file import FileBlobs
     from zcrawl.telemetry.logs import EventLog
     from zcrawl.worker.machine import WorkerMachine
     from zcrawl.worker.pipeline_loop import Pipeline
@@ -151,7 +151,7 @@ async def run_worker(spec: WorkerSpec) -> str:
             on_end=worker.fetch_ended,
             on_hop=worker.hop_wanted,
             on_error=worker.note,
-            blobs=FileBlobs(Path(spec.blobs)),
+            blobs=open_blobs(spec.blobs),
             environ=os.environ,
             rate=spec.rate,
             bandwidth=spec.bandwidth,

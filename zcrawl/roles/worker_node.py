@@ -20,9 +20,10 @@ from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.roles import cluster
+from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
 from zcrawl.roles.masters_file import FILE, MastersFile
-from zcrawl.roles.place import BLOBS, WORKER_ERRORS
+from zcrawl.roles.place import WORKER_ERRORS
 from zcrawl.roles.pulse_file import Pulses
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
@@ -105,7 +106,7 @@ class WorkerNode:
             "pulses": str(self._pulses.folder),
             "log": "",
             "log_fd": log_fd,
-            "blobs": str(self._data / BLOBS),
+            "blobs": blobs_place(self._config, self._data, cluster=True),
         }
 
     @staticmethod

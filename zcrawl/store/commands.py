@@ -219,6 +219,8 @@ class AdvanceOutput(_Data, frozen=True):
     path: str
     cursor: int
     length: int
+    part: int = 0  # of a file that rotates: the one that grows now
+    part_at: float = 0.0  # UTC; when it got its first item; 0: it has none
 
 
 LeaderCommand: TypeAlias = (

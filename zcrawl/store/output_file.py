@@ -1,4 +1,4 @@
-"""A file that derives from committed items, so it holds each of them once (JSON lines or CSV).
+"""A file that derives from committed items, so it holds each of them once (JSON lines, CSV, WARC).
 
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
 Whatever lies behind the committed length was written by a leader that did not get to commit it,
@@ -16,20 +16,31 @@ from typing import BinaryIO
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
 from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
+from zcrawl.store.warc import GetBody, render_warc, warc_head
 
-FORMATS = ("jsonl", "csv")
+FORMATS = ("jsonl", "csv", "warc")
 HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
 
 
 class OutputFile:
     """Use as a context manager. `append` returns the length to commit."""
 
-    def __init__(self, path: Path, format: str, length: int) -> None:
-        """`length` is what the store knows; 0 makes a new file or replaces an old one."""
+    def __init__(
+        self,
+        path: Path,
+        format: str,
+        length: int,
+        columns: tuple[str, ...] | None = None,
+        body_of: GetBody | None = None,
+    ) -> None:
+        """`length` is what the store knows; 0 makes a new file or replaces an old one.
+
+        `columns` are a CSV's, where the job names them; `body_of` finds the bodies of a WARC."""
         self._path = path
         self._format = format
         self._length = length
-        self._columns: tuple[str, ...] | None = None
+        self._columns = columns
+        self._body_of = body_of
         self._file: BinaryIO | None = None
 
     def __enter__(self) -> OutputFile:
@@ -96,7 +107,11 @@ class OutputFile:
     def _render(self, items: Sequence[bytes]) -> bytes:
         if self._format == "jsonl":
             return render_jsonl(items)
-        if self._length == 0:
+        if self._format == "warc":
+            assert self._body_of is not None  # who writes archives has a place for bodies
+            head = warc_head(self._path.name) if self._length == 0 else b""
+            return head + render_warc(list(items), self._body_of)
+        if self._columns is None and self._length == 0:
             self._columns = csv_columns(items)
         assert self._columns is not None  # read from the file when it was opened
         return render_csv(items, self._columns, header=self._length == 0)

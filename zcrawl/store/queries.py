@@ -116,6 +116,10 @@ class OutputRow(_Data, frozen=True):
     cursor: int
     length: int
     last_item: int  # newest committed item of the run: the file is complete when cursor is there
+    part: int = 0
+    part_at: float = 0.0
+    ended: bool = False  # the run: nothing more comes
+    spec: bytes = b"{}"  # of the run, for columns and rotation
 
 
 class Items(_Data, frozen=True):

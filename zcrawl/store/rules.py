@@ -13,6 +13,9 @@ import msgspec
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import Change
+from zcrawl.submit.job_toml import file_stem
+from zcrawl.submit.outputs import targets
+from zcrawl.submit.spec import Output
 
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
 MAX_PAGES = "max_pages"  # reason of a run that reached its limit
@@ -27,6 +30,7 @@ class _Spec(msgspec.Struct):
     """The only part of a job spec that the store itself obeys."""
 
     scope: _Scope = msgspec.field(default_factory=_Scope)
+    output: Output = Output()
 
 
 def max_pages_of(spec: bytes) -> int | None:
@@ -34,6 +38,17 @@ def max_pages_of(spec: bytes) -> int | None:
         return msgspec.json.decode(spec, type=_Spec).scope.max_pages
     except msgspec.MsgspecError as error:
         raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
+
+
+def outputs_of(
+    spec: bytes, name: str, given: tuple[str, str] | None, run: int
+) -> list[tuple[str, str]]:
+    """(path, format) of the files of a new run: the job's own, and the one that was asked for."""
+    output = msgspec.json.decode(spec, type=_Spec).output
+    wanted = dict(targets(output, file_stem(name)))
+    if given is not None:
+        wanted[given[0]] = given[1]
+    return [(path.replace("{run}", str(run)), format) for path, format in wanted.items()]
 
 
 def skip_reason(state: RunState, reason: str) -> str:

@@ -203,6 +203,8 @@ class Output(peewee.Model):
     format = peewee.CharField(32)
     item_cursor = peewee.BigIntegerField(**_default("0"))
     length = peewee.BigIntegerField(**_default("0"))
+    part = peewee.BigIntegerField(**_default("0"))
+    part_at = peewee.DoubleField(**_default("0"))
 
     class Meta:
         table_name = "outputs"

@@ -83,7 +83,15 @@ def extend_lease(session: Session, command: ExtendLease) -> Done:
 
 def advance_output(session: Session, command: AdvanceOutput) -> Done:
     session.run(
-        "UPDATE outputs SET item_cursor = ?, length = ? WHERE run = ? AND path = ?",
-        (command.cursor, command.length, command.run, encode_path(command.path)),
+        "UPDATE outputs SET item_cursor = ?, length = ?, part = ?, part_at = ? "
+        "WHERE run = ? AND path = ?",
+        (
+            command.cursor,
+            command.length,
+            command.part,
+            command.part_at,
+            command.run,
+            encode_path(command.path),
+        ),
     )
     return Done()

@@ -151,15 +151,27 @@ def _failed_row(row: tuple[Any, ...], run: RunRecord) -> FailedRow:
 def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
     rows = session.all(
         "SELECT o.run, o.path, o.format, o.item_cursor, o.length, r.state, "
-        "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run), 0) "
+        "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run AND "
+        "i.kind = CASE o.format WHEN 'warc' THEN 3 ELSE 0 END), 0), o.part, o.part_at, r.spec "
         "FROM outputs o JOIN runs r ON r.id = o.run WHERE r.id = ? OR "
         "(? IS NULL AND r.state <> 'deleted') ORDER BY o.run, o.path",
         (query.run, query.run),
     )
     return Outputs(
         [
-            OutputRow(run, decode_path(path), format, cursor, length, last)
-            for run, path, format, cursor, length, state, last in rows
+            OutputRow(
+                run,
+                decode_path(path),
+                format,
+                cursor,
+                length,
+                last,
+                part,
+                part_at,
+                RunState(state).ended,
+                spec,
+            )
+            for run, path, format, cursor, length, state, last, part, part_at, spec in rows
             if query.run is not None or not RunState(state).ended or cursor < last
         ]
     )

@@ -11,7 +11,7 @@ from zcrawl.model import RunState
 from zcrawl.store.commands import AddSeeds, SubmitJob, Submitted
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink
-from zcrawl.store.rules import max_pages_of
+from zcrawl.store.rules import max_pages_of, outputs_of
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -59,9 +59,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
             command.now,
         ),
     )
-    if command.output is not None:
-        path, format = command.output
-        path = path.replace("{run}", str(run_id))
+    for path, format in outputs_of(spec, command.name, command.output, run_id):
         session.run(
             "INSERT INTO outputs (run, path, format) VALUES (?, ?, ?)",
             (run_id, encode_path(path), format),

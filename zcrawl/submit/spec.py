@@ -82,7 +82,11 @@ class Login(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept besides the items in the database."""
 
+    to: tuple[str, ...] = ("sql",)  # files beside the database; docs/outputs.md
+    rotate_bytes: int = 0  # begin a new part of each file after so many bytes; 0: never
+    rotate_seconds: float = 0.0
     keep_html: bool = False  # bodies into the blob store, content-addressed
+    capture: bool = False  # whole exchanges, for archives; implied by a WARC in `to`
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,7 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
+from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import JobSpec
@@ -25,7 +26,7 @@ ENGINES: Final = ("http", "httpx")
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.
-LATER_KEYS: Final = ("schedule", "output.to", "output.screenshot")
+LATER_KEYS: Final = ("schedule", "output.screenshot")
 
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
@@ -70,6 +71,7 @@ def check(spec: JobSpec) -> None:
     check_access(spec)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
+    check_outputs(spec.output)
 
 
 def check_name(name: str) -> None:

@@ -219,6 +219,7 @@ class FakeStore:
                 output = tables.outputs.get((command.run, command.path))
                 if output is not None:
                     output.cursor, output.length = command.cursor, command.length
+                    output.part, output.part_at = command.part, command.part_at
                 return Done()
             case _:
                 assert_never(command)
@@ -285,13 +286,24 @@ class FakeStore:
         rows: list[OutputRow] = []
         for output in self.tables.outputs.values():
             run = self.tables.runs[output.run]
-            last = max(self.tables.items.get(output.run, {}), default=0)
+            kind = Kept.CAPTURE if output.format == "warc" else Kept.ITEM
+            kept = self.tables.items.get(output.run, {}).values()
+            last = max((item.id for item in kept if item.kind is kind), default=0)
             unfinished = not run.state.ended or output.cursor < last
             if of_run == run.id or (
                 of_run is None and unfinished and run.state is not RunState.DELETED
             ):
                 row = OutputRow(
-                    run.id, output.path, output.format, output.cursor, output.length, last
+                    run.id,
+                    output.path,
+                    output.format,
+                    output.cursor,
+                    output.length,
+                    last,
+                    output.part,
+                    output.part_at,
+                    run.state.ended,
+                    run.spec,
                 )
                 rows.append(row)
         return rows

@@ -30,6 +30,7 @@ from zcrawl.store.rules import (
     QUARANTINED,
     check_changes,
     max_pages_of,
+    outputs_of,
     result_gap,
     skip_reason,
 )
@@ -183,9 +184,7 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     job.spec = spec
     run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
     tables.runs[run.id] = run
-    if command.output is not None:
-        path, format = command.output
-        path = path.replace("{run}", str(run.id))
+    for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
     return _admit_seeds(
         tables, run, command.request, command.seeds, command.seed_hosts, command.now

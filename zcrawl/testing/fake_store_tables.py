@@ -118,6 +118,8 @@ class FakeOutput:
     format: str
     cursor: int = 0
     length: int = 0
+    part: int = 0
+    part_at: float = 0.0
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from zcrawl.frontier.url import CanonicalRules, url_key
 from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.page import PageOptions
+from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.pages import iso
 
@@ -44,6 +45,7 @@ class RunContext:
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
         self.rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
         self.plan = _plan(spec)
+        self.captures = wants_capture(spec)
         self.options = PageOptions(follow_nofollow=not spec.politeness.robots, plan=self.plan)
         self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         for name, value in spec.fetch.headers.items():
@@ -116,6 +118,11 @@ def done(
     rejected: dict[str, int] | None = None,
 ) -> Result:
     """A page of a job without rules of its own: one default item."""
+    item = default_item(one, page, status)
+    return done_with(one, page, status, [item], links, crawl_delay_s, rejected)
+
+
+def default_item(one: Assignment, page: Page, status: int) -> bytes:
     item = DefaultItem(
         url=one.url,
         final_url=page.final_url,
@@ -127,7 +134,7 @@ def done(
         fetched_at=iso(page.fetched_at),
         parent=one.parent,
     )
-    return done_with(one, page, status, [_encode_item(item)], links, crawl_delay_s, rejected)
+    return _encode_item(item)
 
 
 def done_with(

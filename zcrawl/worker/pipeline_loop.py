@@ -27,7 +27,7 @@ from zcrawl.parse.json_page import is_json, parse_json
 from zcrawl.parse.page import ParsedPage, is_html, parse_page
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
-from zcrawl.worker.pages import as_message, page_facts
+from zcrawl.worker.pages import as_message, capture_of, page_facts
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, needs_session
 
@@ -251,7 +251,8 @@ class Pipeline:
             title, rejected, found = parsed.title, parsed.rejected, parsed.extracted
             links = context.inside(parsed.links, one.depth + 1, one.url)
         kept = None
-        if context.spec.output.keep_html and self._blobs is not None:
+        keeps = context.spec.output.keep_html or context.captures
+        if keeps and self._blobs is not None:
             kept = await self._in_thread(self._blobs.put, body)
         page = Page(
             final_url=url,
@@ -263,10 +264,13 @@ class Pipeline:
             body=kept,
         )
         delay = fetch.crawl_delay_s
-        if context.plan is None:
+        seen = capture_of(one, page, response, context.headers) if context.captures else None
+        if context.plan is None and seen is None:
             return outcome.done(one, page, status, links, delay, rejected)
         items, labels = (found.items, found.labels) if found is not None else ([], {})
-        told = as_message(found, None)
+        if context.plan is None:
+            items = [outcome.default_item(one, page, status)]
+        told = as_message(found, seen)
         return outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
 
     async def _main(

@@ -1,0 +1,86 @@
+"""Opens the place where bodies are kept: a folder or S3, by its name."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Protocol
+
+from zcrawl.config import Config
+from zcrawl.errors import ConfigError, StoreError
+from zcrawl.roles.place import BLOBS
+from zcrawl.submit.outputs import is_remote
+
+
+class Blobs(Protocol):
+    """What `store.blobs_file` and `store.blobs_s3` have in common. May block."""
+
+    def put(self, data: bytes) -> str: ...
+
+    def get(self, name: str) -> bytes: ...
+
+
+REFUSED = ""  # the place of a cluster that has none
+
+
+def blobs_place(config: Config, data: Path, *, cluster: bool) -> str:
+    """The folder or URL. On several hosts a folder must be declared to be one for all of them:
+    else each would keep what the others cannot find, and an archive would lack its bodies. A
+    cluster that names no place starts, and refuses to keep bodies when a job wants it."""
+    bodies = config.bodies
+    if is_remote(bodies.url):
+        return bodies.url
+    if "://" in bodies.url:
+        raise ConfigError(f"bodies.url: {bodies.url!r}: a folder, or s3://bucket/prefix")
+    if cluster and not bodies.shared and several_hosts(config):
+        if not bodies.url:
+            return REFUSED
+        raise ConfigError(
+            "bodies.url is a folder, and this cluster may have several hosts: give bodies.url = "
+            "'s3://…', or set bodies.shared = true if the folder is the same one everywhere",
+            code="bodies_not_shared",
+        )
+    return bodies.url or str(data / BLOBS)
+
+
+def several_hosts(config: Config) -> bool:
+    """Whether anybody named in the configuration is, or can be reached from, another machine."""
+    named = [config.mesh.bind, config.mesh.advertise, config.consul.address]
+    hosts = [*named, *config.cluster.masters]
+    return any(not _is_here(host) for host in hosts if host)
+
+
+def _is_here(address: str) -> bool:
+    host = address.partition("://")[2] or address
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        return ipaddress.ip_address(host.partition("]")[0].strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Nowhere:
+    """Of a cluster on several hosts without a place for bodies."""
+
+    def put(self, data: bytes) -> str:
+        raise StoreError(
+            "bodies have no place that all hosts reach: set bodies.url = 's3://…', or a folder "
+            "and bodies.shared = true",
+            code="bodies_not_shared",
+        )
+
+    def get(self, name: str) -> bytes:
+        raise StoreError(f"there is no place for bodies, so no {name}", code="bodies_not_shared")
+
+
+def open_blobs(where: str) -> Blobs:
+    if where == REFUSED:
+        return _Nowhere()
+    if is_remote(where):
+        from zcrawl.store.blobs_s3 import S3Blobs
+
+        return S3Blobs(where)
+    from zcrawl.store.blobs_file import FileBlobs
+
+    return FileBlobs(Path(where))

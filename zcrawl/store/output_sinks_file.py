@@ -1,0 +1,220 @@
+"""Outputs that derive from committed items: files that grow, and parts that appear when complete.
+
+Used by the master's output loop. Two ways, both hold each item once whatever dies when:
+
+- A local file of records (JSON lines, CSV, WARC) grows; its length is committed with the cursor,
+  and what lies behind it is cut off when the file is opened again.
+- Parquet, and everything in S3, appears part by part: a part is written aside, published under a
+  name that follows from its number, then committed. After a crash it is written again, from the
+  same cursor, under the same name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from zcrawl.errors import StoreUnavailable, UsageError
+from zcrawl.model import Kept
+from zcrawl.store.columns import columns_of
+from zcrawl.store.output_file import OutputFile
+from zcrawl.store.parquet_file import ParquetRows
+from zcrawl.store.queries import ItemRow, OutputRow
+from zcrawl.store.warc import GetBody
+from zcrawl.submit.outputs import is_remote, part_path
+from zcrawl.submit.spec import JobSpec
+
+BATCH_ITEMS: Final = 2_000
+BATCH_CAPTURES: Final = 20  # bodies of megabytes
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What is to be committed: this much is safely out."""
+
+    cursor: int
+    length: int
+    part: int
+    part_at: float  # UTC; when the part got its first item; 0: it has none
+
+
+class Sink(Protocol):
+    cursor: int  # the last item that it has taken, committed or not
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None: ...
+
+    def settle(self, ended: bool, utc: float) -> Mark | None:
+        """All that is committed was taken; `ended`: nothing more comes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def kind_of(format: str) -> Kept:
+    return Kept.CAPTURE if format == "warc" else Kept.ITEM
+
+
+def batch_of(format: str) -> int:
+    return BATCH_CAPTURES if format == "warc" else BATCH_ITEMS
+
+
+def open_sink(row: OutputRow, folder: Path, body_of: GetBody) -> Sink:
+    """`folder` is the data folder: what relative paths are relative to."""
+    spec = msgspec.json.decode(row.spec, type=JobSpec) if len(row.spec) > 2 else JobSpec("x")
+    if row.format == "parquet" or is_remote(row.path):
+        return PartSink(row, spec, folder, body_of)
+    return GrowingSink(row, spec, folder, body_of)
+
+
+class _Rotation:
+    def __init__(self, spec: JobSpec) -> None:
+        self._bytes, self._seconds = spec.output.rotate_bytes, spec.output.rotate_seconds
+        self.on = bool(self._bytes or self._seconds)
+
+    def due(self, length: int, part_at: float, utc: float) -> bool:
+        if not part_at:
+            return False
+        too_large = bool(self._bytes) and length >= self._bytes
+        return too_large or (bool(self._seconds) and utc >= part_at + self._seconds)
+
+
+class GrowingSink:
+    """A local file of records."""
+
+    def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
+        self.cursor = row.cursor
+        self._row, self._folder, self._body_of = row, folder, body_of
+        self._columns = tuple(columns_of(spec)) if spec.extract else None
+        self._rotation = _Rotation(spec)
+        self._part, self._part_at = row.part, row.part_at
+        self._file = self._open(row.length)
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+        self._file.append([row.data for row in rows])
+        self.cursor = rows[-1].id
+        self._part_at = self._part_at or utc
+        return self.settle(False, utc) or self._mark()
+
+    def settle(self, ended: bool, utc: float) -> Mark | None:
+        if not self._rotation.due(self._file.length, self._part_at, utc):
+            return None
+        self._file.close()
+        self._part, self._part_at = self._part + 1, 0.0
+        self._file = self._open(0)
+        return self._mark()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _mark(self) -> Mark:
+        return Mark(self.cursor, self._file.length, self._part, self._part_at)
+
+    def _open(self, length: int) -> OutputFile:
+        path = self._folder / part_path(self._row.path, self._part, self._rotation.on)
+        make_folder(path.parent)
+        file = OutputFile(path, self._row.format, length, self._columns, self._body_of)
+        file.open()
+        return file
+
+
+class PartSink:
+    """Parts that are complete when they appear."""
+
+    def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
+        self.cursor = row.cursor
+        self._row, self._folder, self._body_of = row, folder, body_of
+        self._columns = columns_of(spec)
+        self._names = tuple(self._columns) if spec.extract else None
+        self._rotation = _Rotation(spec)
+        self._part, self._part_at = row.part, 0.0
+        self._aside: Path | None = None
+        self._rows: ParquetRows | OutputFile | None = None
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None:
+        writer = self._rows or self._begin()
+        data = [row.data for row in rows]
+        if isinstance(writer, ParquetRows):
+            writer.add(data)
+        else:
+            writer.append(data)
+        self.cursor = rows[-1].id
+        self._part_at = self._part_at or utc
+        return self.settle(False, utc)
+
+    def settle(self, ended: bool, utc: float) -> Mark | None:
+        writer = self._rows
+        if writer is None:
+            return None
+        length = writer.written if isinstance(writer, ParquetRows) else writer.length
+        if not ended and not self._rotation.due(length, self._part_at, utc):
+            return None
+        self._publish()
+        self._part, self._part_at = self._part + 1, 0.0
+        return Mark(self.cursor, 0, self._part, 0.0)
+
+    def close(self) -> None:
+        """What is not published is written again later."""
+        if self._rows is not None:
+            with contextlib.suppress(OSError, StoreUnavailable):
+                self._rows.close()
+            self._rows = None
+        if self._aside is not None:
+            self._aside.unlink(missing_ok=True)
+            self._aside = None
+
+    def _begin(self) -> ParquetRows | OutputFile:
+        target = part_path(self._row.path, self._part, self._rotation.on)
+        name = target.rpartition("/")[2]
+        if is_remote(target):
+            aside = self._folder / "outgoing" / f"{self._row.run}-{self._part}-{name}"
+        else:
+            aside = (self._folder / target).with_name(f".{name}.part")
+        make_folder(aside.parent)
+        self._aside = aside
+        if self._row.format == "parquet":
+            self._rows = ParquetRows(aside, self._columns)
+        else:
+            self._rows = OutputFile(aside, self._row.format, 0, self._names, self._body_of)
+            self._rows.open()
+        return self._rows
+
+    def _publish(self) -> None:
+        assert self._rows is not None and self._aside is not None
+        self._rows.close()
+        target = part_path(self._row.path, self._part, self._rotation.on)
+        if is_remote(target):
+            from zcrawl.store.blobs_s3 import upload
+
+            upload(target, self._aside)
+            self._aside.unlink()
+        else:
+            publish(self._aside, self._folder / target)
+        self._rows = self._aside = None
+
+
+def make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot make {folder}: {error.strerror}", code="output_unwritable"
+        ) from error
+
+
+def publish(aside: Path, path: Path) -> None:
+    """Durable, and there all at once."""
+    try:
+        with aside.open("rb+") as file:
+            os.fsync(file.fileno())
+        aside.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot write {path}: {error.strerror}") from error

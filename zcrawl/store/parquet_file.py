@@ -1,0 +1,137 @@
+"""Items as Parquet, row group by row group, in flat memory. Needs the extra `parquet` (pyarrow).
+
+Called by output files and by `export`. A Parquet file is readable when its footer is written, which
+is at its end: whoever writes one writes aside and renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import StoreDataError, UsageError
+from zcrawl.store.columns import Kind, ListOf, ObjectOf
+
+ROW_GROUP: Final = 20_000  # items
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ParquetRows:
+    """`add` items, `close` the file. `written` tells how many bytes lie on disk so far."""
+
+    def __init__(self, path: Path, columns: Mapping[str, Kind], group: int = ROW_GROUP) -> None:
+        pa, pq = _pyarrow()
+        self._pa = pa
+        self._path = path
+        self._columns = dict(columns)
+        self._schema = pa.schema([(name, _arrow(pa, kind)) for name, kind in columns.items()])
+        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+        self._group = group
+        self._waiting: list[bytes] = []
+        self.rows = 0
+
+    @property
+    def written(self) -> int:
+        """Approximate while rows wait: they count as they are, uncompressed."""
+        return self._path.stat().st_size + sum(map(len, self._waiting)) // 4
+
+    def add(self, items: Sequence[bytes]) -> None:
+        self._waiting += items
+        self.rows += len(items)
+        if len(self._waiting) >= self._group:
+            self._write()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        items, self._waiting = self._waiting, []
+        values = [_decode(item) for item in items]
+        arrays = [
+            self._array([one.get(name) for one in values], kind, field.type)
+            for (name, kind), field in zip(self._columns.items(), self._schema, strict=True)
+        ]
+        self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=self._schema))
+
+    def _array(self, values: list[Any], kind: Kind, arrow: Any) -> Any:
+        if kind != "json":
+            try:
+                return self._pa.array(values, type=arrow)
+            except (self._pa.ArrowException, TypeError, ValueError, OverflowError):
+                pass  # some value is of another type: made to fit below, one by one
+        return self._pa.array([_fit(value, kind) for value in values], type=arrow)
+
+
+def write_parquet(path: Path, batches: Iterable[list[bytes]], columns: Mapping[str, Kind]) -> None:
+    rows = ParquetRows(path, columns)
+    for batch in batches:
+        rows.add(batch)
+    rows.close()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet needs pyarrow: pip install 'zcrawl[parquet]'", code="missing_extra"
+        ) from None
+    return pyarrow, pyarrow.parquet
+
+
+def _arrow(pa: Any, kind: Kind) -> Any:
+    match kind:
+        case ListOf(inner):
+            return pa.list_(_arrow(pa, inner))
+        case ObjectOf(fields):
+            return pa.struct([(name, _arrow(pa, inner)) for name, inner in fields])
+        case "int":
+            return pa.int64()
+        case "float":
+            return pa.float64()
+        case "bool":
+            return pa.bool_()
+        case _:
+            return pa.string()
+
+
+def _fit(value: Any, kind: Kind) -> Any:
+    """The value, or its JSON where the column is a text. What fits nowhere is told, not lost."""
+    if value is None:
+        return None
+    match kind:
+        case ListOf(inner):
+            return [_fit(one, inner) for one in value] if isinstance(value, list) else _no(value)
+        case ObjectOf(fields):
+            if not isinstance(value, dict):
+                return _no(value)
+            return {name: _fit(value.get(name), inner) for name, inner in fields}
+        case "string":
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        case "json":
+            return msgspec.json.encode(value).decode()
+        case "bool":
+            return value if isinstance(value, bool) else _no(value)
+        case "int":
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            return value if whole and abs(value) < 2**63 else _no(value)
+        case _:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return float(value) if number else _no(value)
+
+
+def _no(value: Any) -> Any:
+    raise StoreDataError(f"a value does not fit its column: {value!r:.80}", code="bad_item")
+
+
+def _decode(item: bytes) -> dict[str, Any]:
+    try:
+        return _object(item)
+    except msgspec.MsgspecError as error:
+        raise StoreDataError(f"an item is no JSON object: {error}", code="bad_item") from error

@@ -1,0 +1,112 @@
+"""Where a job's items go: what an entry of `output.to` means, and how parts of it are called.
+
+Called by `validate`, by the store when a run begins, by the output files and by the CLI. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Final
+
+from zcrawl.errors import JobError
+from zcrawl.submit.spec import JobSpec, Output
+
+SQL: Final = "sql"  # the database: always, because all others derive from it
+FORMATS: Final = ("jsonl", "csv", "parquet", "warc")
+SUFFIXES: Final = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".warc.gz": "warc",
+}
+REMOTE: Final = ("s3://",)
+_DEFAULT_SUFFIX: Final = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "warc": "warc.gz"}
+_PLACEHOLDER = re.compile(r"\{(\w*)\}")
+_KNOWN: Final = frozenset(("run", "name", "part"))
+MAX_TARGETS: Final = 20
+
+
+def format_of(name: str) -> str | None:
+    """The format that a file's name asks for."""
+    lower = name.lower()
+    for suffix, wanted in SUFFIXES.items():
+        if lower.endswith(suffix):
+            return wanted
+    return None
+
+
+def is_remote(path: str) -> bool:
+    return path.startswith(REMOTE)
+
+
+def check_outputs(output: Output) -> None:
+    if len(output.to) > MAX_TARGETS:
+        raise JobError(f"output.to has {len(output.to)} entries; at most {MAX_TARGETS}")
+    for entry in output.to:
+        if entry == SQL or entry in FORMATS:
+            continue
+        if format_of(entry) is None:
+            names = ", ".join((SQL, *FORMATS))
+            endings = ", ".join(SUFFIXES)
+            raise JobError(
+                f"output.to: {entry!r} is neither one of {names} nor a file ending in {endings}"
+            )
+        if not entry.isprintable():
+            raise JobError("output.to: a path has control characters")
+        if not is_remote(entry) and (entry.startswith(("/", "~")) or ".." in entry.split("/")):
+            # Whoever may submit a job must not write wherever the leader may.
+            raise JobError(f"output.to: {entry!r} leads out of the data folder; there is --out")
+        if "://" in entry and not is_remote(entry):
+            raise JobError(f"output.to: {entry!r}: of remote places there is s3:// only")
+        for name in _PLACEHOLDER.findall(entry):
+            if name not in _KNOWN:
+                raise JobError(f"output.to: {{{name}}} in {entry!r}; there is {{run}}, {{name}}")
+    if len(set(output.to)) < len(output.to):
+        raise JobError("output.to has an entry twice")
+    for key in ("rotate_bytes", "rotate_seconds"):
+        if getattr(output, key) < 0:
+            raise JobError(f"output.{key} cannot be negative")
+
+
+def targets(output: Output, stem: str) -> list[tuple[str, str]]:
+    """(path, format) of each file; `{run}` is left for who knows the number."""
+    found = []
+    for entry in output.to:
+        if entry == SQL:
+            continue
+        if entry in FORMATS:
+            entry = f"{{name}}-{{run}}.{_DEFAULT_SUFFIX[entry]}"
+        wanted = format_of(entry)
+        assert wanted is not None  # check_outputs refused it
+        found.append((entry.replace("{name}", stem), wanted))
+    return found
+
+
+def wants_capture(spec: JobSpec) -> bool:
+    """Whether exchanges are kept for archives."""
+    wanted = (entry == "warc" or format_of(entry) == "warc" for entry in spec.output.to)
+    return spec.output.capture or any(wanted)
+
+
+def part_path(path: str, part: int, rotates: bool) -> str:
+    """The name of one part. The same part always has the same name, so a repeat replaces it."""
+    number = f"{part:05}"
+    if "{part}" in path:
+        return path.replace("{part}", number)
+    if not rotates and part == 0:
+        return path  # a run that is reopened after its end has further parts, though
+    folder, slash, name = path.rpartition("/")
+    for suffix in SUFFIXES:
+        if name.lower().endswith(suffix):
+            cut = len(name) - len(suffix)
+            return f"{folder}{slash}{name[:cut]}-{number}{name[cut:]}"
+    return f"{path}-{number}"
+
+
+def key_of(url: str) -> tuple[str, str]:
+    """The bucket's URL and the key within it, of `s3://bucket/a/b`."""
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    return f"{scheme}://{bucket}", str(PurePosixPath(key)) if key else ""
