@@ -1,4 +1,4 @@
-"""`zcrawl config show` and `zcrawl config validate`."""
+"""`zcrawl config show`, `validate` and `schema`."""
 
 from __future__ import annotations
 
@@ -46,4 +46,20 @@ def validate(file: str | None, as_json: bool) -> int:
         output.print_json({"ok": True, "file": source if found is not None else None})
     else:
         output.note(f"{source}: ok" if found is not None else "no configuration file; defaults")
+    return 0
+
+
+@config_command.command("schema", cls=Command)
+@click.argument("of", type=click.Choice(["job", "config"]), default="job")
+@click.option("--json", is_flag=True, expose_value=False, help="A schema is JSON anyway.")
+def schema(of: str) -> int:
+    """Print the JSON Schema of job files, or of config files, for editors and other programs."""
+    import json
+
+    from zcrawl.cli import output
+    from zcrawl.config import Config
+    from zcrawl.submit.schema import job_schema, of_type
+
+    found = job_schema() if of == "job" else of_type(Config, "A zcrawl config file")
+    output.data(json.dumps(found, indent=2, ensure_ascii=False))
     return 0

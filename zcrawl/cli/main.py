@@ -47,6 +47,7 @@ COMMANDS: Final = {
         "zcrawl.cli.test_command",
         "Fetch one page as a worker would, and show what happened.",
     ),
+    "init": ("zcrawl.cli.init", "Write a job file with comments."),
     "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
     "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
 }

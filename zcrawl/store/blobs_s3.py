@@ -17,7 +17,7 @@ from zcrawl.submit.outputs import key_of
 
 NAME_LENGTH: Final = 64
 _REMEMBERED: Final = 10_000  # names that need not be written again
-RETRY_S: Final = 20
+RETRY_S: Final = 10
 
 
 class S3Blobs:

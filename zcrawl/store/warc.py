@@ -66,6 +66,7 @@ def _records(capture: Capture, body_of: GetBody) -> bytes:
         url,
         "response",
         payload=io.BytesIO(body),
+        length=len(body),
         http_headers=StatusAndHeaders(
             f"{capture.status} {_PHRASES.get(capture.status, 'Status')}",
             _response_headers(capture, len(body)),

@@ -1,0 +1,250 @@
+"""Outputs end to end: Parquet, WARC, S3, rotation, exports, and kill -9 in the middle."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.crawling import command, items, start, wait_until
+from tests.servers.s3 import BUCKET, objects, s3_server
+from tests.unit.extraction import items as extracted
+from tests.web.server import WebThread
+from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.demo_server_loop import DemoServer, demo_site
+
+pq = pytest.importorskip("pyarrow.parquet")
+warcio = pytest.importorskip("warcio.archiveiterator")
+pytest.importorskip("obstore")
+pytest.importorskip("moto")
+
+BOOKS = Catalogue(books=100, tags=4)
+JOB = (Path(__file__).parents[2] / "configs" / "jobs" / "books.toml").read_text()
+N = 100  # items: one for each book
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[DemoServer]:
+    with demo_site(BOOKS) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with s3_server() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        yield
+
+
+def arguments(shop: DemoServer, folder: Path, output: str, *more: object) -> tuple[object, ...]:
+    (folder / "job.toml").write_text(f"{JOB}\n[output]\n{output}\n")
+    data = ("--data", folder / "d", "--workers", 1)
+    return ("crawl", shop.url, "--job", "job.toml", *data, *more)
+
+
+def crawl(shop: DemoServer, folder: Path, output: str, *more: object) -> dict[str, Any]:
+    done = command(*arguments(shop, folder, output, "--rate", 0, "--json", *more), cwd=folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def kill_and_resume(shop: DemoServer, folder: Path, output: str, db_items: int = 15) -> None:
+    """kill -9 twice while items come in, then to the end."""
+    args = arguments(shop, folder, output, "--rate", 70)
+    for again in (False, True):
+        crawl = start(*(("crawl", "--resume", *args[4:8]) if again else args), cwd=folder)
+        wanted = db_items * (2 if again else 1)
+        wait_until(lambda wanted=wanted: _stored(folder) >= wanted)
+        crawl.send_signal(signal.SIGKILL)
+        crawl.communicate()
+    done = command("crawl", "--resume", "--data", folder / "d", "--workers", 1, cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def _stored(folder: Path) -> int:
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{folder}/d/zcrawl.db?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT COUNT(*) FROM items WHERE kind = 0").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0
+
+
+def records(data: bytes) -> list[tuple[str, str, bytes]]:
+    return [
+        (record.rec_type, record.rec_headers["WARC-Target-URI"], record.content_stream().read())
+        for record in warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
+    ]
+
+
+def once(urls: list[str]) -> bool:
+    return len(urls) == len(set(urls)) == N
+
+
+def test_parquet_csv_and_jsonl_hold_the_same_items(shop: DemoServer, tmp_path: Path) -> None:
+    """Typed and nested in Parquet; exports of the same run are the same again."""
+    crawl(shop, tmp_path, 'to = ["sql", "a.parquet", "b-{run}.csv", "jsonl"]')
+    table = pq.read_table(tmp_path / "d" / "a.parquet").to_pylist()
+    lines = items(tmp_path / "d" / "books-1.jsonl")
+    assert once([row["url"] for row in table])
+    assert sorted(table, key=str) == sorted(lines, key=str)
+    head, *rows = (tmp_path / "d" / "b-1.csv").read_text().splitlines()
+    assert len(rows) == N and head.startswith("url,title,author,price,currency")
+    for name in ("e.parquet", "e.jsonl", "e.csv"):
+        done = command("export", "books", "--data", "d", "--out", name, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert pq.read_table(tmp_path / "e.parquet").to_pylist() == table
+    assert items(tmp_path / "e.jsonl") == lines
+    assert (tmp_path / "e.csv").read_bytes() == (tmp_path / "d" / "b-1.csv").read_bytes()
+    refused = command("export", "books", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
+    assert refused.returncode == 2 and "no captured pages" in refused.stderr
+
+
+def test_an_archive_holds_each_page_and_gives_the_same_items_again(
+    shop: DemoServer, tmp_path: Path
+) -> None:
+    """warcio's checker finds nothing; its responses, extracted again, are the crawl's items."""
+    summary = crawl(shop, tmp_path, 'to = ["jsonl", "pages.warc.gz"]')
+    data = (tmp_path / "d" / "pages.warc.gz").read_bytes()
+    found = records(data)
+    pages = [(url, body) for kind, url, body in found if kind == "response"]
+    assert len(pages) == len({url for url, _ in pages}) == summary["pages"]
+    assert [kind for kind, _, _ in found].count("request") == summary["pages"]
+    assert [kind for kind, _, _ in found].count("metadata") == summary["pages"]
+    checked = _check(tmp_path / "d" / "pages.warc.gz")
+    assert checked == 0
+    block = JOB[JOB.index('[[extract]]\nname = "book"') :]
+    again = [
+        item
+        for url, body in pages
+        if "/books/" in url
+        for item in extracted(block, body, url=url, label="book")
+    ]
+    kept = items(tmp_path / "d" / "books-1.jsonl")
+    assert sorted(again, key=str) == sorted(kept, key=str)
+    done = command("export", "books", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    exported = records((tmp_path / "e.warc.gz").read_bytes())
+    assert sorted(exported[1:]) == sorted(found[1:])
+
+
+def _check(path: Path) -> int:
+    import argparse
+
+    from warcio.checker import Checker
+
+    options = argparse.Namespace(inputs=[str(path)], verbose=False)
+    checker = Checker(options)
+    checker.process_all()
+    return int(checker.exit_value)
+
+
+def test_out_by_its_name_is_an_archive(shop: DemoServer, tmp_path: Path) -> None:
+    """`--out x.warc.gz` makes the workers keep what an archive needs; without any extraction."""
+    args = ("crawl", shop.url, "--rate", 0, "--workers", 1, "--max-pages", 5, "--data", "d")
+    done = command(*args, "--out", "x.warc.gz", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    pages = [
+        url for kind, url, _ in records((tmp_path / "x.warc.gz").read_bytes()) if kind == "response"
+    ]
+    assert len(set(pages)) == len(pages) == 5
+
+
+@pytest.mark.parametrize("rotate", ["", "rotate_bytes = 6000"])
+def test_after_kill_9_local_files_hold_each_item_once(
+    shop: DemoServer, tmp_path: Path, rotate: str
+) -> None:
+    """JSON lines, Parquet and WARC, whole or in parts."""
+    kill_and_resume(shop, tmp_path, f'to = ["jsonl", "x.parquet", "p.warc.gz"]\n{rotate}')
+    folder = tmp_path / "d"
+    lines = [item["url"] for path in folder.glob("books-1*.jsonl") for item in items(path)]
+    assert once(lines)
+    parts = sorted(folder.glob("x*.parquet"))
+    assert once([url for path in parts for url in pq.read_table(path)["url"].to_pylist()])
+    pages = [
+        url
+        for path in folder.glob("p*.warc.gz")
+        for kind, url, _ in records(path.read_bytes())
+        if kind == "response" and "/books/" in url
+    ]
+    assert once(pages)
+    assert (len(parts) > 1) == bool(rotate)
+    if rotate:
+        sizes = [path.stat().st_size for path in sorted(folder.glob("books-1*.jsonl"))[:-1]]
+        assert len(sizes) > 3 and all(size >= 6000 for size in sizes)
+
+
+def test_after_kill_9_s3_holds_each_item_and_each_body_once(
+    shop: DemoServer, tmp_path: Path, s3: None
+) -> None:
+    """Parts of JSON lines, one Parquet, an archive, and the blobs its bodies lie in."""
+    (tmp_path / "zcrawl.toml").write_text(f'[bodies]\nurl = "s3://{BUCKET}/bodies"\n')
+    to = [
+        f"s3://{BUCKET}/o/i-{{run}}.jsonl",
+        f"s3://{BUCKET}/o/x.parquet",
+        f"s3://{BUCKET}/p.warc.gz",
+    ]
+    kill_and_resume(shop, tmp_path, f"to = {json.dumps(to)}\nrotate_bytes = 8000")
+    found = objects()
+    lines = [
+        json.loads(line)["url"]
+        for name, data in found.items()
+        if name.startswith("o/i-1")
+        for line in data.splitlines()
+    ]
+    assert once(lines)
+    tables = [data for name, data in found.items() if name.startswith("o/x")]
+    assert once([u for data in tables for u in pq.read_table(io.BytesIO(data))["url"].to_pylist()])
+    archives = [data for name, data in found.items() if name.startswith("p-")]
+    pages = {
+        url: body for data in archives for kind, url, body in records(data) if kind == "response"
+    }
+    assert once([url for url in pages if "/books/" in url])
+    bodies = {data for name, data in found.items() if name.startswith("bodies/")}
+    assert set(pages.values()) <= bodies
+    assert not list((tmp_path / "d").glob("outgoing/*")), "nothing is left behind"
+    done = command("export", "books", "--data", "d", "--out", f"s3://{BUCKET}/e.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert objects()["e.csv"].count(b"\r\n") == N + 1
+
+
+def test_s3_that_is_away_is_told_and_gets_its_items_when_it_is_back(
+    shop: DemoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The crawl itself completes; the part is published by whoever leads next, once."""
+    with s3_server() as environment:
+        pass  # it has been there, and is not any more
+    output = f'to = ["s3://{BUCKET}/x.jsonl"]'
+    args = arguments(shop, tmp_path, output, "--rate", 0)
+    done = command(*args, cwd=tmp_path, env={**os.environ, **environment})
+    assert done.returncode == 1 and "s3_unavailable" in done.stderr
+    with s3_server() as environment:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        more = ("crawl", shop.url, "--max-pages", 1, "--data", "d", "--workers", 1)
+        assert command(*more, cwd=tmp_path).returncode == 0
+        lines = objects()["x.jsonl"].splitlines()
+    assert once([json.loads(line)["url"] for line in lines])
+
+
+def test_compressed_bodies_are_archived_as_they_read(tmp_path: Path) -> None:
+    """What the wire said stays under another name, so the record is true."""
+    with WebThread() as web:
+        url = web.url("/compressed/gzip")
+        args = ("crawl", url, "--rate", 0, "--workers", 1, "--depth", 0, "--data", "d")
+        done = command(*args, "--no-robots", "--out", "x.warc.gz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    data = (tmp_path / "x.warc.gz").read_bytes()
+    (body,) = [body for kind, _, body in records(data) if kind == "response"]
+    assert b"<" in body and not body.startswith(b"\x1f\x8b")
+    assert b"X-Crawler-Content-Encoding: gzip" in gzip.decompress(data)

@@ -1,0 +1,93 @@
+"""`zcrawl init` and `zcrawl config schema`: a beginning, and what a file may hold."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zcrawl.cli.main import run
+from zcrawl.submit.job_toml import parse_job
+from zcrawl.submit.schema import job_schema
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def test_init_writes_a_job_that_is_valid_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its comments taken away, too; a file that is there is not replaced by mistake."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "news", "--seed", "https://news.test/"]) == 0
+    text = (tmp_path / "news.toml").read_text()
+    spec = parse_job(text, "news.toml")
+    assert spec.name == "news" and spec.seeds == ("https://news.test/",)
+    whole = "\n".join(
+        line.removeprefix("# ") if line.startswith("# ") and ("=" in line or "[" in line) else line
+        for line in text.splitlines()
+    )
+    assert len(parse_job(whole, "whole").extract[0].fields) > 4, "the commented keys exist"
+    assert run(["init", "news"]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert run(["init", "news", "--force"]) == 0
+    assert run(["init", "12"]) == 2, "digits would be taken for an id"
+    assert run(["init", 'a"b']) == 2
+    assert run(["init", "x", "--seed", "nonsense:"]) == 2
+    assert not (tmp_path / "x.toml").exists()
+
+
+@pytest.mark.parametrize("of", ["job", "config"])
+def test_the_schema_is_json_and_closed(of: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Editors complete keys by it and mark those that do not exist."""
+    assert run(["config", "schema", of]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].endswith("2020-12/schema")
+    objects = [one for one in schema["$defs"].values() if one["type"] == "object"]
+    assert objects and all(one["additionalProperties"] is False for one in objects)
+
+
+@pytest.mark.parametrize("file", ["job-example.toml", "jobs/books.toml"])
+def test_job_files_that_ship_follow_the_schema(file: str) -> None:
+    """Short forms as well as long ones."""
+    schema = job_schema()
+    assert fits(tomllib.loads((CONFIGS / file).read_text()), schema["$ref"], schema["$defs"])
+    wrong = {"name": "x", "extract": {"fields": {"a": {"csss": "b"}}}}
+    assert not fits(wrong, schema["$ref"], schema["$defs"])
+
+
+def fits(value: Any, schema: Any, known: dict[str, Any]) -> bool:
+    """The part of JSON Schema that the schemas here use."""
+    if isinstance(schema, str):
+        schema = {"$ref": schema}
+    if "$ref" in schema:
+        return fits(value, known[schema["$ref"].rpartition("/")[2]], known)
+    if "anyOf" in schema:
+        return any(fits(value, one, known) for one in schema["anyOf"])
+    if "enum" in schema:
+        return value in schema["enum"]
+    match schema.get("type"):
+        case "object":
+            inner, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
+            return isinstance(value, dict) and all(
+                fits(one, inner[key], known)
+                if key in inner
+                else rest is True or (rest is not False and fits(one, rest, known))
+                for key, one in value.items()
+            )
+        case "array":
+            return isinstance(value, list) and all(
+                fits(one, schema.get("items", {}), known) for one in value
+            )
+        case "string":
+            return isinstance(value, str)
+        case "integer" | "number":
+            return isinstance(value, int | float)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+        case _:
+            return True

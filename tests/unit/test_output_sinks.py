@@ -1,0 +1,161 @@
+"""Files and parts that follow the items: each item once, whenever a leader dies."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zcrawl.errors import StoreDataError
+from zcrawl.mesh.capture import Capture
+from zcrawl.store.output_sinks_file import Mark, open_sink
+from zcrawl.store.parquet_file import ParquetRows
+from zcrawl.store.queries import ItemRow, OutputRow
+from zcrawl.store.warc import render_warc, warc_head
+from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.spec import JobSpec, Output
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+warcio = pytest.importorskip("warcio.archiveiterator")
+
+
+TOTAL = 12
+DEAD: list[object] = []
+
+
+def item(n: int) -> ItemRow:
+    url = f"http://h.test/{n}"
+    data = {"url": url, "final_url": url, "status": 200, "depth": n, "title": None}
+    more = {"content_type": "text/html", "bytes": 5, "fetched_at": "now", "parent": None}
+    return ItemRow(n, json.dumps({**data, **more}).encode())
+
+
+def output(form: str, path: str, mark: Mark | None = None, **options: Any) -> OutputRow:
+    spec = to_json(JobSpec("x", output=Output(**options)))
+    mark = mark or Mark(0, 0, 0, 0.0)
+    return OutputRow(
+        1, path, form, mark.cursor, mark.length, 10**9, mark.part, mark.part_at, False, spec
+    )
+
+
+def no_body(name: str) -> bytes:
+    raise AssertionError("no archive, no bodies")
+
+
+def depths(folder: Path) -> list[int]:
+    found: list[int] = []
+    for path in sorted(folder.glob("x*")):
+        if path.suffix == ".parquet":
+            found += pq.read_table(path)["depth"].to_pylist()
+        else:
+            found += [json.loads(line)["depth"] for line in path.read_bytes().splitlines()]
+    return found
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    "options", [{}, {"rotate_bytes": 300}, {"rotate_seconds": 3.0}, {"rotate_bytes": 1}]
+)
+def test_whenever_a_leader_dies_each_item_is_there_once(
+    form: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Batches, rotations, and deaths before and after the commit, in any order."""
+    for seed in range(15):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        _live_and_die(random.Random(seed), folder, form, options)
+        assert depths(folder) == list(range(1, TOTAL + 1)), seed
+
+
+def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[str, Any]) -> None:
+    path, committed, utc = f"x.{form}", Mark(0, 0, 0, 0.0), 100.0
+    sink = open_sink(output(form, path, None, **options), folder, no_body)
+    while committed.cursor < TOTAL:
+        utc += chance.choice([0.0, 2.0, 5.0])
+        if sink.cursor < TOTAL:
+            upto = min(TOTAL, sink.cursor + chance.randint(1, 5))
+            mark = sink.take([item(n) for n in range(sink.cursor + 1, upto + 1)], utc)
+        else:
+            mark = sink.settle(True, utc)
+        if chance.random() < 0.25:
+            # Dead: the commit is lost, and all the work since the last one. Another goes on.
+            # Its file stays open, as a dead process would leave it.
+            DEAD.append(sink)
+            sink = open_sink(output(form, path, committed, **options), folder, no_body)
+        elif mark is not None:
+            committed = mark
+    sink.close()
+
+
+def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+    """Before, there is a hidden file beside it, which a stopped leader takes away."""
+    sink = open_sink(output("parquet", "a/x.parquet"), tmp_path, no_body)
+    assert sink.take([item(1)], 5.0) is None and sink.settle(False, 6.0) is None
+    assert not (tmp_path / "a" / "x.parquet").exists()
+    sink.close()
+    assert list((tmp_path / "a").iterdir()) == []
+    sink = open_sink(output("parquet", "a/x.parquet"), tmp_path, no_body)
+    sink.take([item(1), item(2)], 5.0)
+    assert sink.settle(True, 6.0) == Mark(2, 0, 1, 0.0)
+    table = pq.read_table(tmp_path / "a" / "x.parquet")
+    assert table.num_rows == 2 and table.schema.field("status").type == pa.int64()
+    assert sink.settle(True, 7.0) is None, "nothing more came"
+
+
+def test_values_fit_their_columns_or_are_told(tmp_path: Path) -> None:
+    """JSON columns take anything; a text column takes numbers as text; a number no text."""
+    path = tmp_path / "x.parquet"
+    rows = ParquetRows(path, {"s": "string", "j": "json", "n": "int"})
+    rows.add([b'{"s": 5, "j": {"a": [1]}, "n": 1}', b'{"s": "x", "j": "y"}'])
+    rows.close()
+    assert pq.read_table(path).to_pylist() == [
+        {"s": "5", "j": '{"a":[1]}', "n": 1},
+        {"s": "x", "j": '"y"', "n": None},
+    ]
+    rows = ParquetRows(path, {"n": "int"})
+    rows.add([b'{"n": "many"}'])
+    with pytest.raises(StoreDataError, match="does not fit"):
+        rows.close()
+
+
+HEADERS = [("Content-Type", "text/html"), ("Content-Encoding", "gzip"), ("X-Bad", "a\r\nSet: b")]
+CAPTURE = Capture(
+    "http://h.test/a?b", "http://h.test/c?d", 200, HEADERS, [("User-Agent", "z")], 1e9, "0" * 64,
+    12.0, 2, "http://h.test/",
+)  # fmt: skip
+
+
+def test_a_page_is_three_records_each_a_gzip_member() -> None:
+    """Request, response and metadata; read back, and judged by warcio's own checker."""
+    import msgspec
+
+    body = b"<h1>x</h1>"
+    data = warc_head("x.warc.gz") + render_warc([msgspec.json.encode(CAPTURE)], lambda name: body)
+    found = {}
+    for record in warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise"):
+        found[record.rec_type] = (record, record.content_stream().read())
+    assert set(found) == {"warcinfo", "response", "request", "metadata"}
+    response, content = found["response"]
+    assert content == body and response.rec_headers["WARC-Target-URI"] == "http://h.test/c?d"
+    head = dict(response.http_headers.headers)
+    assert head["Content-Length"] == "10" and head["X-Crawler-Content-Encoding"] == "gzip"
+    assert "Set" not in head and "Content-Encoding" not in head
+    request, _ = found["request"]
+    assert (
+        request.http_headers.protocol == "GET"
+        and ("Host", "h.test") in request.http_headers.headers
+    )
+    assert b"requestedUrl: http://h.test/a?b" in found["metadata"][1]
+    again = render_warc([msgspec.json.encode(CAPTURE)], lambda name: body)
+    ids = [
+        [r.rec_headers["WARC-Record-ID"] for r in warcio.ArchiveIterator(io.BytesIO(one))]
+        for one in (data, again)
+    ]
+    assert ids[0][1:] == ids[1], "the same page has the same ids"
+    assert data.count(b"\x1f\x8b\x08") >= 4 and gzip.decompress(data)

@@ -1,0 +1,88 @@
+"""`zcrawl init NAME`: a job file with comments, to be edited and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from zcrawl.cli.base import Command
+from zcrawl.errors import JobError, UsageError
+
+JOB: Final = """\
+# A zcrawl job. Run it here:      zcrawl crawl --job {file}
+# or give it to a cluster:        zcrawl submit {file}
+# Every key: docs/job-file.md, docs/extraction.md, docs/outputs.md; `zcrawl config schema`.
+name = "{name}"
+seeds = ["{seed}"]
+
+[scope]                       # without this section: the hosts of the seeds
+max_depth = 3                 # steps from a seed
+max_pages = 1000
+# include = ['/articles/']    # patterns; one of them must be found in a URL
+# exclude = ['/login', '\\.pdf$']
+
+[politeness]                  # per host
+rate = 2.0                    # requests a second
+concurrency = 2
+
+# What is kept of a page. Without it: one item per page with URL, status, title and the like.
+[extract]
+# match = '/articles/'        # only pages whose URL has this; {{ css = "article" }} is a selector
+# item = "article"            # one item per match instead of one per page
+# follow = ["a.next"]         # only these links; without it: all within the scope
+[extract.fields]
+title = {{ css = "h1", required = true }}     # an item without it is set aside, with the reason
+text = {{ css = "main, article, body", type = "text" }}
+# price = {{ css = ".price", type = "float" }}
+# image = {{ css = "img", attr = "src", type = "url" }}
+# tags = {{ css = ".tag", list = true }}
+# number = {{ css = ".sku", re = 'No\\. (\\d+)', type = "int", default = 0 }}
+
+# [extract.schema.properties] # what items must satisfy, as JSON Schema says it
+# price = {{ type = "number", minimum = 0 }}
+
+[output]
+to = ["sql", "jsonl"]         # beside the database: jsonl, csv, parquet, warc, or names of files
+"""
+
+
+@click.command("init", cls=Command)
+@click.argument("name")
+@click.option("--seed", default="https://example.com/", metavar="URL", help="Where it starts.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
+def init_command(name: str, seed: str, force: bool, as_json: bool) -> int:
+    """Write a job file with comments.
+
+    Its name is NAME.toml; it is valid as it is, and its comments tell what else there is.
+    """
+    from zcrawl.cli import output
+
+    path = Path(name if name.endswith(".toml") else f"{name}.toml")
+    text = job_text(path, seed)
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already; --force replaces it", code="exists") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    if as_json:
+        output.print_json({"file": str(path)})
+    else:
+        output.note(f"{path} is written; edit it, then: zcrawl crawl --job {path}")
+    return 0
+
+
+def job_text(path: Path, seed: str) -> str:
+    """The file's text, judged before it is written: a name or seed that is none is told now."""
+    from zcrawl.submit.job_toml import parse_job
+
+    name = path.name.removesuffix(".toml")
+    if '"' in name + seed or "\\" in name + seed:
+        raise JobError(f"{name!r} or {seed!r} has characters that a job file cannot hold")
+    text = JOB.format(name=name, seed=seed, file=path)
+    parse_job(text, str(path))
+    return text
