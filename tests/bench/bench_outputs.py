@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,13 @@ from zcrawl.submit.spec import JobSpec, Output
 
 KINDS = {"database alone": ("sql",), "JSON lines": ("jsonl",), "Parquet": ("parquet",)}
 MILLION = 1_000_000
+# Memory as the kernel saw it at most; a child's ru_maxrss would begin with its parent's.
+PEAK = """
+import sys
+from zcrawl.cli.main import run
+assert run(sys.argv[1:]) == 0
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
 
 
 async def once(url: str, to: tuple[str, ...]) -> tuple[float, float]:
@@ -73,9 +79,10 @@ def exports() -> None:
         for name in ("x.jsonl", "x.csv", "x.parquet"):
             began = time.monotonic()
             args = ["export", "bench", "--data", folder, "--out", str(data / name)]
-            subprocess.run([sys.executable, "-m", "zcrawl", *args], check=True)
+            command = [sys.executable, "-c", PEAK, *args]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
             seconds = time.monotonic() - began
-            peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
+            peak = int(done.stdout.split()[-1]) // 1024
             size = (data / name).stat().st_size / 1e6
             print(f"export {name:10} {MILLION} items, {size:.0f} MB in {seconds:.0f} s, {peak} MB")
 

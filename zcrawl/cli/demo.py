@@ -48,9 +48,7 @@ def demo_command(settings: Settings, workers: int, job_file: str | None) -> int:
         return run_async(_demo(settings, workers, job_file, nursery))
 
 
-async def _demo(
-    settings: Settings, workers: int, job_file: str | None, nursery: Nursery
-) -> int:
+async def _demo(settings: Settings, workers: int, job_file: str | None, nursery: Nursery) -> int:
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
     from zcrawl.demo.demo_server_loop import DemoServer

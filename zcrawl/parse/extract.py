@@ -99,7 +99,7 @@ class _CompiledBlock:
         )
 
     def url_matches(self, url: str) -> bool:
-        return self._url is None or self._url.search(url) is not None
+        return self._url is None or self._url.found_in(url)
 
     def matches(self, page: SourcePage) -> bool:
         if not self.url_matches(page.facts.url):
@@ -228,7 +228,7 @@ class _Rule:
     def links(self, page: SourcePage) -> Iterator[Link]:
         for href in self._hrefs(page):
             link = page.resolver.resolve(page.base, href)
-            if link is not None and (self._re is None or self._re.search(link[0]) is not None):
+            if link is not None and (self._re is None or self._re.found_in(link[0])):
                 yield link
 
     def _hrefs(self, page: SourcePage) -> Iterator[str]:
