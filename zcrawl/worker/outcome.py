@@ -5,7 +5,6 @@ A Result made here lacks its lease and its number, which the worker machine adds
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
