@@ -52,10 +52,10 @@ def test_a_crawl_goes_on_while_consul_sleeps_for_a_minute(
 ) -> None:
     """The leader leads on under its epoch: without Consul nobody else can have the lock."""
     with (
-        page_site(tmp_path, 5000) as site,
+        page_site(tmp_path, 4700) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(70.0))
+        _, run = made.submit(site, steady(65.0))
         made.wait_pages(run, 100)
         leader, epoch, done = made.leader(), made.epoch(), made.counters(run)["done"]
         own_consul.pause()
@@ -80,7 +80,7 @@ def test_a_restart_of_the_consul_agent_is_not_noticed_by_the_crawl(
 ) -> None:
     """Members are known again afterwards: a leader can still be elected."""
     with (
-        page_site(tmp_path, 2500) as site,
+        page_site(tmp_path, 1500) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
         _, run = made.submit(site, steady(150.0))
@@ -99,7 +99,7 @@ def test_the_epoch_rises_although_consul_lost_its_data(
 ) -> None:
     """A wiped Consul counts its lock from 1 again; the database keeps the number that counts."""
     with (
-        page_site(tmp_path, 3000) as site,
+        page_site(tmp_path, 1500) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
         _, run = made.submit(site, steady(120.0))
@@ -128,7 +128,7 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
 ) -> None:
     """Each master has an agent of its own; the server that leads the others is killed."""
     with (
-        page_site(tmp_path, 3000) as site,
+        page_site(tmp_path, 1500) as site,
         consul_cluster(3) as servers,
         cluster(tmp_path, servers[0].url, mysql, masters=0, workers=0) as made,
     ):
@@ -144,8 +144,7 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
         _, run = made.submit(site, steady(120.0))
         made.wait_pages(run, 100)
         led.kill()
-        wait_until(lambda: ":" in str(others[0].get("/v1/status/leader") or ""))
-        assert str(others[0].get("/v1/status/leader")) != address
+        wait_until(lambda: others[0].get("/v1/status/leader") not in (None, "", address))
         made.wait_pages(run, made.counters(run)["done"] + 300)
         leader, epoch = made.leader(), made.epoch()
         leader.kill()  # and the two that are left can still elect
@@ -184,7 +183,7 @@ def let_nobody_in_for_6_s(server: Mariadb) -> None:
     with contextlib.closing(server.admin()) as admin, admin.cursor() as cursor:
         try:
             cursor.execute("SET GLOBAL max_connections = 10")
-            cursor.execute("SELECT id FROM information_schema.processlist WHERE user = %s", USER)
+            cursor.execute("SELECT id FROM information_schema.processlist WHERE user = %s", [USER])
             for (id,) in cursor.fetchall():
                 with contextlib.suppress(pymysql.err.MySQLError):  # it ended by itself
                     cursor.execute(f"KILL {id}")
@@ -242,7 +241,7 @@ def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(
     waits for it), is made the new primary, and the masters move there by themselves."""
     careful = ("--rpl-semi-sync-master-enabled=1", "--rpl-semi-sync-master-timeout=60000")
     with (
-        page_site(tmp_path, 2000) as site,
+        page_site(tmp_path, 1200) as site,
         mariadb(*careful, "--rpl-semi-sync-master-wait-point=AFTER_SYNC") as primary,
         mariadb("--rpl-semi-sync-slave-enabled=1", server_id=2) as replica,
     ):

@@ -33,6 +33,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
     from zcrawl.runtime.run_loop import run_async
 
     async def run() -> int:
+        from zcrawl.coord.ports import Role
         from zcrawl.roles import cluster
         from zcrawl.roles.master_node import MasterNode
         from zcrawl.runtime.notify_os import Notify
@@ -45,6 +46,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             Notify(),
             coordinator=cluster.coordinator(config),
             open_store=lambda: cluster.open_store(config, create=create_database),
+            look=lambda: cluster.registered(config, Role.MASTER),
         )
         return await _until_told(master.run, lambda: _reload(settings, node, master.reload, log))
 
@@ -66,6 +68,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
     from zcrawl.runtime.run_loop import run_async
 
     async def run() -> int:
+        from zcrawl.coord.ports import Role
         from zcrawl.roles import cluster
         from zcrawl.roles.worker_node import WorkerNode
         from zcrawl.runtime.notify_os import Notify
@@ -80,6 +83,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             log,
             Notify(),
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
+            look=(lambda: cluster.registered(config, Role.WORKER)) if in_consul else None,
         )
         return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
 

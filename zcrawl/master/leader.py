@@ -113,14 +113,16 @@ class Leader:
     def _inherit(self, loaded: Loaded, now: float, alone: bool) -> None:
         """Hosts that a previous leader granted: owned by somebody who lives, or just left."""
         state = self.state
-        last_start_at = min(now, loaded.lease_until - state.clock_offset)
+        # No lease reaches further ahead than this, unless a clock was set back since.
+        lease_until = min(loaded.lease_until - state.clock_offset, now + LEASE_S)
+        last_start_at = min(now, lease_until)
         if alone:
             for host in loaded.hosts:
                 if host.owners:
                     state.planner.granter.assume_a_start(host.id, last_start_at)
             return
         longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
-        until = loaded.lease_until - state.clock_offset + longest
+        until = lease_until + longest
         for host in loaded.hosts:
             if host.owners and until > now:
                 state.planner.granter.inherit(host, until)

@@ -64,7 +64,7 @@ class Master:
         return self.leader.state.epoch if self.leader is not None else 0
 
     def handle(self, event: Event, now: float, utc: float) -> Effects:
-        """`utc` is the wall clock; it is read at takeover and nowhere else."""
+        """`utc` is the wall clock; it counts at a takeover from a database that has no clock."""
         match event:
             case Elected():
                 return self._on_elected(event, now, utc)
@@ -119,6 +119,9 @@ class Master:
             return []
         assert isinstance(event.outcome, Loaded)
         self._takeover = None
+        if event.outcome.utc:
+            # Stored moments are by the database's clock: masters' own may differ by an hour.
+            self._clock_offset = event.outcome.utc - now
         self.role = Role.LEADER
         self.leader = Leader(
             self.me,

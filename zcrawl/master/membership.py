@@ -44,8 +44,11 @@ class Membership:
         if greeting is Greeting.OLD:
             return
         if greeting is Greeting.DUPLICATE:
-            effects.append(Note("duplicate_worker_id", header.source))
-            stale = Stale("duplicate_id")
+            first = state.roster.workers[header.source]
+            other = f"pid {first.pid} on {first.hostname}"
+            told = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
+            effects.append(Note("duplicate_worker_id", told))
+            stale = Stale("duplicate_id", other)
             effects.append(SendToWorker(header.source, header.incarnation, stale))
             return
         if greeting is Greeting.WELCOME:

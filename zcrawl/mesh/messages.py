@@ -233,6 +233,7 @@ class Rehello(_Body, frozen=True):
 
 class Stale(_Body, frozen=True):
     reason: str  # stale_epoch, duplicate_id
+    other: str = ""  # who has the id
 
 
 class NotLeader(_Body, frozen=True):

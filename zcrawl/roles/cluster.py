@@ -18,7 +18,7 @@ from zcrawl.mesh.ports import Endpoints
 
 if TYPE_CHECKING:
     from zcrawl.coord.client_consul import ConsulSettings
-    from zcrawl.coord.ports import Coordinator
+    from zcrawl.coord.ports import Coordinator, Role, Sighting
     from zcrawl.mesh.security import MeshKeys
     from zcrawl.store.ports import Store
 
@@ -85,20 +85,27 @@ async def find_masters(config: Config) -> list[Endpoints]:
 
 
 def _registered_masters(config: Config) -> list[Endpoints]:
-    from zcrawl.coord.client_consul import ConsulClient
-    from zcrawl.coord.ports import Health, Member, Role
+    from zcrawl.coord.ports import Health, Role
 
-    asking = Member(Role.WORKER, "", config.cluster.name, "", "", 0, 0)
-    client = ConsulClient(consul_settings(config), asking)
-    try:
-        _, read = client.read_members(Role.MASTER, None, 0)
-    except Exception as error:
-        raise UnreachableError(client.explain(error)[1], code="consul_away") from error
     seen = sorted(
-        (row.sighting for row in read.rows),
+        registered(config, Role.MASTER),
         key=lambda one: (one.health is not Health.PASSING, not one.leads),
     )
     return [one.member.endpoints for one in seen if one.member.endpoints is not None]
+
+
+def registered(config: Config, role: Role) -> list[Sighting]:
+    """What Consul's catalogue shows now. Blocks."""
+    from zcrawl.coord.client_consul import ConsulClient
+    from zcrawl.coord.ports import Member
+
+    asking = Member(role, "", config.cluster.name, "", "", 0, 0)
+    client = ConsulClient(consul_settings(config), asking)
+    try:
+        _, read = client.read_members(role, None, 0)
+    except Exception as error:
+        raise UnreachableError(client.explain(error)[1], code="consul_away") from error
+    return [row.sighting for row in read.rows]
 
 
 async def ask_for_masters(controls: Sequence[str], keys: MeshKeys | None) -> list[Endpoints]:

@@ -32,6 +32,7 @@ from zcrawl.mesh.security import check_bind
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
 from zcrawl.roles.blobs import blobs_place, open_blobs
+from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import new_incarnation
@@ -54,13 +55,16 @@ class MasterNode:
         *,
         coordinator: coord.Coordinator,
         open_store: Callable[[], Store],
+        look: Look | None = None,
     ) -> None:
+        """`look` reads the registered masters, to see whether our name is free."""
         self.id = cluster.node_id(config)
         self._config = config
         self._log = log
         self._notify = notify
         self._coordinator = coordinator
         self._open_store = open_store
+        self._look = look
         self._allow = AllowList(Path(config.mesh.allow_file)) if config.mesh.allow_file else None
         self._failure: ConfigError | None = None
         self._stop = asyncio.Event()
@@ -111,6 +115,8 @@ class MasterNode:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
                 stack.callback(asyncio.create_task(following, name="allow list").cancel)
             self._master.listen()
+            if self._look is not None:
+                await require_free([self.id], coord.Role.MASTER, self._look, stop)
             self._coordinator.start(self._member(incarnation), self._on_coordination)
             await self._serve()
             self._master.handle(m.Deposed("this master is leaving"))
@@ -215,11 +221,7 @@ class MasterNode:
             case coord.WorkersChanged(workers):
                 master.handle(m.CatalogueSeen(workers=tuple(_entry(one) for one in workers)))
             case coord.IdTaken(other):
-                self._failure = ConfigError(
-                    f"another living master is registered as {self.id}: pid {other.pid} on "
-                    f"{other.hostname}; give this one a cluster.id of its own",
-                    code="id_taken",
-                )
+                self._failure = id_taken(coord.Role.MASTER, other)
                 self._stop.set()
             case coord.CoordAway(reason):
                 self._tell("consul_away", reason)

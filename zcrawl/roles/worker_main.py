@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Never
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime.parent_os import DRAINED, end_with_parent
+from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 
 if TYPE_CHECKING:
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
@@ -76,10 +76,12 @@ def work(told: str | bytes) -> Never:
     gc.disable()  # while modules are loaded: nothing of them is garbage
     from zcrawl.runtime.run_loop import run_async
 
-    reason = run_async(run_worker(spec))
+    reason, code = run_async(run_worker(spec))
+    if code == REFUSED:
+        print(reason, file=sys.stderr)  # the supervisor tells it
     sys.stderr.flush()
     # Nothing is left to tidy up, and the interpreter's own tidying takes longer than our work.
-    os._exit(DRAINED if reason == "drained" else FAILED)
+    os._exit(code)
 
 
 def _without_httpx_command() -> None:
@@ -89,7 +91,8 @@ def _without_httpx_command() -> None:
     sys.modules.setdefault("httpx._main", stub)
 
 
-async def run_worker(spec: WorkerSpec) -> str:
+async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
+    """Why it ended, and the exit code that says so."""
     _without_httpx_command()
     from zcrawl import __version__
     from zcrawl.fetch.ports import Engine
@@ -135,7 +138,7 @@ async def run_worker(spec: WorkerSpec) -> str:
         spec.incarnation,
         log,
         keys=_keys(spec),
-        on_strangers=lambda text: worker.end(text),
+        on_strangers=lambda text: worker.end(text, refused=True),
     ) as mesh:
         for endpoints in spec.masters:
             mesh.connect(endpoints)
@@ -166,7 +169,7 @@ async def run_worker(spec: WorkerSpec) -> str:
         log("exit", reason)
         for one in engines.values():
             await one.aclose()
-    return reason
+    return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED
 
 
 def _keys(spec: WorkerSpec) -> MeshKeys | None:

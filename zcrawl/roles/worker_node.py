@@ -23,6 +23,7 @@ from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
 from zcrawl.roles.masters_file import FILE, MastersFile
+from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
 from zcrawl.roles.pulse_file import Pulses
 from zcrawl.runtime import clock_os
@@ -47,7 +48,9 @@ class WorkerNode:
         notify: Notify,
         *,
         coordinator: Callable[[], coord.Coordinator] | None,
+        look: Look | None = None,
     ) -> None:
+        """`look` reads the registered workers, to see whether our names are free."""
         self.id = cluster.node_id(config)
         self.ids = (
             [self.id] if processes == 1 else [f"{self.id}-{n}" for n in range(1, processes + 1)]
@@ -57,6 +60,7 @@ class WorkerNode:
         self._log = log
         self._notify = notify
         self._make = coordinator
+        self._look_for_double = look
         self._coordinators: dict[str, coord.Coordinator] = {}
         self._masters = MastersFile(data / FILE)
         self._pulses = Pulses(data / PULSES)
@@ -69,6 +73,8 @@ class WorkerNode:
         self._stop = stop
         clock_os.raise_file_limit()
         cluster.client_keys(self._config)  # a wrong key is told here, not by every child
+        if self._look_for_double is not None:
+            await require_free(self.ids, coord.Role.WORKER, self._look_for_double, stop)
         self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
         self._pulses.folder.mkdir(exist_ok=True)
         supervisor = Supervisor(
@@ -150,6 +156,9 @@ class WorkerNode:
             if complaint is not None:
                 self._failure = ConfigError(complaint, code="workers_fail")
                 return
+            if self._supervisor.all_left:
+                self._tell("drained", "all workers of this host were drained")
+                break
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), PULSE_S)
         self._notify.stopping()
@@ -174,11 +183,7 @@ class WorkerNode:
                     [one.member.endpoints for one in masters if one.member.endpoints is not None]
                 )
             case coord.IdTaken(other):
-                self._failure = ConfigError(
-                    f"another living worker is registered as {id}: pid {other.pid} on "
-                    f"{other.hostname}; give this host a cluster.id of its own",
-                    code="id_taken",
-                )
+                self._failure = id_taken(coord.Role.WORKER, other)
                 self._stop.set()
             case coord.CoordAway(reason):
                 self._tell("consul_away", reason)

@@ -14,6 +14,7 @@ import threading
 from typing import Final
 
 DRAINED: Final = 0  # exit code of a worker that was asked to leave: not started again
+REFUSED: Final = 3  # exit code of one that no master wants: a new one would fare no better
 _PR_SET_PDEATHSIG: Final = 1
 
 

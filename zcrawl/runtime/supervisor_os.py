@@ -23,7 +23,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.runtime.nursery_os import Forked, Nursery
-from zcrawl.runtime.parent_os import DRAINED
+from zcrawl.runtime.parent_os import DRAINED, REFUSED
 
 BACKOFF_LEAST_S: Final = 0.1
 BACKOFF_MOST_S: Final = 5.0
@@ -56,6 +56,7 @@ class Child:
     left: bool = False  # it was drained
     renewing: bool = False  # it was asked to leave, and shall be started again
     renewed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    refused: bool = False
 
 
 class Supervisor:
@@ -106,16 +107,26 @@ class Supervisor:
     def is_alive(self, id: str) -> bool:
         return any(child.id == id and not _is_gone(child) for child in self.children)
 
+    @property
+    def all_left(self) -> bool:
+        """Whether every worker was drained: by request, and none will be started again."""
+        return bool(self.children) and all(child.left for child in self.children)
+
     def complaint(self) -> str | None:
-        """What is wrong when no worker gets beyond its start."""
+        """What is wrong when no worker gets beyond its start, or one is refused by the masters."""
+        if any(child.refused for child in self.children):
+            return self._last_words()
         if not self.children or any(c.false_starts < FALSE_STARTS for c in self.children):
             return None
+        return f"the worker processes die at their start: {self._last_words()}"
+
+    def _last_words(self) -> str:
         last = ""
         if self._stderr is not None:
             with contextlib.suppress(OSError):
                 text = self._stderr.read_bytes()[-2_000:].decode(errors="replace").strip()
                 last = text.rpartition("\n")[2]
-        return f"the worker processes die at their start: {last or 'no message'}"
+        return last or "no message"
 
     def ask_to_leave(self) -> None:
         """Workers finish what they began and end; from now on none is started again."""
@@ -203,6 +214,9 @@ class Supervisor:
                 self._log("worker_ended", f"{child.id}: exit {code}")
                 return
             self._log("worker_died", f"{child.id}: exit {code}")
+            if code == REFUSED:
+                child.refused = True
+                return
             child.false_starts += 1
             if asyncio.get_running_loop().time() - child.started_at > STEADY_S:
                 child.backoff_s = BACKOFF_LEAST_S

@@ -45,6 +45,7 @@ class Loaded(_Data, frozen=True):
     hosts: list[HostRow]  # those named by `lanes`, and all that are owned
     watermarks: dict[tuple[str, int], int]  # (worker, incarnation) → result number
     sweeps: list[int]  # ended runs that still have queued rows
+    utc: float = 0.0  # by the database's own clock, at the end; 0: it has none
 
 
 class Change(_Data, frozen=True):

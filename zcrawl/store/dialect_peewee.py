@@ -49,6 +49,10 @@ class Session(abc.ABC):
     def all_each(self, parts: Sequence[tuple[str, Row]]) -> list[Sequence[Any]]:
         """The rows of several SELECTs of the same columns, in as few round trips as it takes."""
 
+    def utc(self) -> float:
+        """The server's clock, which all masters share; 0: it has none of its own."""
+        return 0.0
+
     # ------------------------------------------------------------ bulk writes
 
     @abc.abstractmethod

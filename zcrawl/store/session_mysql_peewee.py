@@ -73,6 +73,10 @@ class MysqlSession(Session):
     def run(self, sql: str, values: Row = ()) -> int:
         return self._send(filled(sql, values))
 
+    def utc(self) -> float:
+        (seconds,) = self.one("SELECT UNIX_TIMESTAMP(CURRENT_TIMESTAMP(6))")
+        return float(seconds)
+
     def all_in(self, sql: str, before: tuple[Any, ...], values: Iterable[Any]) -> Iterator[Any]:
         for statement in _in_lists(sql, before, values):
             self._send(statement)

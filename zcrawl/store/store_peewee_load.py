@@ -63,6 +63,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         hosts=[hosts[id] for id in sorted(hosts)],
         watermarks={(worker, incarnation): n for worker, incarnation, n in workers},
         sweeps=sweeps,
+        utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 
 

@@ -88,6 +88,7 @@ class ForgetRun(_Data, frozen=True):
 
 class Exit(_Data, frozen=True):
     reason: str
+    refused: bool = False  # a new process would be refused as well
 
 
 class Note(_Data, frozen=True):

@@ -275,7 +275,8 @@ class WorkerMachine:
             if self._refused_since is None:
                 self._refused_since = now
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
-                effects.append(Exit(f"another live process has the id {self.worker}"))
+                text = f"another live process has the id {self.worker}: {stale.other}"
+                effects.append(Exit(text, refused=True))
             return  # the repeated HELLO asks again
         self._greet(now, effects)
 

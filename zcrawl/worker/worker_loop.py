@@ -51,6 +51,7 @@ class WorkerLoop:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._rss_bytes = 0
         self._lag_ms = 0.0
+        self.refused = False  # known when it has ended: nobody wants this worker
 
     async def run(self, pipeline: Pipeline) -> str:
         """Until the machine says Exit; its reason."""
@@ -93,9 +94,10 @@ class WorkerLoop:
     def drain(self) -> None:
         self.handle(w.DrainAsked())
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str, refused: bool = False) -> None:
         """Leave now; what is not delivered is fetched again by others."""
         if not self._ended.done():
+            self.refused = refused
             self._ended.set_result(reason)
 
     def note(self, name: str, detail: str) -> None:
@@ -132,8 +134,8 @@ class WorkerLoop:
                 pipeline.forget(run)
             case w.Note(name, detail):
                 self.note(name, detail)
-            case w.Exit(reason):
-                self.end(reason)
+            case w.Exit(reason, refused):
+                self.end(reason, refused)
             case _:
                 assert_never(effect)
 

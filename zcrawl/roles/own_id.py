@@ -1,0 +1,62 @@
+"""Whether a node's name is free, asked before it registers: whoever comes second must go, and the
+first must not notice. (Registering would overwrite the first one's entry.)
+
+Used by the master's and the worker's role. Two that start at the same moment both find it free;
+the coordinator tells them later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from typing import Final
+
+from zcrawl.coord.members import ID_TAKEN_AFTER_S
+from zcrawl.coord.ports import Health, Member, Role, Sighting
+from zcrawl.errors import ConfigError, UnreachableError
+
+LOOK_AGAIN_S: Final = 0.3
+
+Look = Callable[[], list[Sighting]]
+
+
+async def require_free(
+    ids: Collection[str],
+    role: Role,
+    look: Look,
+    stop: asyncio.Event,
+    patience_s: float = ID_TAKEN_AFTER_S,
+) -> None:
+    """`look` reads the catalogue and may block. Raises ConfigError when another one lives.
+
+    Our own earlier life counts as living until its check has run out: hence the patience. While
+    nobody can be asked, the name is taken to be free: a worker also starts without Consul.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + patience_s
+    while not stop.is_set():
+        try:
+            seen = await asyncio.to_thread(look)
+        except UnreachableError:
+            return
+        other = _living(seen, ids)
+        if other is None:
+            return
+        if loop.time() >= deadline:
+            raise id_taken(role, other)
+        await asyncio.sleep(LOOK_AGAIN_S)
+
+
+def _living(seen: list[Sighting], ids: Collection[str]) -> Member | None:
+    for one in seen:
+        if one.member.id in ids and one.health is Health.PASSING:
+            return one.member
+    return None
+
+
+def id_taken(role: Role, other: Member) -> ConfigError:
+    return ConfigError(
+        f"another living {role.value} is registered as {other.id}: pid {other.pid} on "
+        f"{other.hostname}; give this one a cluster.id of its own",
+        code="id_taken",
+    )
