@@ -35,7 +35,7 @@ from zcrawl.mesh.messages import (
     Request,
     Result,
 )
-from zcrawl.mesh.ports import Arrived, Endpoints, stamp
+from zcrawl.mesh.ports import Arrived, Endpoints, stamp, worker_route
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.model import Outcome
 
@@ -133,7 +133,7 @@ def result(seq: int) -> Result:
 
 
 async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net) -> None:
-    """The route is the worker's id; the header was stamped when it was sent."""
+    """The route names the process; the header was stamped when it was sent."""
     at_master, worker = net.inbox(), net.worker("w1")
     net.master.listen(at_master)
     worker.listen(net.inbox())
@@ -141,7 +141,7 @@ async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net
     await at_master.until(1)
     (one,) = at_master.got
     header = one.message.header
-    assert one.route == b"w1"
+    assert one.route == b"w1#7"
     assert (header.kind, header.epoch, header.source) == (Kind.RESULT, 5, "w1")
     assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
 
@@ -167,7 +167,7 @@ async def test_the_master_answers_one_worker_and_nobody_else(net: Net) -> None:
     one.send("m1", 1, Bye("a"))
     other.send("m1", 1, Bye("b"))
     await at_master.until(2)
-    assert net.master.send(b"w2", 4, Drain(True), 11)
+    assert net.master.send(b"w2#7", 4, Drain(True), 11)
     await second.until(1)
     assert second.bodies() == [Drain(True)]
     assert second.got[0].message.header.sequence == 11
@@ -257,6 +257,28 @@ def test_a_topic_is_how_the_frames_of_its_kind_begin() -> None:
     assert not encode(stamp("m1", 1, 0, bye, 0, 0), bye)[0].startswith(topic(Kind.BEAT))
 
 
+async def test_a_second_process_of_the_same_id_cuts_nobody_off(tmp_path: Path) -> None:
+    """Each has its own way back, also after the second is gone."""
+    ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
+    at_master, at_first, at_second = (Inbox(lambda: None) for _ in range(3))
+    with ZmqMasterMesh(ends, 1) as master, ZmqWorkerMesh("w1", 1) as first:
+        master.listen(at_master)
+        first.connect(ends)
+        first.listen(at_first)
+        first.send("m1", 1, Bye("first"))
+        await at_master.until(1)
+        with ZmqWorkerMesh("w1", 2) as second:
+            second.connect(ends)
+            second.listen(at_second)
+            second.send("m1", 1, Bye("second"))
+            await at_master.until(2)
+            master.send(worker_route("w1", 2), 1, Drain(True))
+            await at_second.until(1)
+        master.send(worker_route("w1", 1), 1, Drain(False))
+        await at_first.until(1)
+        assert at_first.bodies() == [Drain(False)]
+
+
 async def test_a_peer_that_does_not_read_does_not_block_the_master(tmp_path: Path) -> None:
     """At the high-water mark a send is refused, counted, and the loop goes on."""
     ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
@@ -268,7 +290,7 @@ async def test_a_peer_that_does_not_read_does_not_block_the_master(tmp_path: Pat
         await inbox.until(1)
         large = Reply("x", True, {"fill": "y" * 10_000})
         sent = 0
-        while master.send(b"w1", 1, large) and sent < 50_000:
+        while master.send(b"w1#1", 1, large) and sent < 50_000:
             sent += 1
         assert 0 < sent < 50_000
         assert master.counters["send_full"] == 1

@@ -66,7 +66,7 @@ spec = WorkerSpec(
     id="w1", incarnation=1, replaces=0, parent=0, parent_pipe=0, masters=[ends], slots=4,
     log=sys.argv[4] + "/log", blobs=sys.argv[4] + "/blobs",
 )
-print(asyncio.run(run_worker(spec)))
+print(asyncio.run(run_worker(spec))[0])
 """
 CLIENT = """
 async def main():

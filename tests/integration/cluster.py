@@ -172,7 +172,8 @@ class Cluster:
         async def ask() -> dict[str, Any]:
             masters = await roles.find_masters(self.config)
             controls = [one.control for one in masters]
-            async with MeshClient(controls, give_up_s=patience_s) as client:
+            keys = roles.client_keys(self.config)
+            async with MeshClient(controls, keys=keys, give_up_s=patience_s) as client:
                 return await client.ask(op, args)
 
         return asyncio.run(ask())

@@ -261,7 +261,7 @@ def test_a_second_live_process_of_the_same_id_is_refused() -> None:
     """Rule 5; the first one keeps its work."""
     story, _ = working()
     story.hear(hello(), incarnation=2)
-    assert story.bodies(Stale) == [Stale("duplicate_id")]
+    assert story.bodies(Stale) == [Stale("duplicate_id", "pid 7 on here")]
     assert story.leader.state.roster.workers["w1"].incarnation == 1
 
 

@@ -18,7 +18,7 @@ from zcrawl.master import events as m
 from zcrawl.master.master import Master, Role
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Reply, Request
-from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
+from zcrawl.mesh.ports import Arrived, MasterMesh, Peers, worker_route
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
@@ -174,7 +174,8 @@ class MasterLoop:
         epoch = self.machine.epoch
         match effect:
             case m.SendToWorker(worker, incarnation, body, sequence):
-                self._mesh.send(worker.encode(), epoch, body, sequence, incarnation)
+                route = worker_route(worker, incarnation)
+                self._mesh.send(route, epoch, body, sequence, incarnation)
             case m.Publish(body):
                 self._mesh.publish(epoch, body)
             case m.Execute(command):

@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.messages import Body
-from zcrawl.mesh.ports import Arrived, Handler, stamp
+from zcrawl.mesh.ports import Arrived, Handler, stamp, worker_route
 
 if TYPE_CHECKING:
     from random import Random
@@ -93,7 +93,7 @@ class MemoryWorkerMesh(_Peer):
         if target is None:
             self.counters["send_no_route"] += 1
             return False
-        route = self._source.encode()
+        route = worker_route(self._source, self._incarnation)
         self._hub.carry(target, route, self._frames(epoch, body, sequence, subject))
         return True
 
@@ -133,10 +133,9 @@ class MemoryHub:
         return self.masters[id]
 
     def worker(self, id: str, incarnation: int) -> MemoryWorkerMesh:
-        """A second one of the same id takes the route over, as ROUTER_HANDOVER does."""
         mesh = MemoryWorkerMesh(self, id, incarnation)
         self.workers[id] = mesh
-        self.routes[id.encode()] = mesh
+        self.routes[worker_route(id, incarnation)] = mesh
         return mesh
 
     def client(self, master: str) -> MemoryClientMesh:

@@ -12,7 +12,7 @@ from zcrawl.mesh.codec import VERSION_TOPIC, encode
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log, worker_route
 from zcrawl.mesh.security import MeshKeys
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
@@ -53,8 +53,7 @@ class ZmqWorkerMesh(MeshEnd):
         if endpoints.master in self._controls:
             self._leave(endpoints.master)
         control = self._socket(zmq.DEALER)
-        # Stable: random identities leak entries in the masters' ROUTERs.
-        control.setsockopt(zmq.IDENTITY, self._source.encode())
+        control.setsockopt(zmq.IDENTITY, worker_route(self._source, self._incarnation))
         self._connect(control, endpoints.control)
         self._connect(self._reports, endpoints.reports)
         self._connect(self._events, endpoints.events)

@@ -33,6 +33,13 @@ class Arrived(msgspec.Struct, frozen=True):
     message: Message | BadBody
 
 
+def worker_route(worker: str, incarnation: int) -> bytes:
+    """The way to one process. Stable as long as it lives: random names would pile up in the
+    masters' tables. Not the id alone: a second process of the same id would cut the first one off,
+    for good (ROUTER_HANDOVER)."""
+    return f"{worker}#{incarnation}".encode()
+
+
 Handler: TypeAlias = Callable[[list[Arrived]], None]  # called with one drained batch
 Log: TypeAlias = Callable[[str, str], None]  # an event's name, and its detail for people
 
