@@ -81,18 +81,13 @@ def test_an_older_database_is_led_to_the_same_schema_as_a_new_one(tmp_path: Path
     assert _schema(old) == _schema(new)
 
 
-def _schema(path: Path) -> dict[str, object]:
+def _schema(path: Path) -> dict[str, list[str]]:
+    """Columns of tables and of indexes, by name: those that were added later stand at the end."""
     database = sqlite3.connect(path)
-    names = database.execute("SELECT name, type FROM sqlite_master ORDER BY name").fetchall()
-    schema: dict[str, object] = {}
-    for name, kind in names:
-        if kind == "table":
-            columns = database.execute(f"PRAGMA table_info({name})").fetchall()
-            # Columns that were added later stand at the end: compare by name.
-            schema[name] = sorted((c[1], c[2], c[3], c[4], c[5]) for c in columns)
-        else:
-            schema[name] = database.execute(f"PRAGMA index_info({name})").fetchall() and [
-                c[2] for c in database.execute(f"PRAGMA index_info({name})")
-            ]
+    schema: dict[str, list[str]] = {}
+    for name, kind in database.execute("SELECT name, type FROM sqlite_master").fetchall():
+        pragma, column = ("table_info", 1) if kind == "table" else ("index_info", 2)
+        rows = database.execute(f"PRAGMA {pragma}({name})").fetchall()
+        schema[name] = sorted(str(row[column]) for row in rows)
     database.close()
     return schema
