@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tests.contract.store_world import World, link, links
 from zcrawl.errors import StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
 from zcrawl.store.commands import AdvanceOutput, CountCrash, CrashCounted, Done, Retried, RetryDead
+from zcrawl.store.cookie_jar import merged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
     FindJob,
@@ -343,3 +345,29 @@ def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -
     assert world.run_row(row.run).name == "Größe 🕷"
     assert [out.path for out in world.ask(ReadOutputs(job.run), Outputs).rows] == [path]
     assert link("https://a.test/ö").origin == "https://a.test"
+
+
+# ---------------------------------------------------------------- cookies
+
+
+def test_a_runs_cookies_are_kept_by_host(world: World) -> None:
+    """The newest of each host, in the same transaction as the page, and found by the next leader;
+    another run has none of them."""
+    done = world.submit(A, B, C)
+    other = world.submit(A, name="other")
+    a, b, c = done.admitted
+    world.finish(a, DONE, cookies=("a.test", b'[["sid","1"]]'))
+    world.finish(b, DONE, cookies=("b.test", b"[]"))
+    world.finish(c, DONE, cookies=("a.test", b'[["sid","2"]]'))
+    kept = world.run_row(done.run).cookies
+    assert msgspec.json.decode(kept) == {"b.test": "[]", "a.test": '[["sid","2"]]'}
+    assert world.run_row(other.run).cookies == b""
+
+
+def test_cookies_have_a_bound() -> None:
+    """A run on very many hosts forgets the jars that changed longest ago."""
+    jar = b""
+    for number in range(50):
+        jar = merged(jar, f"h{number}.test", b"x" * 5_000)
+    assert len(jar) <= 60_000
+    assert list(msgspec.json.decode(jar)) == [f"h{n}.test" for n in range(39, 50)]

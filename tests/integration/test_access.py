@@ -11,7 +11,7 @@ from tests.integration.crawling import FAST, crawl, submission, until
 from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login
+from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +88,19 @@ async def test_credentials_and_a_login_open_a_site(tmp_path: Path) -> None:
         assert all("authorization" in hit.headers for hit in web.log)
         assert "s3cret" not in json.dumps(view)
     assert not written_in(tmp_path, b"s3cret")
+
+
+async def test_cookies_survive_a_restart(tmp_path: Path) -> None:
+    """The page that sets the cookie was fetched before; those behind it come after."""
+    async with MisbehavingWeb() as web:
+        slow = Politeness(rate=8.0, robots=False)
+        spec = JobSpec("door", politeness=slow, fetch=Fetch(cookies=True, retries=0))
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await cluster.ask("submit", submission(spec, [web.url("/enter/12")], None))
+            await until(lambda: web.hits("/members/12/1") > 0)
+        assert web.hits("/members/12/11") == 0
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await until(lambda: cluster.snapshot()["runs"][0]["state"] == "completed")
+            view = await cluster.ask("job", {"ref": "door"})
+        assert (view["pages"], view["failed_reasons"]) == (13, {})
+        assert web.hits("/enter/12") == 1

@@ -550,3 +550,10 @@ async def members(x: Exchange) -> bool:
     n, i = int(total or 10), int(page or 0)
     links = "".join(f'<a href="/members/{n}/{j % n}">p</a>' for j in (i + 1, 0))
     return await x.reply(200, f"<html><body>welcome {links}</body></html>".encode())
+
+
+@behaviour
+async def enter(x: Exchange) -> bool:
+    """/enter/N: the only door to /members/N."""
+    body = f'<html><a href="/members/{x.rest}/0">in</a></html>'.encode()
+    return await x.reply(200, body, "Set-Cookie: sid=member; Path=/")

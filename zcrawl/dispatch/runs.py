@@ -38,7 +38,8 @@ class ActiveRun:
         return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
 
     def config(self) -> RunConfig:
-        return RunConfig(self.row.id, self.revision, self.row.spec, list(self.row.seed_hosts))
+        row = self.row
+        return RunConfig(row.id, self.revision, row.spec, list(row.seed_hosts), row.cookies)
 
 
 class Runs:

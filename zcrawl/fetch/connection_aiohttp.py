@@ -41,11 +41,11 @@ class GuardedRequest(ClientRequest):
     @property
     def connection_key(self) -> ConnectionKey:
         key = super().connection_key
-        policy, proxy = guard.get().policy, socks.get()
-        if policy == STRICT.policy and proxy is None:
+        own, proxy = guard.get(), socks.get()
+        if own.is_strict and proxy is None:
             return key
         # The one field that the pool compares and nobody reads.
-        mark = (key.proxy_headers_hash, policy, proxy)
+        mark = (key.proxy_headers_hash, own.policy, proxy)
         return key._replace(proxy_headers_hash=mark)  # type: ignore[arg-type]
 
 

@@ -192,6 +192,7 @@ class Guard:
     def __init__(self, allow_private: bool = False, private_hosts: Iterable[str] = ()) -> None:
         self.policy = (allow_private, frozenset(private_hosts))
         self._allow_private, self._vouched = self.policy
+        self.is_strict = not allow_private and not self._vouched
         self._verdicts: dict[str, str | None] = {}
 
     def check(self, url: str) -> None:

@@ -25,6 +25,8 @@ Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
+CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
 Link: TypeAlias = tuple[Url, Key]  # canonical
 Label: TypeAlias = Annotated[str, Meta(max_length=100)]
 
@@ -178,6 +180,7 @@ class Result(_Body, frozen=True):
     detail: str = ""  # for people: the error's text, cut
     labels: list[tuple[Label, list[Key]]] = []  # links that go to a certain block
     extracted: Extracted | None = None  # of a job that extracts
+    cookies: tuple[HostName, CookieBytes] | None = None  # a host's, when they changed
 
 
 class Bye(_Body, frozen=True):
@@ -249,6 +252,7 @@ class RunConfig(_Body, frozen=True):
     revision: int
     spec: bytes  # JSON of JobSpec
     seed_hosts: list[str]  # netlocs that the default scope allows
+    cookies: bytes = b""  # JSON: host → its cookies, as results brought them
 
 
 class Config(_Body, frozen=True):

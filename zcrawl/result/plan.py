@@ -79,6 +79,7 @@ class ResultPlanner:
             status=result.status,
             host_next_at=utc + result.host_next_in_s if result.host_next_in_s > 0 else 0.0,
             crawl_delay_s=result.crawl_delay_s,
+            cookies=result.cookies,
         )
         if result.outcome is Outcome.FAILED:
             return self._failure(change, result, active, utc)

@@ -72,6 +72,7 @@ class Change(_Data, frozen=True):
     host: int = 0
     host_next_at: float = 0.0  # UTC; 0: unchanged
     crawl_delay_s: float = 0.0
+    cookies: tuple[str, bytes] | None = None  # a host's, to be kept with the run
 
 
 class ApplyResults(_Data, frozen=True):

@@ -67,6 +67,7 @@ class RunRow(_Data, frozen=True):
     created_at: float
     started_at: float
     ended_at: float  # 0: not ended
+    cookies: bytes = b""  # see cookie_jar
 
 
 class HostRow(_Data, frozen=True):

@@ -104,6 +104,7 @@ class Run(peewee.Model):
     skipped = peewee.BigIntegerField(**_default("0"))
     items = peewee.BigIntegerField(**_default("0"))
     bytes = peewee.BigIntegerField(**_default("0"))
+    cookies = peewee.BlobField(null=True)  # see cookie_jar
 
     class Meta:
         table_name = "runs"
@@ -291,11 +292,16 @@ def _add_labels_and_kinds(session: Session) -> None:
         session.run("DROP INDEX item_run" + (" ON items" if mysql else ""))
 
 
+def _keep_cookies(session: Session) -> None:
+    add_column(session, "runs", "cookies", "BLOB")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
     2: _tell_the_leaders_connection,
     3: _add_labels_and_kinds,
+    4: _keep_cookies,
 }
 VERSION = max(MIGRATIONS)
 

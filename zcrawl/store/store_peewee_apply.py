@@ -122,6 +122,8 @@ class _Batch:
             self._move(run, change, change.state)
         if change.seed_host:
             run.add_seed_hosts((change.seed_host,))
+        if change.cookies is not None:
+            run.set_cookies(*change.cookies)
         if change.host_next_at > self._next_at.get(change.host, 0.0):
             self._next_at[change.host] = change.host_next_at
         if change.crawl_delay_s > 0:

@@ -14,14 +14,16 @@ from typing import Any
 import msgspec
 
 from zcrawl.model import RunState
+from zcrawl.store import cookie_jar
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
 from zcrawl.store.rules import skip_reason
 
+Blob = bytes  # a record has a field of that name
 RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
-    "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes"
+    "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -62,6 +64,8 @@ class RunRecord:
     skipped: int
     items: int
     bytes: int
+    cookies: Blob  # NULL in the row: empty here
+    cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
     @classmethod
@@ -69,6 +73,7 @@ class RunRecord:
         record = cls(*row)
         record.state = RunState(record.state)
         record.seeding = bool(record.seeding)
+        record.cookies = record.cookies or b""
         return record
 
     def row(self) -> RunRow:
@@ -94,7 +99,12 @@ class RunRecord:
             created_at=self.created_at,
             started_at=self.started_at,
             ended_at=self.ended_at,
+            cookies=self.cookies,
         )
+
+    def set_cookies(self, host: str, cookies: Blob) -> None:
+        self.cookies = cookie_jar.merged(self.cookies, host, cookies)
+        self.cookies_changed = True
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
         known = dict.fromkeys(_netlocs(self.seed_hosts))
@@ -143,6 +153,8 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
     runs = list(runs)
     hosts = [(run.seed_hosts, run.id) for run in runs if run.hosts_changed]
     session.update_many("runs", ("seed_hosts",), "id", hosts)
+    jars = [(run.cookies, run.id) for run in runs if run.cookies_changed]
+    session.update_many("runs", ("cookies",), "id", jars)
     rows = [
         (
             run.state.value,

@@ -24,6 +24,7 @@ from zcrawl.store.commands import (
     Sweep,
     Swept,
 )
+from zcrawl.store.cookie_jar import merged
 from zcrawl.store.rows import LaneCount, NewLink
 from zcrawl.store.rules import (
     MAX_PAGES,
@@ -159,6 +160,8 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         tables.tally(run.id, "link", reason, count)
     if change.seed_host:
         run.add_seed_hosts([change.seed_host])
+    if change.cookies is not None:
+        run.cookies = merged(run.cookies, *change.cookies)
     host = tables.hosts.get(change.host)
     if host is not None:
         host.next_at = max(host.next_at, change.host_next_at)

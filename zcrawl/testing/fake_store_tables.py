@@ -35,6 +35,7 @@ class FakeRun:
     state: RunState = RunState.RUNNING
     reason: str = ""
     ended_at: float = 0.0
+    cookies: bytes = b""
     admitted: int = 0
     pending: int = 0
     done: int = 0
@@ -65,6 +66,7 @@ class FakeRun:
             created_at=self.created_at,
             started_at=self.created_at,
             ended_at=self.ended_at,
+            cookies=self.cookies,
         )
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:

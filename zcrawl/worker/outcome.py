@@ -234,6 +234,10 @@ def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) 
     )
 
 
+def with_cookies(result: Result, cookies: tuple[str, bytes] | None) -> Result:
+    return result if cookies is None else msgspec.structs.replace(result, cookies=cookies)
+
+
 def redirected(
     one: Assignment, context: RunContext, target: str, status: int, crawl_delay_s: float
 ) -> Result:

@@ -29,7 +29,7 @@ from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import as_message, capture_of, page_facts
 from zcrawl.worker.robots_loop import RobotsCache
-from zcrawl.worker.session_loop import Session, needs_session
+from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -111,7 +111,9 @@ class Pipeline:
             context = self._runs[config.run] = RunContext(config, self._environ)
             if needs_session(context.spec) and config.run not in self._sessions:
                 engine = self._engines(context.spec.fetch.engine)
-                session = Session(context.spec, engine, self._environ, self._clock, {})
+                session = Session(
+                    context.spec, engine, self._environ, self._clock, kept_cookies(config.cookies)
+                )
                 self._sessions[config.run] = session
         except JobError as error:  # its requests will fail with that code
             self._runs.pop(config.run, None)
@@ -166,6 +168,9 @@ class Pipeline:
             detail = f"{type(error).__name__}: {error}"
             result = outcome.failed(one, "internal_error", RetryClass.TRANSIENT, detail=detail)
             self._on_error("internal_error", f"{one.url}: {detail}")
+        session = self._sessions.get(one.run)
+        if session is not None and session.cookies is not None:
+            result = outcome.with_cookies(result, session.cookies.changes(one.url))
         if self._fetches.pop(one.seq, None) is fetch:
             self._on_end(one.seq, result)
 

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import httpx
+import msgspec
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.cookies_httpx import CookieStore
@@ -40,6 +41,15 @@ def needs_session(spec: JobSpec) -> bool:
         or fetch.cookies
         or spec.login.url
     )
+
+
+def kept_cookies(jar: bytes) -> dict[str, bytes]:
+    """The cookies by host that came with a run's configuration; none if they cannot be read."""
+    try:
+        hosts = msgspec.json.decode(jar, type=dict[str, str]) if jar else {}
+    except msgspec.MsgspecError:
+        return {}  # the servers will set them again
+    return {host: cookies.encode() for host, cookies in hosts.items()}
 
 
 class Session:
