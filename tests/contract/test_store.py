@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, key_of, link, links
+from tests.contract.store_world import World, key_of, link, links, timeless
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
@@ -47,7 +47,7 @@ def test_a_deposed_leader_can_write_nothing(world: World) -> None:
     """Every command of a lower epoch is Fenced and changes nothing (G4)."""
     run = world.submit(A).run
     row = world.submit(B).admitted[0]
-    new = world.do(TakeOver("m2", 0, 1.0), Loaded)
+    new = timeless(world.do(TakeOver("m2", 0, 1.0), Loaded))
     for command in (
         Reload(1, 1.0),
         ApplyResults(1, [world.change(row, DONE)], 1.0),

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, link, links, page
+from tests.contract.store_world import World, link, links, page, timeless
 from tests.servers.certificates import Certificates, make_certificates
 from tests.servers.mariadb import PASSWORD, QUOTED_PASSWORD, Mariadb, mariadb
 from zcrawl.errors import (
@@ -21,7 +21,7 @@ from zcrawl.errors import (
 )
 from zcrawl.model import RequestState, RunState
 from zcrawl.store import schema_peewee
-from zcrawl.store.commands import CountCrash, CrashCounted, Retried, RetryDead, TakeOver
+from zcrawl.store.commands import CountCrash, CrashCounted, Loaded, Retried, RetryDead, TakeOver
 from zcrawl.store.queries import (
     Items,
     JobList,
@@ -248,7 +248,9 @@ def test_what_was_committed_is_there_after_a_reopen(mariadb_server: Mariadb, dat
     loaded = world.reload()
     store.close()
     store = open_mysql([mariadb_server.url(database)])
-    assert store.execute(TakeOver("m2", 0, 1.0)) == msgspec.structs.replace(loaded, epoch=2)
+    found = store.execute(TakeOver("m2", 0, 1.0))
+    assert isinstance(found, Loaded)
+    assert timeless(found) == msgspec.structs.replace(loaded, epoch=2)
     store.close()
 
 

@@ -12,34 +12,27 @@ import asyncio
 import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 import httpx
 
 from zcrawl.errors import FetchError, JobError, ParseError, RetryClass, ZcrawlError
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
-from zcrawl.frontier.url import CanonicalRules, LinkResolver, origin_of
+from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
-from zcrawl.parse.extract_page import PageFacts
-from zcrawl.parse.json_page import is_json, parse_json
-from zcrawl.parse.page import ParsedPage, is_html, parse_page
+from zcrawl.parse.json_page import is_json
+from zcrawl.parse.page import is_html
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import as_message, capture_of, page_facts
+from zcrawl.worker.reading_loop import PageReader
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-    from zcrawl.parse.content_os import ContentReader
-    from zcrawl.parse.extract import Plan
-
-T = TypeVar("T")
-A = TypeVar("A")
-INLINE_BYTES: Final = 256 * 1024  # larger pages are parsed in a thread
 LEAST_HOP_S: Final = 0.001
 _NETWORK: Final = ("dns", "connect", "connect_timeout", "tls", "reset")
 # Failures of robots.txt that the page would meet too: told by their own names.
@@ -97,10 +90,8 @@ class Pipeline:
         self._sessions: dict[int, Session] = {}  # of runs that have one
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._environ = environ or {}
-        self._resolvers: dict[CanonicalRules, LinkResolver] = {}
+        self._reader = PageReader()
         self._fetches: dict[int, _Fetch] = {}
-        self._threads: ThreadPoolExecutor | None = None
-        self._content: ContentReader | None = None
         self._starts = _limiter(1, 1 / rate) if rate > 0 else None
         self._bytes = _limiter(bandwidth, 1.0) if bandwidth > 0 else None
 
@@ -145,10 +136,7 @@ class Pipeline:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        if self._content is not None:
-            await self._content.close()
+        await self._reader.close()
 
     # ------------------------------------------------------------ one fetch
 
@@ -240,11 +228,11 @@ class Pipeline:
         status = response.status_code
         facts = None
         if context.plan is not None:
-            main = await self._main(context.plan, one, url, content_type, body)
+            main = await self._reader.main_content(context.plan, one, url, content_type, body)
             facts = page_facts(one, url, status, content_type, len(body), fetched_at, main)
         if is_html(content_type, body) or (facts is not None and is_json(content_type)):
             try:
-                parsed = await self._parse(context, body, content_type, url, facts)
+                parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
                 return outcome.skipped(
                     one,
@@ -258,7 +246,7 @@ class Pipeline:
         kept = None
         keeps = context.spec.output.keep_html or context.captures
         if keeps and self._blobs is not None:
-            kept = await self._in_thread(self._blobs.put, body)
+            kept = await self._reader.in_thread(self._blobs.put, body)
         page = Page(
             final_url=url,
             title=title,
@@ -277,39 +265,6 @@ class Pipeline:
             items = [outcome.default_item(one, page, status)]
         told = as_message(found, seen)
         return outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
-
-    async def _main(
-        self, plan: Plan, one: Assignment, url: str, content_type: str, body: bytes
-    ) -> dict[str, Any] | None:
-        """The page's main content, if its block may ask for it."""
-        if not plan.wants_main(url, one.label) or not is_html(content_type, body):
-            return None
-        if self._content is None:
-            from zcrawl.parse.content_os import ContentReader
-
-            self._content = ContentReader()
-        return await self._content.read(body, content_type, url)
-
-    async def _parse(
-        self,
-        context: RunContext,
-        body: bytes,
-        content_type: str,
-        url: str,
-        facts: PageFacts | None,
-    ) -> ParsedPage:
-        def read(resolver: LinkResolver) -> ParsedPage:
-            if facts is not None and not is_html(content_type, body):
-                return parse_json(body, content_type, context.options, resolver, facts)
-            return parse_page(body, content_type, url, context.options, resolver, facts)
-
-        if len(body) > INLINE_BYTES:
-            # A resolver of its own: they are not made for two threads.
-            return await self._in_thread(read, LinkResolver(context.rules))
-        shared = self._resolvers.get(context.rules)
-        if shared is None:
-            shared = self._resolvers[context.rules] = LinkResolver(context.rules)
-        return read(shared)
 
     # ------------------------------------------------------------ robots.txt
 
@@ -381,12 +336,6 @@ class Pipeline:
             connect_s=min(limits.connect_s, rest),
             read_s=min(limits.read_s, rest),
         )
-
-    async def _in_thread(self, call: Callable[[A], T], argument: A) -> T:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, call, argument)
 
 
 def _limiter(most: float, per_s: float) -> AsyncLimiter:
