@@ -197,7 +197,7 @@ def test_worker_and_master_of_different_protocols_name_both(
         worker = made.add_worker("w1")
         code, line = ends(worker)
         assert code == 2 and "this worker w1 speaks protocol 1, m1 speaks 2" in line, line
-        wait_until(lambda: "version w1 speaks protocol 1, this side speaks 2" in master.text())
+        wait_until(lambda: "this master m1 speaks protocol 2, w1 speaks 1" in master.text())
         done = command("jobs", "--config", tmp_path / "client.toml", cwd=tmp_path)
         assert done.returncode == 1 and "[version]" in done.stderr
         assert "protocol 2" in done.stderr and "1" in done.stderr

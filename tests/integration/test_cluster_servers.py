@@ -236,13 +236,18 @@ def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(
 ) -> None:
     """The primary is killed for good. Its replica has every commit that was answered (the primary
     waits for it), is made the new primary, and the masters move there by themselves."""
-    careful = ("--rpl-semi-sync-master-enabled=1", "--rpl-semi-sync-master-timeout=60000")
     with (
         page_site(tmp_path, 1200) as site,
-        mariadb(*careful, "--rpl-semi-sync-master-wait-point=AFTER_SYNC") as primary,
+        mariadb() as primary,
         mariadb("--rpl-semi-sync-slave-enabled=1", server_id=2) as replica,
     ):
         replica.replicate_from(primary)
+        primary.do(
+            "SET GLOBAL rpl_semi_sync_master_enabled = 1",
+            "SET GLOBAL rpl_semi_sync_master_timeout = 60000",
+            "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
+        )
+        replica.do("STOP SLAVE IO_THREAD", "START SLAVE IO_THREAD")  # which asks for it
         wait_until(lambda: _status(primary, "Rpl_semi_sync_master_clients") == "1")
         with cluster(tmp_path, consul.url, primary, masters=0, workers=0) as made:
             made.values["database.urls"] = [
