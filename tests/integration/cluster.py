@@ -208,9 +208,9 @@ class Cluster:
         return [node for node in self.masters.values() if node is not leader]
 
     def submit(
-        self, site: PageSite, politeness: Politeness = FAST, name: str = "site"
+        self, site: PageSite, politeness: Politeness = FAST, name: str = "site", **more: Any
     ) -> tuple[int, int]:
-        spec = JobSpec(name, seeds=(site.seed,), politeness=politeness)
+        spec = JobSpec(name, seeds=(site.seed,), politeness=politeness, **more)
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
         args["vouched"] = [site.seed]
         reply = self.ask("submit", args)

@@ -18,8 +18,7 @@ from tests.servers.consul import ConsulServer, consul_server
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.servers.tcp_proxy import tcp_proxy
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, Politeness
 
 STEADY = Politeness(rate=100.0, concurrency=16, robots=False)
 WRONG_TOKEN = "99999999-8888-7777-6666-555555555555"
@@ -284,14 +283,8 @@ def test_masters_with_wrong_clocks_lead_one_after_the_other(
         made.add_worker("w1")
         made.wait_ready(1)
         made.add_master("m2", program=CLOCK.format(hours=-1))
-        spec = JobSpec(
-            "site",
-            seeds=(site.seed,),
-            politeness=STEADY,
-            fetch=Fetch(timeout=3.0, connect_timeout=3.0, read_timeout=3.0),
-        )
-        args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
-        run = int(made.ask("submit", args)["run"])
+        hasty = Fetch(timeout=3.0, connect_timeout=3.0, read_timeout=3.0)
+        _, run = made.submit(site, STEADY, fetch=hasty)
         made.wait_pages(run, 50)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR2):
             ahead.signal(number)

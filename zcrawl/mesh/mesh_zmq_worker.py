@@ -8,7 +8,7 @@ from collections.abc import Callable
 import zmq
 
 from zcrawl.errors import VersionMismatch
-from zcrawl.mesh.codec import VERSION_TOPIC, encode
+from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
@@ -109,6 +109,8 @@ class ZmqWorkerMesh(MeshEnd):
         if error.source in self._controls and self._strangers.get(error.source) != text:
             self._strangers[error.source] = text
             self._log(error.code, text)
+            # The master may have heard nothing of us yet, and its people want to know as well.
+            self._send(self._controls[error.source], version_notice(self._source))
             self._tell_strangers()
 
     def _on_notice(self, speaker: str) -> None:

@@ -1,19 +1,27 @@
 """What a daemon tells the service manager that started it (systemd's notify protocol).
 
 A datagram of `KEY=value` lines to the socket named in NOTIFY_SOCKET; without one, nothing is told.
+The manager may be slow to read: nothing here waits for it, what it does not take is told later.
 """
 
 from __future__ import annotations
 
+import collections
 import os
 import socket
 import time
 from collections.abc import Mapping
+from typing import Final
+
+MOST_WAITING: Final = 20  # the newest count
 
 
 class Notify:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
+        if self._address.startswith("@"):  # Linux's abstract names
+            self._address = "\0" + self._address[1:]
+        self._waiting: collections.deque[str] = collections.deque(maxlen=MOST_WAITING)
         own = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
         watchdog_us = environ.get("WATCHDOG_USEC", "0") if own else "0"
         # Half of the time that is allowed; 0: nobody watches.
@@ -26,8 +34,11 @@ class Notify:
         self._tell(f"STATUS={status}")
 
     def alive(self) -> None:
-        if self.watchdog_s:
+        """To be called twice a second."""
+        if self.watchdog_s and not self._waiting:
             self._tell("WATCHDOG=1")
+        elif self._waiting:
+            self._send()
 
     def reloading(self) -> None:
         self._tell("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
@@ -36,14 +47,20 @@ class Notify:
         self._tell("STOPPING=1")
 
     def _tell(self, *lines: str) -> None:
-        if not self._address:
-            return
-        address = self._address
-        if address.startswith("@"):  # Linux's abstract names
-            address = "\0" + address[1:]
-        text = "\n".join(line.replace("\n", " ") for line in lines)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as line:
-            try:
-                line.sendto(text.encode(), address)
-            except OSError:
-                self._address = ""  # nobody listens there: what is told is for people, not needed
+        if self._address:
+            self._waiting.append("\n".join(line.replace("\n", " ") for line in lines))
+            self._send()
+
+    def _send(self) -> None:
+        kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
+        with socket.socket(socket.AF_UNIX, kind) as line:
+            while self._waiting:
+                try:
+                    line.sendto(self._waiting[0].encode(), self._address)
+                except BlockingIOError:
+                    return  # its queue is full
+                except OSError:
+                    self._address = ""  # nobody listens: what is told is for people, not needed
+                    self._waiting.clear()
+                    return
+                self._waiting.popleft()
