@@ -4,7 +4,6 @@ files that come with zcrawl.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,21 +30,26 @@ UNITS = sorted(Path("configs").glob("*.service"))
 
 
 class Manager:
-    """The receiving end of systemd's notify protocol."""
+    """The receiving end of systemd's notify protocol; a thread reads, as systemd would."""
 
-    def __init__(self, socket: socket.socket) -> None:
-        self._socket = socket
+    def __init__(self, ear: socket.socket) -> None:
+        self._ear = ear
         self._told: dict[int, list[str]] = {}
+        self.thread = threading.Thread(target=self._read)
 
     def told(self, node: Node) -> list[str]:
         """All lines that this process has sent so far, in order."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                data, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(12))
-                ((_, _, credentials),) = ancillary
-                pid = int.from_bytes(credentials[:4], sys.byteorder)
-                self._told.setdefault(pid, []).extend(data.decode().splitlines())
-        return self._told.get(node.pid, [])
+        time.sleep(0.05)
+        return list(self._told.get(node.pid, []))
+
+    def _read(self) -> None:
+        while True:
+            data, ancillary, _, _ = self._ear.recvmsg(4096, socket.CMSG_SPACE(12))
+            if not data:
+                return
+            ((_, _, credentials),) = ancillary
+            pid = int.from_bytes(credentials[:4], sys.byteorder)
+            self._told.setdefault(pid, []).extend(data.decode().splitlines())
 
 
 @pytest.fixture
@@ -52,13 +57,17 @@ def manager(monkeypatch: pytest.MonkeyPatch) -> Iterator[Manager]:
     """Every process that is started from here on is told of it, as systemd does it."""
     with (
         tempfile.TemporaryDirectory() as folder,  # tmp_path is too long for a socket's name
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as ear,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ear,
     ):
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         ear.bind(f"{folder}/notify")
         monkeypatch.setenv("NOTIFY_SOCKET", f"{folder}/notify")
         monkeypatch.setenv("WATCHDOG_USEC", "4000000")
-        yield Manager(ear)
+        made = Manager(ear)
+        made.thread.start()
+        yield made
+        ear.shutdown(socket.SHUT_RD)
+        made.thread.join(10)
 
 
 def test_daemons_tell_the_service_manager_how_they_are(
