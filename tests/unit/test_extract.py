@@ -348,6 +348,19 @@ def test_items_of_a_page_are_bounded_in_number_and_size() -> None:
     assert len(found.items) == 4 and found.reasons == {"too_large": 2}
 
 
+def test_items_that_are_set_aside_are_kept_all_of_them_within_the_page_limit() -> None:
+    """A thousand broken items on one page are a thousand reports; megabytes are only counted."""
+    job = (
+        '[extract]\nitem = "p"\n[extract.fields]\nt = { type = "html" }\n'
+        'x = { css = "b", required = true }'
+    )
+    found = extract(job, "<p>x</p>" * 1_000)
+    assert len(found.rejected) == 1_000 and found.reasons == {"required: x": 1_000}
+    found = extract(job, f"<p>{'y' * 999_900}</p>" * 12)
+    assert sum(found.reasons.values()) == 12
+    assert sum(map(len, found.rejected)) < 8_000_000
+
+
 def test_bytes_that_are_no_text_do_no_harm() -> None:
     """Wrong encodings, zeros and lone surrogates become something that every store takes."""
     body = b"<h1>a\x00b\xff\xfe \xed\xa0\x80</h1><i data-x='\\ud800'>"
@@ -368,3 +381,20 @@ def test_absurdly_nested_pages_are_read_within_bounds() -> None:
         item('[extract]\nstructured = ["microdata"]', f"<div itemscope>{scopes}x")["microdata"]
         == {}
     )
+
+
+def test_the_first_rule_that_names_a_link_decides_and_nofollow_is_obeyed() -> None:
+    """A link goes to one block; one that its page disowns goes nowhere."""
+    job = """
+[[extract]]
+name = "a"
+follow = [{ css = "a.x", to = "a" }, { css = "a", to = "b" }]
+[[extract]]
+name = "b"
+"""
+    page = "<a class=x href=/1>1</a><a href=/2>2</a><a rel='nofollow' href=/3>3</a>"
+    found = read(job, page)
+    assert found.extracted is not None
+    keys = {key: url for url, key in found.links}
+    named = {label: [keys[key] for key in of] for label, of in found.extracted.labels.items()}
+    assert named == {"a": ["http://shop.test/1"], "b": ["http://shop.test/2"]}

@@ -24,7 +24,7 @@ from zcrawl.submit.extract_spec import Block, Follow, block_path, walk
 MAX_ITEMS: Final = 10_000  # of one page
 MAX_ITEM_BYTES: Final = 1_000_000
 MAX_PAGE_BYTES: Final = 4_000_000  # of all items of a page: a result must fit into the outbox
-MAX_REPORTS: Final = 200  # of one page
+MAX_REPORTS: Final = 200  # of one page, about items that were kept
 
 Link = tuple[str, bytes]
 _encode = msgspec.json.Encoder().encode
@@ -41,6 +41,7 @@ class Extracted:
     fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     links: list[Link] | None = None
     labels: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
+    size: int = 0  # bytes of items and reports
 
 
 class Plan:
@@ -120,7 +121,6 @@ class _CompiledBlock:
     # ------------------------------------------------------------ items
 
     def _read_items(self, page: SourcePage, result: Extracted) -> None:
-        size = 0
         for number, scope in enumerate(self._scopes(page)):
             if number == MAX_ITEMS:
                 self._reject(page, result, "too_many_items", {}, None)
@@ -137,16 +137,17 @@ class _CompiledBlock:
             except (RecursionError, ValueError) as error:  # nested too deeply, or no UTF-8
                 self._reject(page, result, "not_storable", {"": str(error)}, None)
                 continue
-            size += len(data)
-            if len(data) > MAX_ITEM_BYTES or size > MAX_PAGE_BYTES:
+            if len(data) > MAX_ITEM_BYTES or result.size + len(data) > MAX_PAGE_BYTES:
                 self._reject(page, result, "too_large", errors, None)
-                size -= len(data)
             elif why is not None:
                 self._reject(page, result, why, errors, data)
             else:
                 result.items.append(data)
+                result.size += len(data)
                 if errors and len(result.problems) < MAX_REPORTS:
-                    result.problems.append(self._report(page, "field_failed", errors, None))
+                    report = self._report(page, "field_failed", errors, None)
+                    result.problems.append(report)
+                    result.size += len(report)
 
     def _scopes(self, page: SourcePage) -> Iterator[LexborHTMLParser | LexborNode | Any]:
         if page.tree is not None:
@@ -185,8 +186,11 @@ class _CompiledBlock:
         item: bytes | None,
     ) -> None:
         result.reasons[reason] = result.reasons.get(reason, 0) + 1
-        if len(result.rejected) < MAX_REPORTS:
-            result.rejected.append(self._report(page, reason, errors, item))
+        report = self._report(page, reason, errors, item)
+        if result.size + len(report) > 2 * MAX_PAGE_BYTES - MAX_ITEM_BYTES:
+            return  # it is counted; a result must fit into a message
+        result.rejected.append(report)
+        result.size += len(report)
 
     def _report(
         self, page: SourcePage, reason: str, errors: dict[str, str], item: bytes | None

@@ -10,7 +10,7 @@ from typing import Final
 from zcrawl.mesh.messages import Extracted
 from zcrawl.model import Kept
 
-MOST_ROWS: Final = 1_000
+MOST_ROWS: Final = 10_001  # as many items as a page can have, and why there are no more
 MOST_FIELDS: Final = 500  # as many as a block can have
 MOST_REASONS: Final = 50
 MOST_NAME: Final = 200  # characters

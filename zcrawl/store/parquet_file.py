@@ -16,6 +16,7 @@ from zcrawl.errors import StoreDataError, UsageError
 from zcrawl.store.columns import Kind, ListOf, ObjectOf
 
 ROW_GROUP: Final = 20_000  # items
+GROUP_BYTES: Final = 32_000_000  # of items as JSON: large ones make smaller groups
 _object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -31,18 +32,19 @@ class ParquetRows:
         self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
         self._group = group
         self._waiting: list[bytes] = []
-        self.rows = 0
+        self._waiting_bytes = 0
 
     @property
     def written(self) -> int:
-        """Approximate while rows wait: they count as they are, uncompressed."""
-        return self._path.stat().st_size + sum(map(len, self._waiting)) // 4
+        """Approximate while rows wait: they are counted as a quarter of their JSON."""
+        return self._path.stat().st_size + self._waiting_bytes // 4
 
     def add(self, items: Sequence[bytes]) -> None:
-        self._waiting += items
-        self.rows += len(items)
-        if len(self._waiting) >= self._group:
-            self._write()
+        for item in items:
+            self._waiting.append(item)
+            self._waiting_bytes += len(item)
+            if len(self._waiting) >= self._group or self._waiting_bytes >= GROUP_BYTES:
+                self._write()
 
     def close(self) -> None:
         if self._waiting:
@@ -50,7 +52,7 @@ class ParquetRows:
         self._writer.close()
 
     def _write(self) -> None:
-        items, self._waiting = self._waiting, []
+        items, self._waiting, self._waiting_bytes = self._waiting, [], 0
         values = [_decode(item) for item in items]
         arrays = [
             self._array([one.get(name) for one in values], kind, field.type)
