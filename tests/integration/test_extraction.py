@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -184,3 +185,36 @@ def test_a_broken_selector_is_told_before_anything_is_fetched(tmp_path: Path) ->
     done = command("crawl", "http://a.test/", "--job", "bad.toml", cwd=tmp_path)
     assert done.returncode == 2
     assert "bad.toml: extract.fields.a.css: no CSS selector" in done.stderr
+
+
+def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
+    shop: DemoServer, tmp_path: Path
+) -> None:
+    """A file that is wrong for a moment is told; Ctrl-C ends it."""
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.read_text())
+    book = shop.url + next(path for path in BOOKS.paths() if path.count("-") > 1).lstrip("/")
+    done = command("test", "job.toml", book, "--block", "book", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "rating" in done.stdout and "item" in done.stdout
+    linked = command("test", "job.toml", shop.url, cwd=tmp_path).stdout
+    assert "→ list" in linked and "not followed" in linked
+    assert command("test", "job.toml", book, "--block", "nope", cwd=tmp_path).returncode == 2
+    watching = start("test", "job.toml", book, "--block", "book", "--watch", cwd=tmp_path)
+    assert watching.stderr is not None and watching.stdout is not None
+    told: list[str] = []
+    thread = threading.Thread(target=lambda: told.extend(iter(watching.stderr.readline, "")))
+    thread.start()
+    wait_until(lambda: len(told) >= 1)
+    job.write_text(job.read_text().replace('title = { css = "h1"', 'title = { css = "h1[["'))
+    wait_until(lambda: any("no CSS selector" in line for line in told))
+    job.write_text(JOB.read_text().replace("rating = {", "stars = {"))
+    wait_until(lambda: sum("watching" in line for line in told) >= 3)
+    watching.send_signal(signal.SIGINT)
+    out = watching.stdout.read()
+    watching.wait(30)
+    thread.join(30)
+    watching.stdout.close()
+    watching.stderr.close()
+    assert watching.returncode == 130
+    assert "rating" in out and "stars" in out

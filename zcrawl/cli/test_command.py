@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -10,18 +14,29 @@ import click
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.specs import prepare, spec_options
 from zcrawl.cli.submit import is_job_file
-from zcrawl.errors import UsageError
+from zcrawl.errors import UsageError, ZcrawlError
 
 SHOWN_LINKS: Final = 20
+SHOWN_ITEMS: Final = 10
+CELL: Final = 80  # characters of a value
 
 
 @click.command("test", cls=Command)
 @click.argument("sources", nargs=-1, metavar="JOB.toml | URL [URL]")
 @click.option("--links", is_flag=True, help=f"Show all links, not only {SHOWN_LINKS}.")
+@click.option(
+    "--block", default="", metavar="NAME", help="Read it as this [[extract]] block would."
+)
+@click.option("--watch", is_flag=True, help="Do it again whenever the job file is saved.")
 @spec_options
 @common
 def test_command(
-    settings: Settings, sources: tuple[str, ...], links: bool, changes: dict[str, Any]
+    settings: Settings,
+    sources: tuple[str, ...],
+    links: bool,
+    block: str,
+    watch: bool,
+    changes: dict[str, Any],
 ) -> int:
     """Fetch one page as a worker would, and show what happened.
 
@@ -35,25 +50,57 @@ def test_command(
     urls = sources[1:] if job_file else sources
     if len(urls) > 1:
         raise UsageError("one URL at a time: its report is long enough")
-    submission = prepare(urls, job_file, None, changes)
     from zcrawl.runtime.run_loop import run_async
     from zcrawl.submit.private import with_right
 
-    # Whoever types this is on the machine that fetches.
-    spec = with_right(submission.spec, submission.typed, True)
-    return run_async(_test(settings, spec, submission.first[0], links))
+    def once() -> int:
+        submission = prepare(urls, job_file, None, changes)
+        # Whoever types this is on the machine that fetches.
+        spec = with_right(submission.spec, submission.typed, True)
+        known = [one.name for one in spec.extract]
+        if block and block not in known:
+            raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")
+        return run_async(_test(settings, spec, submission.first[0], links, block))
+
+    if not watch:
+        return once()
+    if job_file is None:
+        raise UsageError("--watch watches a job file; give one")
+    return again_when_saved(Path(job_file), once)
 
 
-async def _test(settings: Settings, spec: Any, url: str, all_links: bool) -> int:
+def again_when_saved(path: Path, once: Callable[[], int]) -> int:
+    """Until Ctrl-C. A file that is wrong for a moment is told, and watched on."""
+    from watchfiles import watch
+
+    from zcrawl.cli import output
+
+    # The folder: editors write another file and rename it, and a watch on the first would end.
+    saved = watch(path.absolute().parent, raise_interrupt=True, debounce=100, recursive=False)
+    first: list[set[Any]] = [{(None, str(path))}]
+    for changed in itertools.chain(first, saved):
+        if not any(Path(name).name == path.name for _, name in changed):
+            continue
+        try:
+            once()
+        except ZcrawlError as error:
+            output.note(f"zcrawl: {error} [{error.code}]")
+        output.note(f"watching {path}; Ctrl-C ends")
+    return 0
+
+
+async def _test(settings: Settings, spec: Any, url: str, all_links: bool, block: str) -> int:
     from zcrawl.cli import output
     from zcrawl.roles.probe import probe
 
-    report = await probe(spec, url)
+    report = await probe(spec, url, block)
     if settings.json:
         output.print_json(report)
     else:
         for line in describe(report, None if all_links else SHOWN_LINKS):
             output.data(output.printable(line))
+        if "extraction" in report:
+            _show_extraction(report)
     return 0 if report["outcome"] == "done" else 1
 
 
@@ -75,10 +122,45 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     if "final_url" in report:
         lines.append(f"final      {report['final_url']}")
         lines.append(f"type       {report['content_type']}, charset {report['charset']}")
-    for item in report["items"]:
+    for item in report["items"] if "extraction" not in report else ():
         lines.append("item")
         lines += [f"  {name:<12} {value}" for name, value in item.items()]
     return lines + _links(report, most_links)
+
+
+def _show_extraction(report: dict[str, Any]) -> None:
+    from zcrawl.cli import output
+
+    if not report["extraction"]["matched"]:
+        output.data("extraction no block matches this page")
+        return
+    output.table(("item", "field", "value", "remark"), extraction_rows(report))
+
+
+def extraction_rows(report: dict[str, Any]) -> list[tuple[object, str, str, str]]:
+    """One row for each value of each item; those that were set aside come last, with the reason."""
+    told = report["extraction"]
+    rows: list[tuple[object, str, str, str]] = []
+    for number, item in enumerate(report["items"][:SHOWN_ITEMS], 1):
+        rows += [(number, name, shown(value), "") for name, value in item.items()]
+    if len(report["items"]) > SHOWN_ITEMS:
+        rows.append(("…", f"{len(report['items']) - SHOWN_ITEMS} more items", "", "--json has all"))
+    for problem in told["problems"][:SHOWN_ITEMS]:
+        rows += [("?", name, "", why) for name, why in problem["errors"].items()]
+    for rejected in told["rejected"][:SHOWN_ITEMS]:
+        errors = "; ".join(f"{name}: {why}" for name, why in rejected["errors"].items())
+        remark = f"set aside: {rejected['reason']}" + (f" ({errors})" if errors else "")
+        rows.append(("-", "", shown(rejected["item"]), remark))
+    return rows
+
+
+def shown(value: object) -> str:
+    """A value in a cell: on one line, cut."""
+    if value is None:
+        return "–"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = " ".join(text.split())
+    return text if len(text) <= CELL else text[: CELL - 1] + "…"
 
 
 def _decisions(report: dict[str, Any]) -> list[str]:
@@ -104,7 +186,10 @@ def _links(report: dict[str, Any], most: int | None) -> list[str]:
         return []
     kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(x["scope"] for x in links).items())
     lines = [f"links      {len(links)}{f': {kinds}' if kinds else ''}"]
-    lines += [f"  {link['scope']:<18} {link['url']}" for link in links[:most]]
+    lines += [
+        f"  {link['scope']:<18} {link['url']}" + (f" → {link['to']}" if "to" in link else "")
+        for link in links[:most]
+    ]
     if most is not None and len(links) > most:
         lines.append(f"  … {len(links) - most} more; --links shows all")
     for reason, count in report["rejected_links"].items():

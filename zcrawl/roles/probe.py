@@ -85,8 +85,9 @@ class Recorder:
         return response
 
 
-async def probe(spec: JobSpec, url: str) -> dict[str, Any]:
-    """What a worker makes of `url` under `spec`: a report of plain values."""
+async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
+    """What a worker makes of `url` under `spec`: a report of plain values. `label` is the
+    extraction block that a link to it would name."""
     start = canonicalize(url)
     seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
@@ -94,7 +95,7 @@ async def probe(spec: JobSpec, url: str) -> dict[str, Any]:
     inner: Engine = HttpxEngine() if spec.fetch.engine == "httpx" else AiohttpWire()
     recorder = Recorder(inner)
     try:
-        results = await _fetch(recorder, config, start)
+        results = await _fetch(recorder, config, start, label)
     finally:
         await recorder.aclose()
     result = results[-1]
@@ -110,13 +111,15 @@ async def probe(spec: JobSpec, url: str) -> dict[str, Any]:
         "hops": recorder.hops,
         "items": [json.loads(item) for item in result.items],
     }
+    if spec.extract:
+        report["extraction"] = _extraction(result)
     response = recorder.responses.get(final)
     if response is not None and response.status_code not in REDIRECT_STATUSES:
         report |= _page(context, final, response, result)
     return report
 
 
-async def _fetch(recorder: Recorder, config: RunConfig, start: str) -> list[Result]:
+async def _fetch(recorder: Recorder, config: RunConfig, start: str, label: str) -> list[Result]:
     """The results of the URL and of the hosts that it redirects to."""
     ended: asyncio.Queue[Result] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -141,7 +144,15 @@ async def _fetch(recorder: Recorder, config: RunConfig, start: str) -> list[Resu
             seq = len(results) + 1
             pipeline.start(
                 Assignment(
-                    n=seq, seq=seq, run=1, host=seq, url=url, depth=0, attempt=1, parent=None
+                    n=seq,
+                    seq=seq,
+                    run=1,
+                    host=seq,
+                    url=url,
+                    depth=0,
+                    attempt=1,
+                    parent=None,
+                    label=label,
                 )
             )
             results.append(await ended.get())
@@ -149,6 +160,21 @@ async def _fetch(recorder: Recorder, config: RunConfig, start: str) -> list[Resu
     finally:
         await pipeline.close()
     return results
+
+
+def _extraction(result: Result) -> dict[str, Any]:
+    """What the rules found besides items. `matched`: whether any block reads this page."""
+    told = result.extracted
+    if told is None:
+        return {"matched": False, "fields": {}, "rejected": [], "problems": []}
+    return {
+        "matched": True,
+        "fields": {
+            name: {"filled": n[0], "empty": n[1], "failed": n[2]} for name, n in told.fields.items()
+        },
+        "rejected": [json.loads(one) for one in told.rejected],
+        "problems": [json.loads(one) for one in told.problems],
+    }
 
 
 def _netloc(url: str) -> str:
@@ -213,13 +239,16 @@ def _page(
         return found
     parsed = parse_page(body, content_type, url, context.options, LinkResolver(context.rules))
     followed = {link for link, _ in result.links}
+    goes_to = {key: label for label, keys in result.labels for key in keys}
+    left = "not followed" if context.plan is not None else "same"
     found["title"] = parsed.title
     found["links"] = [
         {
             "url": link,
-            "scope": context.scope.verdict(link, 1) or ("followed" if link in followed else "same"),
+            "scope": context.scope.verdict(link, 1) or ("followed" if link in followed else left),
+            **({"to": goes_to[key]} if key in goes_to else {}),
         }
-        for link, _ in parsed.links
+        for link, key in parsed.links
     ]
     found["rejected_links"] = dict(parsed.rejected)
     return found
