@@ -106,7 +106,7 @@ async def test_a_proxy_that_is_not_there(
 ) -> None:
     """Is the proxy's failure too."""
     error = await failure(engine, web.url("/"), f"{kind[1].scheme}://127.0.0.1:{unused_tcp_port}")
-    assert error.code == ("connect" if isinstance(engine, HttpxEngine) else "proxy")
+    assert error.code == "proxy"
 
 
 async def test_a_server_that_is_not_there_is_the_pages_failure(
@@ -114,7 +114,7 @@ async def test_a_server_that_is_not_there_is_the_pages_failure(
 ) -> None:
     """The proxy did its part: it says that it cannot reach the server."""
     error = await failure(engine, f"https://127.0.0.1:{unused_tcp_port}/", proxy)
-    assert error.code == ("proxy" if isinstance(engine, HttpxEngine) else "connect")
+    assert error.code == "connect"
 
 
 async def test_what_is_closed_does_not_leave_for_a_proxy(

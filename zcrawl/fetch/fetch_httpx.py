@@ -89,9 +89,8 @@ class HttpxEngine:
             raise fetch_error("total_timeout", f"{url}: not done in {limits.total_s} s") from error
         except Exception as error:
             failure = translate(url, error)
-            if isinstance(error, httpx.ProxyError) and limits.proxy is not None:
-                # httpx tells no more than this: what a proxy answers to CONNECT is its failure.
-                failure = fetch_error("proxy", str(failure))
+            if limits.proxy is not None:
+                failure = _blamed(error, failure)
             raise failure from error
 
     async def _exchange(
@@ -172,7 +171,7 @@ class HttpxEngine:
             transport = guarded_transport(
                 limits.guard,
                 self._look_up,
-                verify=context_for(files, limits.verify_tls),
+                verify=context_for(files, limits.verify_tls, limits.http2),
                 proxy=limits.proxy,
                 http2=limits.http2,
             )
@@ -190,6 +189,16 @@ class HttpxEngine:
         idle = [key for key, one in self._clients.items() if not one.running and one is not newest]
         for key in idle[: len(self._clients) - MOST_CLIENTS]:
             await self._clients.pop(key).client.aclose()
+
+
+def _blamed(error: Exception, failure: FetchError) -> FetchError:
+    """Whose failure it is, on the way through a proxy: only the proxy is connected to."""
+    if isinstance(error, httpx.ProxyError):  # its answer to CONNECT begins with the status
+        unreached = str(error)[:3] in ("502", "503", "504")
+        return fetch_error("connect" if unreached else "proxy", str(failure))
+    if failure.code in ("connect", "connect_timeout", "dns"):
+        return fetch_error("proxy", str(failure))
+    return failure
 
 
 async def _read_whole(

@@ -42,9 +42,10 @@ def verified() -> ssl.SSLContext:
 
 
 @functools.lru_cache(64)
-def context_for(files: TlsFiles, verify: bool) -> ssl.SSLContext | bool:
-    """The context of a request; FetchError tls for files that cannot be used."""
-    if files == TlsFiles():
+def context_for(files: TlsFiles, verify: bool, http2: bool = False) -> ssl.SSLContext | bool:
+    """The context of a request; FetchError tls for files that cannot be used. One of its own for
+    HTTP/2: httpx writes into a context what it offers the server."""
+    if files == TlsFiles() and not http2:
         return verified() if verify else False
     try:
         context = ssl.create_default_context(cafile=files.ca or None)
