@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import httpx
 import msgspec
 
+from zcrawl.errors import BlockedAddress
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.mesh.messages import Assignment, Result, RunConfig
@@ -253,3 +254,39 @@ async def test_a_cancelled_fetch_reports_nothing() -> None:
         await world._done.wait()
     assert 0 not in world.results
     assert world.results[1].reason == "robots_unavailable"
+
+
+async def test_rules_that_lie_where_nobody_may_look_are_no_rules() -> None:
+    """A robots.txt that redirects inside is not followed, and the page is fetched."""
+    lure = "http://10.0.0.1/robots.txt"
+    world = rig({"/robots.txt": to(lure), "/a": page()}, robots=True)
+    world.answers = {**world.answers, lure: BlockedAddress(lure, "private (10.0.0.1)")}
+    (result,) = await world.fetch("/a")
+    assert result.outcome is Outcome.DONE
+
+
+async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_first() -> None:
+    """For all that wait for the same robots.txt; it is not tried again."""
+    answer = BlockedAddress(SITE, "private (10.0.0.1)")
+    first, second = await rig({"/robots.txt": answer}, robots=True).fetch("/a", "/b")
+    for result in (first, second):
+        assert (result.outcome, result.retry) == (Outcome.FAILED, "permanent")
+        assert result.reason == "blocked_address: private (10.0.0.1)"
+
+
+async def test_a_secret_that_is_not_set_fails_by_name() -> None:
+    """Tried again, for the next worker may have it; the log has the variable."""
+    spec = JobSpec("j", fetch=Fetch(headers={"X-Key": "${KEY}"}))
+    world = Rig({}, spec, environ={"KEY": "x"})
+    (result,) = await world.fetch("/a")
+    assert (result.reason, result.retry) == ("no_secret", "transient")
+    assert world.errors == ["no_secret"]
+
+
+async def test_proxies_that_are_down_postpone_the_page() -> None:
+    """Also when robots.txt meets them first."""
+    spec = JobSpec("j", fetch=Fetch(proxies=("http://p:1",)))
+    world = Rig({f"{SITE}/robots.txt": fetch_error("proxy", "broken")}, spec)
+    (result,) = await world.fetch("/a")
+    assert (result.reason, result.retry) == ("proxies_down", "postponed")
+    assert result.retry_after_s == 5.0

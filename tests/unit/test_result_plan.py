@@ -185,3 +185,13 @@ def test_a_seed_that_redirects_vouches_for_its_target() -> None:
     body = result(1, Outcome.SKIPPED, handover=link("http://other.test:81/x"))
     assert Desk().plan(body).seed_host == "other.test:81"
     assert Desk(Scope(hosts=("h1.test",))).plan(body).seed_host == ""
+
+
+def test_a_postponed_request_keeps_its_attempts() -> None:
+    """The page was not asked: it is queued again, as often as it takes, with no attempt counted."""
+    postponed = result(
+        1, Outcome.FAILED, reason="proxies_down", retry=RetryClass.POSTPONED, attempt=4
+    )
+    change = Desk().plan(postponed)
+    assert (change.state, change.attempts) == (RequestState.QUEUED, 3)
+    assert change.due_at > 0
