@@ -9,7 +9,7 @@ import pytest
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver, url_key
-from zcrawl.parse.page import PageOptions, ParsedPage, is_html, parse_page
+from zcrawl.parse.page import PageOptions, ParsedPage, _flattened, _may_be_deep, is_html, parse_page
 
 URL = "https://example.com/docs/page.html"
 UTF8 = "text/html; charset=utf-8"
@@ -124,6 +124,25 @@ def test_absurdly_deep_pages_are_flattened_and_keep_their_links(tag: str) -> Non
     """100,000 nested elements take lexbor alone half a minute; here they cost as much as text."""
     page = parse(f"<title>deep</title>{tag * 100_000}<a href=x>end</a>{'</div>' * 1000}")
     assert (page.title, urls(page)) == ("deep", ["https://example.com/docs/x"])
+
+
+@pytest.mark.parametrize("tag", ["<div>", "<ul><li>", "<b><div>"])
+@pytest.mark.parametrize("text_before", [0, 40_000])
+def test_pages_below_the_size_of_a_whole_check_are_sampled(tag: str, text_before: int) -> None:
+    """99 KB of nested elements took 1.8 s. A dense part is met wherever it is, and links stay."""
+    nested = tag * ((98_000 - text_before) // len(tag))
+    page = f"<title>deep</title>{'x' * text_before}{nested}<a href=x>end</a>"
+    assert _may_be_deep(page.encode())
+    assert _flattened(page.encode()).count(b"<div>") == 0
+    parsed = parse(page)
+    assert (parsed.title, urls(parsed)) == ("deep", ["https://example.com/docs/x"])
+
+
+def test_ordinary_pages_are_not_looked_through() -> None:
+    """Text with a tag every 17 bytes is left as it is."""
+    assert not _may_be_deep(
+        b"<p>a paragraph of words <a href=/x>with a link in it</a>, and more</p>" * 2_000
+    )
 
 
 @pytest.mark.parametrize(
