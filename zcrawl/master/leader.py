@@ -147,7 +147,7 @@ class Leader:
                     self.desk.answer(query, tag, outcome, now, effects)
             case QueryFailed(query, tag, error):
                 if isinstance(query, Refill):
-                    if tag == str(self.state.frontier.generation):
+                    if tag == self._refill_tag():
                         self.state.frontier.refill_failed(query.lanes)
                 else:
                     self.desk.answer_failed(tag, error, effects)
@@ -266,7 +266,7 @@ class Leader:
 
     def _on_refilled(self, answer: Refilled, tag: str, now: float) -> None:
         state = self.state
-        if tag != str(state.frontier.generation):
+        if tag != self._refill_tag():
             return
         state.know_withheld(row for _, rows, _ in answer.lanes for row in rows)
         for run, host in state.frontier.refilled(answer, state.is_taken, state.clock_offset, now):
@@ -353,7 +353,11 @@ class Leader:
     def _refill(self, effects: Effects) -> None:
         wants = self.state.frontier.wants()
         if wants:
-            effects.append(Ask(Refill(wants), str(self.state.frontier.generation)))
+            effects.append(Ask(Refill(wants), self._refill_tag()))
+
+    def _refill_tag(self) -> str:
+        """Also unlike those of an earlier epoch of this process: another led in between."""
+        return f"{self.state.epoch}.{self.state.frontier.generation}"
 
     def _sweep(self, effects: Effects) -> None:
         if self.state.sweeps and not self._sweeping:
