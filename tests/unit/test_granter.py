@@ -143,6 +143,18 @@ def test_an_inherited_host_is_free_when_the_stored_lease_has_ended() -> None:
     assert town.granted() == {"w2#1": 4}
 
 
+def test_an_inherited_host_is_free_when_its_owner_is_certainly_dead() -> None:
+    """The supervisor saw it die: the host keeps its pace, and does not wait for the lease."""
+    town = Town(SLOW, workers=0)
+    town.granter.inherit(host_row(1, owners=("w1#1",)), until=300.0)
+    town.join("w2")
+    town.granter.process_gone("w1#1", 5.0)
+    assert town.granter.dirty
+    town.settle_all(now=5.0)
+    assert town.granted() == {"w2#1": 1}
+    assert town.host.parts["w2#1"].first_at == 5.0 + town.host.demand.interval_s
+
+
 def test_a_lost_workers_part_stays_in_use_until_the_longest_attempt_is_over() -> None:
     """G5: it may be cut off and still fetching what it started."""
     town = Town(ONE_OWNER, workers=1)

@@ -103,11 +103,14 @@ class Granter:
         """A process is certainly dead: replaced, or it said BYE."""
         for host in self.hosts.values():
             part = host.parts.pop(name, None)
-            if name in host.inherited or (part is not None and part.held):
+            inherited = name in host.inherited
+            if inherited:  # nothing of it runs until the lease's end
+                host.pace.next_at = host.next_at_before_inheritance
+            if inherited or (part is not None and part.held):
                 self.assume_a_start(host.id, now)
             host.inherited.discard(name)
             self._uncount(host, name)
-            if part is not None:
+            if inherited or part is not None:
                 self.dirty[host.id] = None
 
     def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
