@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from tests.unit.machine_tools import NO_PACE, LeaderStory, spec, urls
+import copy
+
+from tests.unit.machine_tools import (
+    NO_PACE,
+    LeaderStory,
+    header,
+    held_leases,
+    result_of,
+    spec,
+    urls,
+)
 from zcrawl.master import events as m
+from zcrawl.mesh.messages import Ack, Beat, Stale, Welcome
 from zcrawl.store.queries import Refill
+from zcrawl.worker import events as w
+from zcrawl.worker.machine import WorkerMachine
 
 
 def test_a_refill_of_an_earlier_epoch_of_this_process_counts_no_more() -> None:
@@ -27,3 +40,38 @@ def test_a_refill_of_an_earlier_epoch_of_this_process_counts_no_more() -> None:
     story.join()
     story.wait(2, each=story.beat)
     assert {one.url for one in story.assigned()} == {*urls(2), "http://a.test/9"}
+
+
+def test_a_worker_that_knows_more_than_the_database_begins_anew() -> None:
+    """A copy that was behind lacks results that were acked: nobody has them any more, so nothing
+    that this process numbered after them could ever be applied."""
+    story = LeaderStory().elect()
+    story.submit(*urls(3))
+    story.join()
+    story.tick()
+    first, second, third = story.assigned()
+    behind = copy.deepcopy(story.store)
+    story.report(result_of(first))
+    assert story.bodies(Ack)[-1].upto == 1
+
+    later = LeaderStory(behind, "m2").elect(alone=False)
+    held = held_leases([second, third], 1, started=True)
+    later.join(held=held, produced=1, acked=1)
+    assert Stale("store_behind") in later.bodies(Stale) and not later.bodies(Welcome)
+    later.join(incarnation=2, replaces=1)
+    later.wait(25, each=lambda: later.beat(incarnation=2))
+    again = {one.seq: one for one in later.assigned()}
+    assert sorted(again) == [first.seq, second.seq, third.seq]
+    for one in again.values():
+        later.report(result_of(one, 2), incarnation=2)
+    assert set(later.states().values()) == {"DONE"}
+
+
+def test_a_worker_whose_results_the_database_lost_ends() -> None:
+    """Its supervisor starts another in its place, which holds nothing and has reported nothing."""
+    worker = WorkerMachine("w1", 1, slots=4)
+    beat = Beat("m1", 1.0, {})
+    worker.handle(w.MessageCame(header(beat, "m1", epoch=2), beat), 100.0)
+    stale = Stale("store_behind")
+    effects = worker.handle(w.MessageCame(header(stale, "m1", epoch=2), stale), 100.1)
+    assert any(isinstance(effect, w.Exit) for effect in effects)

@@ -99,7 +99,8 @@ def test_a_refill_of_an_earlier_load_that_fails_late_is_ignored() -> None:
     from zcrawl.errors import StoreUnavailable
     from zcrawl.store.queries import Refill
 
-    late = m.QueryFailed(Refill(()), str(frontier.generation - 1), StoreUnavailable("late"))
+    tag = f"{story.master.epoch}.{frontier.generation - 1}"
+    late = m.QueryFailed(Refill(()), tag, StoreUnavailable("late"))
     story.leader.handle(late, story.now)
     assert asked == []
 

@@ -51,6 +51,14 @@ class Membership:
             stale = Stale("duplicate_id", other)
             effects.append(SendToWorker(header.source, header.incarnation, stale))
             return
+        stored = state.receiver.stream((header.source, header.incarnation)).committed
+        if hello.acked > stored:
+            # The database lost acked results (a promoted copy was behind). Nobody has them any
+            # more, so the gap before its next result would never close: it must begin anew.
+            effects.append(Note("store_behind", f"{header.source}: {hello.acked} > {stored}"))
+            stale = Stale("store_behind")
+            effects.append(SendToWorker(header.source, header.incarnation, stale))
+            return
         if greeting is Greeting.WELCOME:
             known = state.roster.workers.get(header.source)
             if known is not None and known.incarnation != header.incarnation:

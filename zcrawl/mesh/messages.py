@@ -235,7 +235,7 @@ class Rehello(_Body, frozen=True):
 
 
 class Stale(_Body, frozen=True):
-    reason: str  # stale_epoch, duplicate_id
+    reason: str  # stale_epoch, duplicate_id, store_behind
     other: str = ""  # who has the id
 
 

@@ -278,6 +278,10 @@ class WorkerMachine:
                 text = f"another live process has the id {self.worker}: {stale.other}"
                 effects.append(Exit(text, refused=True))
             return  # the repeated HELLO asks again
+        if stale.reason == "store_behind":
+            # Our successor has acked nothing that the database does not know.
+            effects.append(Exit("the database lost results of ours that were committed"))
+            return
         self._greet(now, effects)
 
     # ------------------------------------------------------------ fetches
