@@ -22,7 +22,6 @@ from typing import assert_never
 import msgspec
 
 from zcrawl.mesh.messages import (
-    LINKS_PER_RESULT,
     Ack,
     Assign,
     Beat,
@@ -41,7 +40,7 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.model import Disposition, Outcome
+from zcrawl.model import Disposition
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
     CancelFetch,
@@ -61,7 +60,7 @@ from zcrawl.worker.events import (
 )
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
-from zcrawl.worker.outbox import Entry, Outbox
+from zcrawl.worker.outbox import Entry, Outbox, parts
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
@@ -303,7 +302,7 @@ class WorkerMachine:
             links=self.known.unknown(result.run, result.links),
             host_next_in_s=next_in_s,
         )
-        for part in _parts(result):
+        for part in parts(result):
             entry = self.outbox.add(part, now)
             effects.append(PublishToAll(part, entry.number, part.seq))
         self._counted += 1
@@ -384,18 +383,3 @@ class WorkerMachine:
         assert self.link is Link.WELCOMED or self.permitted_until == 0.0, (
             "only a welcomed worker may start requests"
         )
-
-
-def _parts(result: Result) -> list[Result]:
-    """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
-    if len(result.links) <= LINKS_PER_RESULT:
-        return [result]
-    chunks = [
-        result.links[start : start + LINKS_PER_RESULT]
-        for start in range(0, len(result.links), LINKS_PER_RESULT)
-    ]
-    bare = msgspec.structs.replace(
-        result, outcome=Outcome.PART, page=None, items=[], links=[], extracted=None
-    )
-    parts = [msgspec.structs.replace(bare, links=chunk) for chunk in chunks[:-1]]
-    return [*parts, msgspec.structs.replace(result, links=chunks[-1])]

@@ -15,8 +15,10 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterable
 
-from zcrawl.mesh.messages import Ack, Result
-from zcrawl.model import Disposition
+import msgspec
+
+from zcrawl.mesh.messages import LINKS_PER_RESULT, Ack, Result
+from zcrawl.model import Disposition, Outcome
 
 WINDOW_RESULTS = 500  # below the sockets' high-water mark of 1000
 WINDOW_BYTES = 8_000_000
@@ -146,3 +148,18 @@ def _disposition(number: int, ack: Ack | None) -> Disposition | None:
         return Disposition(ack.dispositions[offset])
     except ValueError:
         return None
+
+
+def parts(result: Result) -> list[Result]:
+    """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
+    if len(result.links) <= LINKS_PER_RESULT:
+        return [result]
+    chunks = [
+        result.links[start : start + LINKS_PER_RESULT]
+        for start in range(0, len(result.links), LINKS_PER_RESULT)
+    ]
+    bare = msgspec.structs.replace(
+        result, outcome=Outcome.PART, page=None, items=[], links=[], extracted=None
+    )
+    first = [msgspec.structs.replace(bare, links=chunk) for chunk in chunks[:-1]]
+    return [*first, msgspec.structs.replace(result, links=chunks[-1])]
