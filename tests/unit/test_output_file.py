@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 from pathlib import Path
@@ -143,3 +144,77 @@ def test_any_text_survives_csv(values: list[str]) -> None:
     rows = list(csv.reader(io.StringIO(text, newline="")))
     assert rows == [columns, values]
     assert list(read_header(text.encode())) == columns
+
+
+def test_a_stale_leader_that_wakes_up_writes_what_is_there_already(tmp_path: Path) -> None:
+    """It was paused after it had read some items. The next leader has written these and more;
+    nothing of that is cut off, because both write the same bytes to the same place."""
+    path, items = tmp_path / "x.jsonl", [b'{"n":%d}' % n for n in range(9)]
+    with OutputFile(path, "jsonl", 0) as stale:
+        committed = stale.append(items[:3])
+        with OutputFile(path, "jsonl", committed) as leader:
+            leader.append(items[3:7])
+            stale.append(items[3:5])
+            leader.append(items[7:])
+    assert path.read_bytes() == render_jsonl(items)
+
+
+def test_a_file_that_shrank_while_it_was_written_is_named(tmp_path: Path) -> None:
+    """A hole of zeros would be a file that looks whole."""
+    path = tmp_path / "x.jsonl"
+    with OutputFile(path, "jsonl", 0) as output:
+        output.append([b"{}", b"{}"])
+        path.write_bytes(b"{}\n")
+        with pytest.raises(StoreError) as caught:
+            output.append([b"{}"])
+    assert caught.value.code == "output_damaged"
+    assert path.read_bytes() == b"{}\n"
+
+
+def test_a_piece_that_a_failed_write_left_is_cut_off(tmp_path: Path) -> None:
+    """The next attempt may be shorter than the one that failed."""
+    path = tmp_path / "x.jsonl"
+    with OutputFile(path, "jsonl", 0) as output:
+        assert output._file is not None
+        real, output._file = output._file, _Short(output._file)  # type: ignore[assignment]
+        with pytest.raises(DiskFull):
+            output.append([b'{"a":"long"}'])
+        output._file = real
+        output.append([b"{}"])
+    assert path.read_bytes() == b"{}\n"
+
+
+class _Short:
+    """Takes some bytes, then the disk is full."""
+
+    def __init__(self, file: object) -> None:
+        self._inner = file
+
+    def write(self, data: memoryview) -> int:
+        if len(data) < 8:
+            raise OSError(errno.ENOSPC, "full")
+        self._inner.write(data[:6])  # type: ignore[attr-defined]
+        return 6
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "\udcff\0"])
+def test_a_name_that_the_system_refuses_is_a_usage_error(tmp_path: Path, name: str) -> None:
+    """Whatever it raises: one bad name must not end the writing of all other outputs."""
+    with pytest.raises(UsageError) as caught:
+        OutputFile(tmp_path / name, "jsonl", 0).open()
+    assert caught.value.code == "output_unwritable"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_a_usage_error(tmp_path: Path) -> None:
+    """Also one that raises already when it is asked whether the file is there."""
+
+    class Hidden(type(tmp_path)):  # type: ignore[misc]
+        def exists(self) -> bool:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    with pytest.raises(UsageError) as caught:
+        OutputFile(Hidden(tmp_path / "x"), "jsonl", 0).open()
+    assert caught.value.code == "output_unwritable"

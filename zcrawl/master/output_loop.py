@@ -2,8 +2,9 @@
 
 A part of the master beside its machine: it reads items by cursor, appends them durably, and only
 then commits the cursor with the file's new length, under the leader's epoch. So a file holds each
-item once, and a leader that was replaced cannot move a cursor. An error is kept, counted and tried
-again; `flush` raises it.
+item once, and a leader that was replaced cannot move a cursor. It also asks, before it opens a file
+and before it writes, whether it still leads in the epoch in which it read: the next leader may be
+writing. An error is kept, counted and tried again; `flush` raises it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from zcrawl.errors import Fenced, ZcrawlError
+from zcrawl.errors import Fenced, StoreError, ZcrawlError
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import AdvanceOutput
 from zcrawl.store.output_sinks_file import Mark, Sink, batch_of, kind_of, open_sink
@@ -90,7 +91,11 @@ class OutputLoop:
                     await self._changed.wait()
             await asyncio.sleep(INTERVAL_S)
             self._changed.clear()
-            await self._pump()
+            try:
+                await self._pump()
+            except Exception as error:  # a bug: told, and the other outputs are not given up
+                text = f"{type(error).__name__}: {error}"
+                self._failed(StoreError(text, code="internal_error"))
             if self.error is not None:
                 self._changed.set()
                 await asyncio.sleep(1.0)
@@ -102,7 +107,8 @@ class OutputLoop:
                 for sink in self._sinks.values():
                     sink.close()
                 self._sinks.clear()
-            if not self._epoch():
+            epoch = self._epoch()
+            if not epoch:
                 return  # another master leads, and writes
             try:
                 outputs = await self._store.ask(ReadOutputs())
@@ -116,7 +122,7 @@ class OutputLoop:
             failed = False
             for row in outputs.rows:
                 try:
-                    await self._follow(row)
+                    await self._follow(row, epoch)
                 except ZcrawlError as error:
                     failed = True
                     self._failed(error)
@@ -126,10 +132,12 @@ class OutputLoop:
             if not failed:
                 self.error = None
 
-    async def _follow(self, row: OutputRow) -> None:
+    async def _follow(self, row: OutputRow, epoch: int) -> None:
         loop, key = asyncio.get_running_loop(), (row.run, row.path)
         sink = self._sinks.get(key)
         if sink is None:
+            # Opening cuts the file. The fence of a commit that changes nothing comes first.
+            await self._commit(row, epoch, Mark(row.cursor, row.length, row.part, row.part_at))
             sink = await loop.run_in_executor(
                 self._thread, open_sink, row, self._folder, self._body_of
             )
@@ -140,15 +148,21 @@ class OutputLoop:
             assert isinstance(items, Items)
             if not items.rows:
                 return
+            self._check_leading(row, epoch)
             taken = await loop.run_in_executor(self._thread, sink.take, items.rows, self._utc())
-            await self._commit(row, taken)
+            await self._commit(row, epoch, taken)
+        self._check_leading(row, epoch)
         settled = await loop.run_in_executor(self._thread, sink.settle, row.ended, self._utc())
-        await self._commit(row, settled)
+        await self._commit(row, epoch, settled)
 
-    async def _commit(self, row: OutputRow, mark: Mark | None) -> None:
+    def _check_leading(self, row: OutputRow, epoch: int) -> None:
+        if self._epoch() != epoch:
+            raise Fenced(f"{row.path}: this master does not lead in epoch {epoch} any more")
+
+    async def _commit(self, row: OutputRow, epoch: int, mark: Mark | None) -> None:
         if mark is not None:
             command = AdvanceOutput(
-                self._epoch(),
+                epoch,
                 row.run,
                 row.path,
                 mark.cursor,

@@ -2,7 +2,9 @@
 
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
 Whatever lies behind the committed length was written by a leader that did not get to commit it,
-and is cut off when the file is opened again.
+and is cut off when the file is opened again, and only then: a leader that was paused before its
+write and wakes up when another has written on puts the same bytes of the same items to the same
+place, and must not cut off what follows them.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class OutputFile:
         self._columns = columns
         self._body_of = body_of
         self._file: BinaryIO | None = None
+        self._failed = False  # an attempt that failed may have left a piece behind the length
 
     def __enter__(self) -> OutputFile:
         self.open()
@@ -62,22 +65,26 @@ class OutputFile:
     def open(self) -> None:
         if self._format not in FORMATS:
             raise UsageError(f"{self._path}: unknown format {self._format}", code="output_format")
-        if self._path.exists() and not self._path.is_file():
-            raise UsageError(f"{self._path} is no file", code="output_unwritable")
         try:
-            missing = not self._path.exists()
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError as error:
+            self._file = self._open()
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(
-                f"cannot write {self._path}: {error.strerror}", code="output_unwritable"
+                f"cannot write {self._path}: {reason}", code="output_unwritable"
             ) from error
+
+    def _open(self) -> BinaryIO:
+        missing = not self._path.exists()
+        if not missing and not self._path.is_file():
+            raise UsageError(f"{self._path} is no file", code="output_unwritable")
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         file = os.fdopen(descriptor, "r+b", buffering=0)
         try:
             self._cut(file, missing)
         except BaseException:
             file.close()
             raise
-        self._file = file
+        return file
 
     def close(self) -> None:
         if self._file is not None:
@@ -91,12 +98,15 @@ class OutputFile:
         if not items:
             return self._length
         data = self._render(items)
+        self._check_size(self._file)
         try:
-            # A failed attempt may have left a piece behind the length.
-            self._file.truncate(self._length)
+            if self._failed:
+                self._file.truncate(self._length)
+            self._failed = True
             self._file.seek(self._length)
             _write_all(self._file, data)
             os.fsync(self._file.fileno())
+            self._failed = False
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull(f"{self._path}: {error.strerror}") from error
@@ -116,7 +126,7 @@ class OutputFile:
         assert self._columns is not None  # read from the file when it was opened
         return render_csv(items, self._columns, header=self._length == 0)
 
-    def _cut(self, file: BinaryIO, missing: bool) -> None:
+    def _check_size(self, file: BinaryIO) -> None:
         found = os.fstat(file.fileno()).st_size
         if found < self._length:
             raise StoreError(
@@ -124,6 +134,9 @@ class OutputFile:
                 "changed or replaced; export the run's items to a new file instead",
                 code="output_damaged",
             )
+
+    def _cut(self, file: BinaryIO, missing: bool) -> None:
+        self._check_size(file)
         file.truncate(self._length)
         if missing:  # a file that is not in its folder after a power cut would be damaged
             folder = os.open(self._path.absolute().parent, os.O_RDONLY)

@@ -199,10 +199,9 @@ class PartSink:
 def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot make {folder}: {error.strerror}", code="output_unwritable"
-        ) from error
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot make {folder}: {reason}", code="output_unwritable") from error
 
 
 def publish(aside: Path, path: Path) -> None:

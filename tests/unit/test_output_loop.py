@@ -1,0 +1,164 @@
+"""Output files beside a master that leads, is deposed, and leads again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.machine_tools import UTC, LeaderStory, result_of, urls
+from zcrawl.master.output_loop import OutputLoop
+from zcrawl.master.store_thread import StoreThreads
+from zcrawl.store.commands import Command, CommandOutcome
+from zcrawl.store.queries import Query, QueryOutcome, ReadItems, ReadOutputs
+from zcrawl.testing.fake_store import FakeStore
+
+
+class Watched:
+    """A store that calls somebody before it answers, in the store's thread."""
+
+    def __init__(self, inner: FakeStore) -> None:
+        self.inner = inner
+        self.before: Callable[[Query], None] = lambda query: None
+
+    def execute(self, command: Command) -> CommandOutcome:
+        return self.inner.execute(command)
+
+    def query(self, query: Query) -> QueryOutcome:
+        self.before(query)
+        return self.inner.query(query)
+
+    def close(self) -> None:
+        pass
+
+
+class Scene:
+    def __init__(self, tmp_path: Path) -> None:
+        self.path = tmp_path / "out.jsonl"
+        self.story = LeaderStory().elect()
+        self.epoch = 1
+        self.store = Watched(self.story.store)
+        self.threads = StoreThreads(self.store, lambda name, detail: None)
+        self.notes: asyncio.Queue[str] = asyncio.Queue()
+        self.outputs = self.loop(
+            lambda: self.epoch, lambda name, detail: self.notes.put_nowait(name)
+        )
+
+    def loop(self, epoch: Callable[[], int], note: Callable[[str, str], None]) -> OutputLoop:
+        return OutputLoop(
+            self.threads, epoch, note, self.path.parent, lambda: UTC, lambda hash: b""
+        )
+
+    def crawl(self, pages: int, path: str, name: str = "job") -> None:
+        spec = {"name": name, "politeness": {"robots": False, "rate": 0, "concurrency": 99}}
+        seeds = urls(pages, f"{name}.test")
+        before = len(self.story.assigned())
+        self.story.submit(*seeds, spec=spec, output=[path, "jsonl"])
+        self.story.join(slots=pages)
+        self.story.tick()
+        for one in self.story.assigned()[before:]:
+            self.story.report(result_of(one))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    await made.outputs.close()
+    await made.threads.close()
+
+
+async def test_committed_items_are_written(scene: Scene) -> None:
+    """The rest of this file would prove nothing without it."""
+    scene.crawl(3, str(scene.path))
+    await scene.outputs.flush()
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+
+
+async def test_a_master_that_was_deposed_meanwhile_touches_no_file(scene: Scene) -> None:
+    """Another one may write by now: what was read before is not appended after."""
+    scene.crawl(3, str(scene.path))
+
+    def depose(query: Query) -> None:
+        if isinstance(query, ReadItems):
+            scene.epoch = 0
+
+    scene.store.before = depose
+    await scene.outputs.flush()
+    assert not scene.path.exists() or scene.path.read_bytes() == b""
+
+
+async def test_a_file_is_opened_only_by_who_still_leads(scene: Scene) -> None:
+    """Opening cuts the file: by then another master may have made it longer."""
+    scene.crawl(3, str(scene.path))
+    scene.path.write_bytes(b"of the next leader")
+
+    def take_over(query: Query) -> None:
+        if isinstance(query, ReadOutputs):
+            LeaderStory(scene.story.store, "m2").elect()
+
+    scene.store.before = take_over
+    await scene.outputs.flush()
+    assert scene.path.read_bytes() == b"of the next leader"
+    assert scene.notes.get_nowait() == "output_fenced"
+
+
+async def test_a_leader_of_a_later_epoch_does_not_commit_what_an_earlier_one_read(
+    scene: Scene,
+) -> None:
+    """Deposed and elected again while a read was under way: the cursor may be another by now."""
+    scene.crawl(3, str(scene.path))
+
+    def elect_again(query: Query) -> None:
+        if isinstance(query, ReadItems):
+            LeaderStory(scene.story.store, "m2").elect()
+            scene.epoch = LeaderStory(scene.story.store).elect().master.epoch
+            scene.store.before = lambda query: None
+
+    scene.store.before = elect_again
+    await scene.outputs.flush()
+    [output] = scene.story.store.tables.outputs.values()
+    assert (output.cursor, output.length) == (0, 0)
+    scene.outputs.forget()
+    await scene.outputs.flush()
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+
+
+@pytest.mark.parametrize("bad", ["x" * 300, "a\0b"])
+async def test_a_name_that_cannot_be_opened_hinders_no_other_output(
+    scene: Scene, tmp_path: Path, bad: str
+) -> None:
+    """One submission with a bad name must not end the writing for all."""
+    scene.crawl(2, str(tmp_path / bad), name="bad")
+    scene.crawl(3, str(scene.path), name="good")
+    scene.outputs.start()
+    async with asyncio.timeout(60):
+        assert await scene.notes.get() == "output_unwritable"
+        assert await scene.notes.get() == "output_unwritable", "it is tried again"
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+
+
+async def test_an_error_without_a_name_is_told_and_tried_again(scene: Scene) -> None:
+    """A bug must not end the writing in silence."""
+    scene.crawl(3, str(scene.path))
+    written = asyncio.Event()
+    scene.epoch = 0
+    calls = 0
+
+    def epoch() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("a bug")
+        written.set()
+        return 1
+
+    outputs = scene.loop(epoch, lambda name, detail: scene.notes.put_nowait(f"{name} {detail}"))
+    outputs.start()
+    async with asyncio.timeout(60):
+        told = await scene.notes.get()
+        await written.wait()
+    await outputs.close()
+    assert told.startswith("output_internal_error") and "a bug" in told
