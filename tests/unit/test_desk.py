@@ -11,8 +11,9 @@ from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
 from zcrawl.master.desk import MOST_SEEDS
 from zcrawl.mesh.messages import Drain, Reply
-from zcrawl.model import Outcome
+from zcrawl.model import Outcome, RunState
 from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob
+from zcrawl.store.queries import FindJob
 from zcrawl.testing.fake_store import Fault
 
 SPEC = msgspec.to_builtins(spec())
@@ -221,3 +222,33 @@ def test_deleting_a_job_ends_all_its_runs() -> None:
     story.wait(3.0)
     assert story.store.runs() == []
     assert ask(story, "submit", **{**SUBMIT, "mode": "new"}).ok
+
+
+def test_a_client_that_asks_again_meanwhile_gets_the_one_answer() -> None:
+    """A slow database makes clients repeat themselves. The repeat must not take the place of an
+    action that is half done, nor end it."""
+    story = LeaderStory().elect()
+    for _ in range(3):
+        assert ask(story, "submit", **SUBMIT).ok
+    story.hold = lambda what: isinstance(what, ChangeRun | FindJob)
+    story.ask("act", "one", b"first", ref="job", action="delete")
+    story.held, [found] = [], story.held
+    story.run(found)
+    story.ask("act", "one", b"second", ref="job", action="delete")
+    before = len(story.replies)
+    story.release()
+    assert [(one.id, one.ok, one.data["changed"]) for one in story.replies[before:]] == [
+        ("one", True, 3)
+    ]
+    assert {run.state for run in story.store.runs()} <= {RunState.DELETED}
+
+
+def test_a_submission_that_is_repeated_meanwhile_is_executed_once() -> None:
+    """The store would know it by its id, but every repeat would make the leader load anew."""
+    story = LeaderStory().elect()
+    story.hold = lambda what: isinstance(what, SubmitJob)
+    for _ in range(3):
+        story.ask("submit", "one", **SUBMIT)
+    assert len(story.held) == 1
+    story.release()
+    assert [one.ok for one in story.replies] == [True]

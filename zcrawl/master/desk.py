@@ -63,6 +63,10 @@ class Desk:
         }
 
     def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
+        known = self._pending.get(request.id)
+        if known is not None:  # asked again, maybe through another master: it is under way
+            known.client = client
+            return
         pending = Pending(client, request)
         op = self._ops.get(request.op)
         if op is None:
