@@ -12,6 +12,7 @@ from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Beat, Bye, Event, Kind, Reply, Request, Snapshot
@@ -175,3 +176,29 @@ async def test_a_client_of_one_master_keeps_its_line() -> None:
         client.next_master()
         master.listen(at_master)
         await at_master.until(at_master.bodies)
+
+
+@pytest.mark.parametrize("bad", ["tcp://127.0.0.1", "tcp://*:7000", "nonsense", ""])
+@pytest.mark.parametrize("at", [0, 1, 2])
+async def test_a_master_whose_address_is_wrong_is_left_out(bad: str, at: int) -> None:
+    """One master's mistake in the catalogue must not end the workers, nor part other masters."""
+    texts = ["tcp://127.0.0.1:7"] * 3
+    texts[at] = bad
+    ear, log = Ear(), Ear()
+    with (
+        ZmqMasterMesh(LOOPBACK, 1) as master,
+        ZmqWorkerMesh("w1", 1, log.log) as worker,
+        ZmqPeers("m3", 1, log.log) as peers,
+    ):
+        master.listen(ear)
+        worker.connect(Endpoints("m2", *texts))
+        worker.connect(master.endpoints)
+        worker.listen(ear)
+        peers.follow([Endpoints("m2", *texts), master.endpoints])
+        assert worker.send("m1", 1, Bye("here")) and not worker.send("m2", 1, Bye("there"))
+        assert peers.send("m1", Bye("peer"))
+        await ear.until(lambda: {Bye("here"), Bye("peer")} <= set(ear.bodies()))
+        worker.disconnect("m2")
+        peers.follow([master.endpoints])
+    assert all(detail.startswith("m2: ") for detail in log.details("bad_endpoint"))
+    assert log.details("bad_endpoint")

@@ -42,6 +42,8 @@ def test_local_endpoints_have_no_address(text: str) -> None:
         "tcp://host:",
         "tcp://host:65536",
         "tcp://host:-1",
+        "tcp://my host:7000",
+        "tcp://[10.0.0.1:7000]:7000",
         "tcp://:7000",
         "tcp://::1:7000",
         "tcp://[::1]7000",
@@ -91,3 +93,11 @@ def test_a_wildcard_is_advertised_by_the_machine_s_name() -> None:
     assert advertised(bound, "fd00::7").control == "tcp://[fd00::7]:7000"
     local = Endpoints("m1", "ipc:///a", "ipc:///b", "ipc:///c")
     assert advertised(local, "10.0.0.7") == local
+
+
+@pytest.mark.parametrize("host", ["my host", "10.0.0.7:7000", "tcp://10.0.0.7", ""])
+def test_what_cannot_be_reached_is_not_advertised(host: str) -> None:
+    """Every worker of the cluster would try to connect there."""
+    bound = Endpoints("m1", "tcp://0.0.0.0:7000", "tcp://0.0.0.0:7001", "tcp://0.0.0.0:7002")
+    with pytest.raises(ConfigError, match="mesh.advertise"):
+        advertised(bound, host)

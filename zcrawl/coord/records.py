@@ -16,6 +16,8 @@ import msgspec
 
 from zcrawl.coord.calls import CatalogueRow, LockEntry
 from zcrawl.coord.ports import Condition, Health, LeaderSeen, Member, Role, Sighting
+from zcrawl.errors import ConfigError
+from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
 
 CHECK_TTL_S: Final = 3  # a silent member is dead after this; its session dies with it
@@ -142,9 +144,6 @@ def read_row(role: Role, cluster: str, row: Any) -> CatalogueRow | None:
 
 
 def _read_member(role: Role, meta: Mapping[str, str]) -> Member:
-    endpoints = None
-    if "control" in meta:
-        endpoints = Endpoints(meta["id"], meta["control"], meta["reports"], meta["events"])
     return Member(
         role,
         meta["id"],
@@ -154,9 +153,23 @@ def _read_member(role: Role, meta: Mapping[str, str]) -> Member:
         int(meta["pid"]),
         int(meta["incarnation"]),
         int(meta.get("slots", "0")),
-        endpoints,
+        _read_endpoints(meta),
         meta.get("curve", ""),
     )
+
+
+def _read_endpoints(meta: Mapping[str, str]) -> Endpoints | None:
+    """None also for those where nobody can connect: one wrong entry must not hinder the rest."""
+    if "control" not in meta:
+        return None
+    texts = [meta[name] for name in ("control", "reports", "events")]
+    try:
+        addresses = [parse_endpoint(text) for text in texts]
+    except ConfigError:
+        return None
+    if any(address is not None and address.is_wildcard for address in addresses):
+        return None
+    return Endpoints(meta["id"], *texts)
 
 
 def write_lock_value(member: Member, since: str) -> bytes:

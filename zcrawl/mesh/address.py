@@ -15,7 +15,7 @@ from zcrawl.errors import ConfigError
 from zcrawl.mesh.ports import Endpoints
 
 ANY_PORT = "*"
-_TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/]+\]|[^\[\]:/]+):(?P<port>\*|[0-9]{1,5})")
+_TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/\s]+\]|[^\[\]:/\s]+):(?P<port>\*|[0-9]{1,5})")
 _WILDCARDS = ("*", "0.0.0.0", "::")
 
 
@@ -56,13 +56,24 @@ def parse_endpoint(text: str) -> TcpAddress | None:
         return None
     found = _TCP.fullmatch(text)
     port = 0 if found is None or found["port"] == ANY_PORT else int(found["port"])
-    if found is None or port > 65_535:
+    if found is None or port > 65_535 or not _is_host(found["host"]):
         raise ConfigError(
             f"{text!r} is no endpoint: tcp://HOST:PORT with a port up to 65535 "
             "(* takes a free one), tcp://[IPV6]:PORT, or ipc://PATH",
             code="bad_endpoint",
         )
     return TcpAddress(found["host"].strip("[]"), port)
+
+
+def _is_host(host: str) -> bool:
+    """What stands in brackets must be an IPv6 address: `host:port` would end up there too."""
+    if not host.startswith("["):
+        return True
+    try:
+        ipaddress.IPv6Address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def advertised(bound: Endpoints, host: str) -> Endpoints:
@@ -72,7 +83,15 @@ def advertised(bound: Endpoints, host: str) -> Endpoints:
         address = parse_endpoint(text)
         if address is None or not address.is_wildcard:
             return text
-        return str(TcpAddress(host.strip("[]"), address.port))
+        told = str(TcpAddress(host.strip("[]"), address.port))
+        try:
+            parse_endpoint(told)
+        except ConfigError as error:
+            raise ConfigError(
+                f"mesh.advertise: {host!r} is no host: a name or an address, without port",
+                code="bad_endpoint",
+            ) from error
+        return told
 
     return Endpoints(
         bound.master, reachable(bound.control), reachable(bound.reports), reachable(bound.events)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import zmq
 
+from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.codec import VERSION_TOPIC, encode
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
@@ -62,8 +63,14 @@ class ZmqPeers(MeshEnd):
         line = self._socket(zmq.DEALER)
         # Stable, and no worker's: ids hold no `>`.
         line.setsockopt(zmq.IDENTITY, f"{self._source}>".encode())
-        self._connect(line, endpoints.control)
-        self._connect(self._events, endpoints.events)
+        try:
+            self._connect(line, endpoints.control)
+            self._connect(self._events, endpoints.events)
+        except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
+            self._note("bad_endpoint", f"{endpoints.master}: {error}")
+            self._drop(line)
+            self._disconnect(self._events, endpoints.events)
+            return
         self._lines[endpoints.master] = (endpoints, line)
         if self._handler is not None:
             self._read(line, False, self._handler)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import zmq
 
-from zcrawl.errors import VersionMismatch
+from zcrawl.errors import ConfigError, MeshError, VersionMismatch
 from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
@@ -54,9 +54,16 @@ class ZmqWorkerMesh(MeshEnd):
             self._leave(endpoints.master)
         control = self._socket(zmq.DEALER)
         control.setsockopt(zmq.IDENTITY, worker_route(self._source, self._incarnation))
-        self._connect(control, endpoints.control)
-        self._connect(self._reports, endpoints.reports)
-        self._connect(self._events, endpoints.events)
+        try:
+            self._connect(control, endpoints.control)
+            self._connect(self._reports, endpoints.reports)
+            self._connect(self._events, endpoints.events)
+        except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
+            self._note("bad_endpoint", f"{endpoints.master}: {error}")
+            self._drop(control)
+            self._disconnect(self._reports, endpoints.reports)
+            self._disconnect(self._events, endpoints.events)
+            return
         self._controls[endpoints.master] = control
         self._endpoints[endpoints.master] = endpoints
         if self._handler is not None:
@@ -67,7 +74,9 @@ class ZmqWorkerMesh(MeshEnd):
         self._tell_strangers()
 
     def _leave(self, master: str) -> None:
-        endpoints = self._endpoints.pop(master)
+        endpoints = self._endpoints.pop(master, None)
+        if endpoints is None:
+            return  # its address was wrong
         self._strangers.pop(master, None)
         self._drop(self._controls.pop(master))
         self._disconnect(self._reports, endpoints.reports)
