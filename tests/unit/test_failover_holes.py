@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
 from tests.unit.machine_tools import (
     NO_PACE,
     LeaderStory,
@@ -14,8 +16,10 @@ from tests.unit.machine_tools import (
     urls,
 )
 from zcrawl.master import events as m
-from zcrawl.mesh.messages import Ack, Beat, Stale, Welcome
-from zcrawl.store.queries import Refill
+from zcrawl.master.leader import LEASE_S
+from zcrawl.master.master import TAKEOVER_AGAIN_S, Role
+from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
+from zcrawl.store.queries import ListJobs, Refill
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 
@@ -75,3 +79,45 @@ def test_a_worker_whose_results_the_database_lost_ends() -> None:
     stale = Stale("store_behind")
     effects = worker.handle(w.MessageCame(header(stale, "m1", epoch=2), stale), 100.1)
     assert any(isinstance(effect, w.Exit) for effect in effects)
+
+
+@pytest.mark.parametrize("ahead_s", [3600.0, 86_400.0])
+def test_a_clock_that_was_ahead_does_not_close_hosts_for_longer_than_a_lease(
+    ahead_s: float,
+) -> None:
+    """The stored end of the lease is in the old leader's time; a lease is never longer than 20 s,
+    so an owner that is gone keeps its host for that and one fetch, whatever the clocks say."""
+    story = LeaderStory().elect()
+    story.submit(*urls(2))
+    story.join()
+    story.tick()
+    assert len(story.assigned()) == 2
+    story.store.tables.lease_until += ahead_s
+    later = LeaderStory(story.store, "m2", now=story.now).elect(alone=False)
+    later.join("w2")
+    later.wait(LEASE_S + 20.0 + 2.0, each=lambda: later.beat("w2"))
+    assert len(later.assigned("w2")) == 2
+
+
+def test_a_request_that_comes_as_a_takeover_is_tried_again_is_not_lost() -> None:
+    """Whatever wakes a master that takes over is handled too."""
+    story = LeaderStory()
+    story.store.faults = lambda command: "fail"
+    story.elect()
+    assert story.master.role is Role.TAKING_OVER
+    story.now += TAKEOVER_AGAIN_S
+    story.handle(m.ClientAsked(b"c", Request("q", "act", {"ref": "1", "action": "pause"})))
+    assert [one.data["code"] for one in story.replies] == ["no_leader"]
+    assert story.master._takeover is not None or story.master._takeover_at > story.now
+
+
+def test_a_read_that_began_before_the_takeover_is_answered_after_it() -> None:
+    """Nobody waits for an answer that only a follower would have given."""
+    story = LeaderStory()
+    story.hold = lambda what: isinstance(what, ListJobs)
+    story.ask("jobs", "q")
+    assert len(story.held) == 1 and not story.replies
+    story.elect()
+    story.release()
+    assert [(one.id, one.ok) for one in story.replies] == [("q", True)]
+    assert "stale" not in story.replies[0].data

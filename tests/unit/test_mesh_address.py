@@ -99,5 +99,5 @@ def test_a_wildcard_is_advertised_by_the_machine_s_name() -> None:
 def test_what_cannot_be_reached_is_not_advertised(host: str) -> None:
     """Every worker of the cluster would try to connect there."""
     bound = Endpoints("m1", "tcp://0.0.0.0:7000", "tcp://0.0.0.0:7001", "tcp://0.0.0.0:7002")
-    with pytest.raises(ConfigError, match="mesh.advertise"):
+    with pytest.raises(ConfigError, match=r"mesh\.advertise"):
         advertised(bound, host)

@@ -80,8 +80,10 @@ class Follower:
         return effects
 
     def take_waiting(self) -> list[Pending]:
-        """Requests that wait for a leader: this master is the leader now."""
-        waiting, self._waiting = list(self._waiting.values()), {}
+        """Requests that wait for a leader, or are read without one: this master leads now."""
+        waiting = [*self._waiting.values(), *self._reading.values()]
+        self._waiting.clear()
+        self._reading.clear()
         return waiting
 
     def next_wakeup(self) -> float:

@@ -163,9 +163,10 @@ class Master:
     # ------------------------------------------------------------ as a follower
 
     def _as_follower(self, event: Event, now: float, utc: float) -> Effects:
+        effects: Effects = []
         if self.role is Role.TAKING_OVER and self._takeover is None and now >= self._takeover_at:
-            return self._take_over(now, utc)
-        return self.follower.handle(event, now, utc)
+            effects = self._take_over(now, utc)
+        return effects + self.follower.handle(event, now, utc)
 
     def check(self, now: float) -> None:
         assert (self.leader is None) == (self.role is not Role.LEADER), "a leader has its state"
