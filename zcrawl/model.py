@@ -16,6 +16,8 @@ RunId = NewType("RunId", int)
 JobId = NewType("JobId", int)
 HostId = NewType("HostId", int)
 
+SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
+
 
 class RequestState(enum.IntEnum):
     """The state of a URL within a run, as stored. Leases live in the leader's memory only."""

@@ -324,3 +324,29 @@ def test_no_statement_scans_or_sorts_a_big_table(open_store: PeeweeStore) -> Non
                 assert f"SCAN {table} " not in f"{plan} ".replace(";", " "), (sql, plan)
             assert "TEMP B-TREE" not in plan, (sql, plan)
     assert explained > 50
+
+
+def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -> None:
+    """Migration 2 by the models: columns and tables are the same on both ways."""
+    open_sqlite(tmp_path / "new.db").close()
+    open_sqlite(tmp_path / "old.db").close()
+    columns = {"hosts": ("slow", "failures", "opens"), "pages": ("canonical", "alternates")}
+    with sqlite3.connect(tmp_path / "old.db") as old:
+        old.execute("DROP TABLE robots")
+        for table, names in columns.items():
+            for name in names:
+                old.execute(f"ALTER TABLE {table} DROP COLUMN {name}")
+        old.execute("UPDATE schema_version SET version = 1")
+    old.close()
+    open_sqlite(tmp_path / "old.db").close()
+    assert _tables(tmp_path / "old.db") == _tables(tmp_path / "new.db")
+
+
+def _tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    database = sqlite3.connect(path)
+    names = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
+    found = {
+        name: [row[1:] for row in database.execute(f"PRAGMA table_info({name})")] for name in names
+    }
+    database.close()
+    return found

@@ -31,6 +31,7 @@ from zcrawl.mesh.messages import (
     Hello,
     Kind,
     Link,
+    Manner,
     Message,
     Page,
     Reply,
@@ -89,7 +90,9 @@ def assignment(n: int, seq: int, *, run: int = 1, host: int = 1, **changes: Any)
 
 
 def grant(host: int = 1, concurrency: int = 2, revision: int = 1, **changes: Any) -> Grant:
+    """Of a host that has answered before: an unknown one is asked one page at a time."""
     fields: dict[str, Any] = {"interval_s": 0.0, "burst": 1, "next_in_s": 0.0}
+    fields["manner"] = Manner()
     origin = f"http://h{host}.test"
     return Grant(host, origin, revision, concurrency, **{**fields, **changes})
 

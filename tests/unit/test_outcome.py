@@ -17,6 +17,7 @@ from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 
 PARENT = "https://x.test/"
+UTC = 1_700_000_000.0
 ONE = Assignment(4, 9, 2, 3, "https://x.test/a", 1, 1, PARENT)
 SEED = Assignment(4, 9, 2, 3, "https://x.test/a", 0, 1, None)
 PAGE = Page("https://x.test/b", "A title", "text/html", 1234, 1_700_000_000.25, 12.0)
@@ -99,14 +100,14 @@ def test_links_are_kept_if_they_belong_to_the_crawl() -> None:
         )
     ]
     for _ in range(2):  # the second time from memory
-        assert run.inside(links, 2, ONE.url) == [links[1]]
+        assert run.inside(links, 2, ONE.url, UTC) == ([links[1]], [])
 
 
 def test_no_link_is_kept_below_the_deepest_level() -> None:
     """max_depth counts from the seeds."""
     run = context(Scope(max_depth=2))
-    assert run.inside([link("https://x.test/c")], 2, ONE.url)
-    assert run.inside([link("https://x.test/c")], 3, ONE.url) == []
+    assert run.inside([link("https://x.test/c")], 2, ONE.url, UTC)[0]
+    assert run.inside([link("https://x.test/c")], 3, ONE.url, UTC) == ([], [])
 
 
 def test_no_part_of_a_request_is_allowed_longer_than_the_whole() -> None:

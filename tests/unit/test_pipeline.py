@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections.abc import Callable, Mapping
 
 import httpx
@@ -11,7 +12,7 @@ import msgspec
 from zcrawl.errors import BlockedAddress
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.mesh.messages import Assignment, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, Result, RobotsFile, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
 from zcrawl.worker.pipeline_loop import Pipeline
@@ -49,6 +50,7 @@ class Rig:
             lambda: 1_700_000_000.0,
             on_end=self._end,
             on_hop=self._hop,
+            on_late=lambda seq, late_s: None,
             on_error=lambda name, detail: self.errors.append(name),
             **options,  # type: ignore[arg-type]
         )
@@ -67,7 +69,7 @@ class Rig:
 
     async def aclose(self) -> None: ...
 
-    def _hop(self, seq: int) -> None:
+    def _hop(self, seq: int, crawl_delay_s: float) -> None:
         self.hops += 1
         asyncio.get_running_loop().call_soon(self.pipeline.permit, seq)
 
@@ -90,8 +92,11 @@ class Rig:
 async def _nothing() -> None: ...
 
 
-def rig(answers: Mapping[str, Answer], *, robots: bool = False, **fetch: float) -> Rig:
-    spec = JobSpec("j", politeness=Politeness(robots=robots), fetch=Fetch(**fetch))  # type: ignore[arg-type]
+def rig(
+    answers: Mapping[str, Answer], *, robots: bool = False, patience: float = 30.0, **fetch: float
+) -> Rig:
+    politeness = Politeness(robots=robots, robots_patience=patience)
+    spec = JobSpec("j", politeness=politeness, fetch=Fetch(**fetch))  # type: ignore[arg-type]
     return Rig({SITE + path: answer for path, answer in answers.items()}, spec)
 
 
@@ -120,11 +125,42 @@ async def test_robots_txt_is_asked_for_once_and_obeyed() -> None:
 
 
 async def test_rules_that_cannot_be_had_hold_the_page_back() -> None:
-    """A server in trouble has not said that everything is allowed."""
+    """A server in trouble has not said that everything is allowed: the page waits for a while,
+    which is no attempt, and nobody is told that there are no rules."""
     world = rig({"/robots.txt": httpx.Response(503)}, robots=True)
     (result,) = await world.fetch("/a")
     assert (result.outcome, result.reason) == (Outcome.FAILED, "robots_unavailable")
-    assert result.retry == "transient"
+    assert (result.retry, result.robots) == ("postponed", None)
+    assert result.retry_after_s == 2.0
+
+
+async def test_rules_that_are_never_to_be_had_forbid_everything() -> None:
+    """Without patience the page is skipped at once, and the next owner is told so."""
+    world = rig({"/robots.txt": httpx.Response(503)}, robots=True, patience=0.0)
+    (result,) = await world.fetch("/a")
+    assert (result.outcome, result.reason) == (Outcome.SKIPPED, "robots_unavailable")
+    assert result.robots is not None
+    assert (result.robots.status, result.robots.lasts_s) == (503, 600.0)
+
+
+async def test_a_robots_txt_that_another_worker_fetched_is_not_asked_for() -> None:
+    """It came with the grant, and it is obeyed."""
+    rules = RobotsFile(200, zlib.compress(b"User-agent: *\nDisallow: /no\n"), 100.0)
+    world = rig({"/a": page()}, robots=True)
+    world.pipeline.learn_robots(SITE, rules)
+    allowed, forbidden = await world.fetch("/a", "/no")
+    assert (allowed.outcome, forbidden.reason) == (Outcome.DONE, "robots")
+    assert world.asked == [f"{SITE}/a"]
+
+
+async def test_a_fetched_robots_txt_is_reported_once() -> None:
+    """For the store and for the next owner of the host."""
+    rules = httpx.Response(200, text="User-agent: *\nDisallow: /no\n")
+    world = rig({"/robots.txt": rules, "/a": page(), "/c": page()}, robots=True)
+    results = await world.fetch("/a", "/c")
+    (told,) = [one.robots for one in results if one.robots is not None]
+    assert zlib.decompress(told.body) == rules.content
+    assert (told.status, told.lasts_s) == (200, 3600.0)
 
 
 async def test_a_host_that_is_away_is_told_by_its_own_name() -> None:

@@ -43,6 +43,33 @@ def test_a_burst_borrows_from_the_pace_and_gives_back(seed: int, burst: int) -> 
             assert last - first + 1 <= (started[last] - start) / 1.0 + burst + 1e-9
 
 
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("rate", [11.0, 60.0, 400.0])
+def test_late_timers_neither_lose_the_rate_nor_break_it(seed: int, rate: float) -> None:
+    """Timers that fire up to half an interval late: 99 % of the rate is used, and no window of
+    any length has more starts than the rate gives, plus one and half a one for the slack."""
+    rng = random.Random(seed)
+    pace = Pace(interval_s=1 / rate)
+    started = []
+    now = 0.0
+    while now < 10.0:
+        now = max(now, pace.ready_at()) + rng.uniform(0, 0.5) / rate
+        pace.take(now)
+        started.append(now)
+    assert len(started) >= 0.99 * rate * 10.0
+    for first, start in enumerate(started[:200]):
+        for last in range(first, len(started)):
+            assert last - first + 1 <= (started[last] - start) * rate + 1.5 + 1e-6
+
+
+def test_a_slow_pace_never_catches_up() -> None:
+    """Crawl-delay is a distance: a late start does not let the next one come sooner."""
+    pace = Pace(interval_s=1.0)
+    pace.take(10.4)
+    pace.take(11.9)
+    assert pace.ready_at() == 12.9
+
+
 def test_a_burst_comes_together_once() -> None:
     """Burst 3 starts three at once, and then one in each interval."""
     moments = [0.0] * 9 + [0.9, 1.0, 1.0, 2.0]

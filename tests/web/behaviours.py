@@ -82,7 +82,9 @@ async def answer(
 ) -> bool:
     path = urlsplit(hit.path).path
     name, _, rest = path.removeprefix("/").partition("/")
-    function = BEHAVIOURS.get(name or "index", _not_found)
+    function = BEHAVIOURS.get(name or "index")
+    if function is None:
+        function, rest = BEHAVIOURS.get(web.catch_all, _not_found), path
     exchange = Exchange(web, hit, rest, reader, writer)
     try:
         return await function(exchange)

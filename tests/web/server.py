@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.web import behaviours
+from tests.web import behaviours, manners  # noqa: F401 - manners registers its own
 from tests.web.tls import self_signed_context
 
 
@@ -34,14 +34,21 @@ class MisbehavingWeb:
     """One server on a free loopback port, and with `tls=True` a second one that speaks TLS.
 
     `robots` is what /robots.txt answers with (None: 404), `robots_status` its status; both may
-    be changed while the server runs. `log` has every request in order of arrival.
+    be changed while the server runs. `log` has every request in order of arrival. `catch_all` is
+    the behaviour that answers what no other one does.
     """
 
     def __init__(
-        self, *, robots: bytes | None = None, robots_status: int = 200, tls: bool = False
+        self,
+        *,
+        robots: bytes | None = None,
+        robots_status: int = 200,
+        tls: bool = False,
+        catch_all: str = "",
     ) -> None:
         self.robots = robots
         self.robots_status = robots_status
+        self.catch_all = catch_all
         self.log: list[Hit] = []
         self.port = 0
         self.tls_port = 0

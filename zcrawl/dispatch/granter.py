@@ -16,7 +16,7 @@ from zcrawl.dispatch.grants import HostState, Part, shares
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
-from zcrawl.mesh.messages import Grant
+from zcrawl.mesh.messages import Grant, Manner, RobotsFile
 from zcrawl.store.rows import HostRow
 
 CONFIRM_AGAIN_S = 1.0
@@ -38,6 +38,7 @@ class Granter:
         self.hosts: dict[int, HostState] = {}
         self.dirty: dict[int, None] = {}  # hosts whose parts need a look
         self.revision = 0
+        self.clock_offset = 0.0  # UTC = now + clock_offset
         self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
         self._roster, self._runs = roster, runs
         self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
@@ -52,6 +53,9 @@ class Granter:
             pace = Pace(demand.interval_s, demand.burst, next_at)
             host = HostState(row.id, row.origin, demand, pace, row.crawl_delay_s)
             host.stored_owners = frozenset(row.owners)
+            if row.next_at or row.manner != Manner():
+                host.manner = row.manner
+            host.robots = row.robots
             self.hosts[row.id] = host
         return host
 
@@ -68,7 +72,7 @@ class Granter:
         demands = [one.spec.politeness for one in active if one is not None]
         if demands:
             host.demand = combined_demand(demands, host.crawl_delay_s)
-            host.pace.interval_s, host.pace.burst = host.demand.interval_s, host.demand.burst
+            host.pace.interval_s, host.pace.burst = host.interval_s, host.demand.burst
             self.dirty[host.id] = None
 
     # ------------------------------------------------------------ processes
@@ -175,7 +179,18 @@ class Granter:
             interval_s=host.part_interval_s(part),
             burst=host.demand.burst,
             next_in_s=max(0.0, part.first_at - now),
+            manner=host.manner,
+            robots=self._robots_for(host, part, now + self.clock_offset),
         )
+
+    def _robots_for(self, host: HostState, part: Part, utc: float) -> RobotsFile | None:
+        """Once to each owner: if the message is lost, the owner asks the server."""
+        if host.robots is None or part.told_robots:
+            return None
+        part.told_robots = True
+        if host.robots.until <= utc:
+            return None
+        return RobotsFile(host.robots.status, host.robots.body, host.robots.until - utc)
 
     # ------------------------------------------------------------ settling
 
@@ -195,6 +210,8 @@ class Granter:
                 self._renumber(part)
                 self._lowering[(host.id, name)] = now
                 result.lowered.append(name)
+        if not host.demand.spread and self._another_may_start(host, desired):
+            return result  # its confirmation, or its loss, brings us back
         room = host.room(now)
         if room <= 0:
             result.look_again_at = self._look_again_at(host, now)
@@ -215,6 +232,14 @@ class Granter:
             self._raise(host, part, want)
             result.raised = True
         return result
+
+    def _another_may_start(self, host: HostState, desired: dict[str, int]) -> bool:
+        """A former owner has not confirmed yet that it starts nothing more: with room or not, a
+        second owner beside it would break the pace."""
+        return any(
+            name not in desired and part.in_use > part.granted and part.gone_at == math.inf
+            for name, part in host.parts.items()
+        )
 
     def unconfirmed(self, now: float) -> list[tuple[int, str]]:
         """Lowered parts whose confirmation is overdue: the word was lost, say it again."""

@@ -15,7 +15,8 @@ import dataclasses
 import math
 
 from zcrawl.frontier.politeness import Demand, Pace
-from zcrawl.store.rows import QueuedRow
+from zcrawl.mesh.messages import Manner
+from zcrawl.store.rows import QueuedRow, StoredRobots
 
 LOOKAHEAD_S = 0.25  # how far ahead of a host's pace its URLs are dispatched
 HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host
@@ -30,6 +31,7 @@ class Part:
     revision: int
     first_at: float = 0.0  # a fresh owner starts no request before this moment
     held: int = 0  # open leases of this host at this worker
+    told_robots: bool = False  # its worker was given the stored robots.txt, or has fetched it
     cancelled_at: float = -math.inf  # leases ended with their run; their requests may still run
     gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
 
@@ -51,6 +53,16 @@ class HostState:
     runs: list[int] = dataclasses.field(default_factory=list)  # lanes here, in turn
     trials: list[QueuedRow] = dataclasses.field(default_factory=list)  # crash suspects
     due_at: float = math.inf  # stands in the planner's heap for this moment
+    manner: Manner | None = None  # None: it has never answered
+    robots: StoredRobots | None = None
+    verdicts: dict[int, str] = dataclasses.field(default_factory=dict)  # run → why its rows end
+    pages: dict[int, int] = dataclasses.field(default_factory=dict)  # done, of runs with a limit
+
+    @property
+    def interval_s(self) -> float:
+        """What jobs, robots.txt and the host's own answers ask for."""
+        slow_s = 0.0 if self.manner is None else self.manner.slow_s
+        return max(self.demand.interval_s, slow_s)
 
     def room(self, now: float) -> int:
         """Concurrency that nobody may be using."""

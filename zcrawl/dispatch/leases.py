@@ -32,6 +32,7 @@ class Leases:
         self.by_seq: dict[int, Lease] = {}
         self.by_worker: dict[str, dict[int, Lease]] = {}  # process name → seq → lease
         self.by_run: dict[int, int] = {}
+        self.by_lane: dict[tuple[int, int], int] = {}  # (run, host) → leases
         self._next_n = 1
 
     def next_n(self) -> int:
@@ -50,6 +51,8 @@ class Leases:
         self.by_seq[row.seq] = lease
         self.by_worker.setdefault(worker.name, {})[row.seq] = lease
         self.by_run[row.run] = self.by_run.get(row.run, 0) + 1
+        lane = (row.run, row.host)
+        self.by_lane[lane] = self.by_lane.get(lane, 0) + 1
         worker.leases += 1
         return lease
 
@@ -71,6 +74,10 @@ class Leases:
         self.by_run[lease.row.run] -= 1
         if not self.by_run[lease.row.run]:
             del self.by_run[lease.row.run]
+        lane = (lease.row.run, lease.row.host)
+        self.by_lane[lane] -= 1
+        if not self.by_lane[lane]:
+            del self.by_lane[lane]
         if not lease.received:
             lease.worker.leases -= 1
         self._end_trial(lease)
@@ -119,3 +126,4 @@ class Leases:
             for lease in leases.values():
                 assert lease.worker.leases == counted.get(lease.worker.name, 0), "credit is counted"
         assert sum(self.by_run.values()) == len(self.by_seq)
+        assert sum(self.by_lane.values()) == len(self.by_seq)

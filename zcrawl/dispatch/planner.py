@@ -11,6 +11,7 @@ cannot go on leaves the heap and is woken by what it waits for:
 | its owner's credit   | parked at the worker, `credit_came`        |
 | a grant              | join, confirmation, loss, stored owners    |
 | its run              | resume, a slot of max_pages given back     |
+| its hours            | the moment at which they begin             |
 
 The planner changes leases and grants; sending is its caller's effect.
 """
@@ -26,8 +27,11 @@ from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState, Part
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.trials import Trials
+from zcrawl.dispatch.verdicts import Verdicts
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.mesh.messages import Assignment
+from zcrawl.frontier.hours import opens_in_s
+from zcrawl.mesh.messages import Assignment, Manner
 from zcrawl.store.rows import QueuedRow
 
 
@@ -54,9 +58,9 @@ class Planner:
         self.epoch = epoch
         self.granter = Granter(roster, runs)
         self.hosts = self.granter.hosts
-        self.trials: set[int] = set()  # seqs of crash suspects that wait for a worker
-        self._trial_hosts: set[int] = set()
-        self._alone: set[int] = set()  # trials that need a worker of their own
+        self.verdicts = Verdicts(self.hosts, leases, runs, self.wake)
+        self._trials = Trials(roster, self._may_start, self.credit_came)
+        self.trials = self._trials.seqs  # of crash suspects that wait for a worker
         self._roster, self._leases = roster, leases
         self._frontier, self._runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
@@ -79,6 +83,7 @@ class Planner:
         for host in self.hosts.values():
             if run in host.runs:
                 host.runs.remove(run)
+                self.verdicts.run_ended(run, host)
                 for row in list(host.trials):
                     if row.run == run:
                         self.forget_trial(host.id, row.seq)
@@ -96,7 +101,9 @@ class Planner:
             self._capped.discard(run)
             self.run_freed(run)
 
-    def learn_pace(self, host_id: int, next_at: float, crawl_delay_s: float) -> None:
+    def learn_pace(
+        self, host_id: int, next_at: float, crawl_delay_s: float, manner: Manner | None = None
+    ) -> None:
         host = self.hosts.get(host_id)
         if host is None:
             return
@@ -104,11 +111,14 @@ class Planner:
         if crawl_delay_s > host.crawl_delay_s:
             host.crawl_delay_s = crawl_delay_s
             self.granter.renew_demand(host)
+        if manner is not None:
+            self.verdicts.learn_manner(host, manner)
 
     def wake(self, host_id: int) -> None:
         host = self.hosts.get(host_id)
         if host is not None:
-            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+            # What only has to end waits for no pace.
+            self._push(host, -math.inf if host.verdicts else host.pace.ready_at() - LOOKAHEAD_S)
 
     def _push(self, host: HostState, moment: float) -> None:
         """Stand in the heap for `moment`, or for an earlier one already agreed."""
@@ -165,7 +175,7 @@ class Planner:
         if part is not None and part.held > 0:
             part.held -= 1
         self.wake(row.host)
-        for host_id in self._trial_hosts:
+        for host_id in self._trials.hosts:
             self.wake(host_id)  # one that waits for a worker without another suspect
         self.credit_came(worker)
 
@@ -188,60 +198,14 @@ class Planner:
         one died as well, with nothing else in its worker's hands."""
         host = self.hosts.get(row.host)
         if host is not None:
-            host.trials.append(row)
-            self.trials.add(row.seq)
-            self._trial_hosts.add(host.id)
-            if alone:
-                self._alone.add(row.seq)
+            self._trials.put(host, row, alone)
             self.wake(row.host)
 
     def forget_trial(self, host_id: int, seq: int) -> QueuedRow | None:
         host = self.hosts.get(host_id)
         if host is None or seq not in self.trials:
             return None
-        row = next(one for one in host.trials if one.seq == seq)
-        self._take_trial(host, row, None)
-        return row
-
-    def _take_trial(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
-        self.trials.discard(row.seq)
-        self._alone.discard(row.seq)
-        host.trials.remove(row)
-        for worker in self._roster.workers.values():
-            if worker.reserved == row.seq and worker is not taker:
-                worker.reserved = 0
-                self.credit_came(worker)
-        if not host.trials:
-            self._trial_hosts.discard(host.id)
-
-    def _trial_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
-        """The next suspect that this worker may get now."""
-        if worker.on_trial:
-            return None
-        for row in host.trials:
-            if not self._may_start(row.run) or worker.reserved not in (0, row.seq):
-                continue
-            if row.seq in self._alone:
-                if self._reserved_elsewhere(host, row.seq, worker):
-                    continue
-                worker.reserved = row.seq
-                if worker.leases:
-                    return None  # it gets nothing more until it is empty-handed
-            worker.on_trial = row.seq
-            self._take_trial(host, row, worker)
-            return row
-        return None
-
-    def _reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
-        for other in self._roster.workers.values():
-            if other.reserved != seq or other is worker:
-                continue
-            part = host.parts.get(other.name)
-            if other.usable and part is not None and part.granted:
-                return True
-            other.reserved = 0  # the host has moved on
-            self.credit_came(other)
-        return False
+        return self._trials.forget(host, seq)
 
     # ------------------------------------------------------------ planning
 
@@ -299,7 +263,11 @@ class Planner:
         if host.inherited and now < host.inherited_until:
             self._push(host, host.inherited_until)  # who has not said HELLO may hold its rows
             return
-        ready_at = host.pace.ready_at() - LOOKAHEAD_S
+        if host.verdicts and self._end_a_row(host, now):
+            self._push(host, now)
+            return
+        opens_at = now + opens_in_s(host.demand.hours, now + self.granter.clock_offset)
+        ready_at = max(host.pace.ready_at() - LOOKAHEAD_S, opens_at)
         if ready_at > now:
             self._push(host, ready_at)
             return
@@ -313,6 +281,22 @@ class Planner:
         self._send(host, worker, part, row, now)
         host.pace.take(now)
         self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+
+    def _end_a_row(self, host: HostState, now: float) -> bool:
+        """Rows of a run that is done with this host end without a request, at no pace: a worker
+        reports them, so that their end is a result like any other."""
+        for run, reason in host.verdicts.items():
+            active = self._runs.get(run)
+            ready = self._frontier.has_ready((run, host.id))
+            if active is None or not active.dispatches or not ready:
+                continue
+            chosen = self._choose_worker(host)
+            row = self._frontier.pop((run, host.id)) if chosen is not None else None
+            if chosen is None or row is None:
+                return False
+            self._send(host, *chosen, row, now, verdict=reason)
+            return True
+        return False
 
     def _has_rows(self, host: HostState) -> bool:
         return bool(host.trials) or any(
@@ -341,13 +325,14 @@ class Planner:
         return None if best is None else best[1:]
 
     def _next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
-        row = self._trial_row(host, worker) if host.trials else None
+        row = self._trials.next_row(host, worker) if host.trials else None
         if row is not None or worker.reserved:
             return row
         for _ in range(len(host.runs)):
             run = host.runs[0]
             host.runs.append(host.runs.pop(0))
-            row = self._frontier.pop((run, host.id)) if self._may_start(run) else None
+            may = self._may_start(run) and self.verdicts.may_have_more(run, host)
+            row = self._frontier.pop((run, host.id)) if may else None
             if row is not None:
                 return row
         return None
@@ -362,7 +347,13 @@ class Planner:
         return True
 
     def _send(
-        self, host: HostState, worker: WorkerInfo, part: Part, row: QueuedRow, now: float
+        self,
+        host: HostState,
+        worker: WorkerInfo,
+        part: Part,
+        row: QueuedRow,
+        now: float,
+        verdict: str = "",
     ) -> None:
         sending = self._sending(worker)
         n = self._leases.next_n()
@@ -380,6 +371,7 @@ class Planner:
                 prio=row.prio,
                 crashes=row.crashes,
                 label=row.label,
+                verdict=verdict,
             )
         )
         sending.hosts[host.id] = None

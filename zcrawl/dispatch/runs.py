@@ -10,6 +10,7 @@ import dataclasses
 
 import msgspec
 
+from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import RunConfig
 from zcrawl.model import RunState
@@ -25,8 +26,7 @@ class ActiveRun:
 
     @property
     def rules(self) -> CanonicalRules:
-        scope = self.spec.scope
-        return CanonicalRules(scope.sort_query, frozenset(scope.drop_params))
+        return canonical_rules(self.spec.scope)
 
     @property
     def dispatches(self) -> bool:

@@ -13,6 +13,7 @@ from protego import Protego
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; what is behind it is not read
 MAX_CRAWL_DELAY_S = 3600.0
+MAX_SITEMAPS = 1_000
 
 # A Disallow that has a value, with the misspellings that protego understands. Too broad is safe:
 # it costs the short cut, not a rule.
@@ -30,6 +31,7 @@ class RobotsRules:
     crawl_delay_s: float | None = None  # the slower one of Crawl-delay and Request-rate
     retry_later: bool = False  # nobody could say: everything is off limits until asked again
     _protego: Protego | None = None  # None: everything is allowed, or nothing if retry_later
+    sitemaps: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, status: int, body: bytes, user_agent: str) -> RobotsRules:
@@ -52,6 +54,7 @@ class RobotsRules:
             user_agent=name,
             crawl_delay_s=_delay_s(parsed, name),
             _protego=parsed if has_rules else None,
+            sitemaps=tuple(parsed.sitemaps)[:MAX_SITEMAPS],
         )
 
     def allows(self, url: str) -> bool:

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 
+from zcrawl.frontier.hours import DAY_S, NEVER, Span, parse_hours
 from zcrawl.submit.spec import Politeness
 
 LONGEST_DELAY_S = 3_600.0  # a stored next_at further ahead than this is a clock error
+# Timers fire late, by 1 to 10 ms on a busy machine. At a short interval that was a quarter of the
+# rate. There a start may make good what the one before it was late, up to half an interval.
+CATCH_UP_BELOW_S = 0.1  # slower paces never catch up: their starts are a whole interval apart
+CATCH_UP = 0.5  # of an interval
 
 
 @dataclasses.dataclass(slots=True)
 class Pace:
-    """Invariant: two starts are `interval_s` apart, but for `burst` that may come together."""
+    """Invariant: in any `w` seconds there are at most `burst + (w + slack) / interval` starts, with
+    a slack of half an interval above 10 a second and none below: two starts are then a whole
+    interval apart, but for `burst` that may come together."""
 
     interval_s: float = 0.0  # 0: unlimited
     burst: int = 1
@@ -29,7 +36,8 @@ class Pace:
 
     def take(self, now: float) -> None:
         """A request starts now."""
-        self.next_at = max(self.next_at, now) + self.interval_s
+        slack = CATCH_UP * self.interval_s if self.interval_s < CATCH_UP_BELOW_S else 0.0
+        self.next_at = max(self.next_at, now - slack) + self.interval_s
 
     def not_before(self, moment: float) -> None:
         """Push the next start to `moment` at least; never pulls it nearer."""
@@ -44,6 +52,7 @@ class Demand:
     burst: int
     concurrency: int
     spread: bool
+    hours: tuple[Span, ...] = ()  # when it may be asked; empty: always
 
 
 def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
@@ -56,4 +65,27 @@ def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
         burst=min((each.burst for each in demands), default=1),
         concurrency=min((each.concurrency for each in demands), default=1),
         spread=all(each.spread for each in demands),
+        hours=_common_hours(demands),
     )
+
+
+def _common_hours(demands: list[Politeness]) -> tuple[Span, ...]:
+    """The spans in which every job that names any allows the host to be asked."""
+    common: list[Span] | None = None
+    for each in demands:
+        if not each.hours:
+            continue
+        spans = [parse_hours(text) for text in each.hours]
+        common = spans if common is None else _intersection(common, spans)
+    return NEVER if common == [] else tuple(common or ())
+
+
+def _intersection(ours: list[Span], others: list[Span]) -> list[Span]:
+    found = []
+    for begin, end in ours:
+        for other_begin, other_end in others:
+            for day in (-DAY_S, 0.0, DAY_S):
+                first, last = max(begin, other_begin + day), min(end, other_end + day)
+                if first < last:
+                    found.append((first, last))
+    return found

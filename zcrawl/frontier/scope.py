@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from zcrawl.errors import BadUrl, JobError
-from zcrawl.frontier.url import canonicalize, host_name_of, origin_of
+from zcrawl.frontier.url import CanonicalRules, canonicalize, host_name_of, origin_of
 from zcrawl.submit.spec import Scope
 
 # In this order: images; audio and video; archives and disk images; documents; fonts; programs;
@@ -100,6 +100,16 @@ class ScopeFilter:
         return any(
             name.endswith(suffix) and wanted in ("", port) for suffix, wanted in self._suffixes
         )
+
+
+def canonical_rules(scope: Scope) -> CanonicalRules:
+    """What a job adds to the canonical form."""
+    return CanonicalRules(
+        scope.sort_query,
+        frozenset(scope.drop_params),
+        scope.collapse_scheme,
+        scope.collapse_www,
+    )
 
 
 def validate_scope(scope: Scope) -> None:

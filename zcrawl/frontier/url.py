@@ -59,6 +59,19 @@ class CanonicalRules:
 
     sort_query: bool = False
     drop_params: frozenset[str] = frozenset()
+    collapse_scheme: bool = False  # http and https have one key: the first one found is crawled
+    collapse_www: bool = False  # the same for a leading `www.`
+
+    def key(self, url: str) -> bytes:
+        """The key of a canonical URL under these rules. Only the key collapses: the URL that is
+        fetched is the one that was found."""
+        if self.collapse_scheme and url.startswith("http://"):
+            url = "https" + url[4:]
+        if self.collapse_www:
+            name = url.find("//") + 2
+            if url.startswith("www.", name):
+                url = url[:name] + url[name + 4 :]
+        return url_key(url)
 
 
 DEFAULT: Final = CanonicalRules()
@@ -110,6 +123,7 @@ class LinkResolver:
     def __init__(self, rules: CanonicalRules = DEFAULT) -> None:
         self.rejected: Counter[str] = Counter()
         self._rules = rules
+        self._key = rules.key if rules.collapse_scheme or rules.collapse_www else url_key
         self._base: str | None = None  # as given; the next three derive from it
         self._page: str | None = None  # in canonical form; None if it has none
         self._origin = self._directory = ""
@@ -157,12 +171,12 @@ class LinkResolver:
             if href and _PLAIN_PATH.fullmatch(href, 1 if rooted else 0):
                 url = self._origin + href if rooted else self._directory + href
                 if len(url) <= MAX_URL_BYTES:
-                    return url, url_key(url)
+                    return url, self._key(url)
         try:
             url = _canonical(None if absolute else self._page, href, self._rules)
         except BadUrl as error:
             return error.code
-        return url, url_key(url)
+        return url, self._key(url)
 
     def _enter(self, base_url: str) -> None:
         """Point the caches at the origin and the directory of another page."""

@@ -18,11 +18,12 @@ import msgspec
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreError
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.state import LeaderState, RunTally
-from zcrawl.mesh.messages import Ack, BadBody, Header, Result
+from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
 from zcrawl.model import Disposition, Outcome, RequestState
 from zcrawl.result.plan import BAD_RESULT, ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
 from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
+from zcrawl.store.rows import StoredRobots
 
 BATCH_RESULTS = 200
 BATCH_WAIT_S = 0.010
@@ -73,7 +74,9 @@ class Commits:
         lease = state.leases.by_seq.get(one.seq)
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s
-            state.planner.learn_pace(result.host, next_at, result.crawl_delay_s)
+            state.planner.learn_pace(result.host, next_at, result.crawl_delay_s, result.manner)
+            if result.robots is not None:
+                self._learn_robots(one.stream, result, result.robots, state.utc(now))
             if result.outcome is Outcome.PART:
                 return
             if lease is None:
@@ -81,6 +84,16 @@ class Commits:
         if lease is not None and not lease.received and not _is_newer(lease.token, one):
             state.leases.receive(lease)
             state.planner.lease_left(lease.worker, lease.row)
+
+    def _learn_robots(
+        self, stream: StreamKey, result: Result, file: RobotsFile, utc: float
+    ) -> None:
+        host = self._state.planner.hosts.get(result.host)
+        if host is not None:
+            host.robots = StoredRobots(file.status, file.body, utc + file.lasts_s)
+            part = host.parts.get(f"{stream[0]}#{stream[1]}")
+            if part is not None:
+                part.told_robots = True  # it brought them
 
     # ------------------------------------------------------------ committing
 
@@ -142,6 +155,8 @@ class Commits:
         state = self._state
         if disposition is Disposition.APPLIED and change.state is not None:
             self._tally(change)
+            if change.state is RequestState.DONE:
+                state.planner.verdicts.page_done(change.run, change.host)
         lease = state.leases.by_seq.get(change.seq)
         if disposition is Disposition.DROPPED:
             if lease is not None and not _is_newer(lease.token, one):

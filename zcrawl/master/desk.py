@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
-from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of, url_key
+from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
 from zcrawl.master import reads
 from zcrawl.master.events import Ask, Effects, Execute, Note
 from zcrawl.master.replies import BAD_ARGUMENTS, Pending, bad_request, refuse, reply
 from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Request
-from zcrawl.model import RunState
+from zcrawl.model import SITEMAP_PRIO, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     ChangeRun,
@@ -90,8 +93,13 @@ class Desk:
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
         spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
-        rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
+        rules = canonical_rules(spec.scope)
         seeds = _seeds(list(args["seeds"]) or list(spec.seeds), rules)
+        seed_hosts = _netlocs(seeds)
+        seeds += tuple(
+            msgspec.structs.replace(one, prio=SITEMAP_PRIO)
+            for one in _seeds(list(spec.sitemaps.urls), rules)
+        )
         output = args.get("output")
         if args["mode"] not in ("new", "update", "again"):
             raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
@@ -102,7 +110,7 @@ class Desk:
             spec=to_json(spec),
             mode=args["mode"],
             seeds=seeds,
-            seed_hosts=_netlocs(seeds),
+            seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=(str(output[0]), str(output[1])) if output else None,
             now=self._state.utc(now),
@@ -198,6 +206,7 @@ class Desk:
             self._refuse(pending, error, effects)
             return
         self._state.put_run(done.row, now, effects)
+        self._state.planner.verdicts.forgive(done.row.id)
         self._state.admit(done.rows, done.hosts, now)
         pending.count += len(done.rows)
         if done.more:
@@ -331,7 +340,7 @@ def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
             canonical = canonicalize(url, rules)
         except BadUrl as error:
             raise BadUrl(f"seed {url[:100]!r}: {error}", code=error.code) from None
-        key = url_key(canonical)
+        key = rules.key(canonical)
         seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
     return tuple(seeds.values())
 

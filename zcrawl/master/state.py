@@ -53,6 +53,7 @@ class LeaderState:
         self.frontier = Frontier()
         self.runs = Runs()
         self.planner = Planner(epoch, self.roster, self.leases, self.frontier, self.runs)
+        self.planner.granter.clock_offset = clock_offset
         self.receiver = Receiver({})
         self.seen = seen
         # Rows whose result was received without a lease: not leased again while it is committed.
@@ -78,6 +79,10 @@ class LeaderState:
         self.frontier.load(loaded.lanes)
         for lane in loaded.lanes:
             self.planner.lane_opened(lane.run, lane.host)
+        for count in loaded.pages:
+            host_state = self.planner.hosts.get(count.host)
+            if host_state is not None:
+                self.planner.verdicts.know_pages(count.run, host_state, count.queued)
         self.sweeps.update(dict.fromkeys(loaded.sweeps))
 
     def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
@@ -104,6 +109,7 @@ class LeaderState:
             if not lease.received:
                 self.planner.lease_left(lease.worker, lease.row)
             self.planner.run_slot_freed(lease.row.run)
+            self.planner.verdicts.lease_closed(lease.row.run, lease.row.host)
         return lease
 
     def put_run(self, row: RunRow, now: float, effects: Effects) -> None:

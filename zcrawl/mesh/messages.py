@@ -71,6 +71,26 @@ class _Body(msgspec.Struct, frozen=True, array_like=True):
     pass
 
 
+# ---------------------------------------------------------------- what both sides say of a host
+
+
+class Manner(_Body, frozen=True):
+    """How a host has answered lately: what its owner keeps between two requests, told with each
+    result that changes it, stored with the host and handed to the next owner in its grant."""
+
+    slow_s: Seconds = 0.0  # the interval that its answers ask for; 0: none of their own
+    failures: Number = 0  # in a row, without any answer in between
+    opens: Number = 0  # how often its breaker has opened since the last answer; 0: closed
+
+
+class RobotsFile(_Body, frozen=True):
+    """A robots.txt as it was answered, for everybody who will need it while it is fresh."""
+
+    status: Annotated[int, Meta(ge=0, le=999)]
+    body: Annotated[bytes, Meta(max_length=65_536)]  # compressed with zlib
+    lasts_s: Seconds  # from now
+
+
 # ---------------------------------------------------------------- worker → leader
 
 
@@ -86,6 +106,7 @@ class Assignment(_Body, frozen=True):
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule 9)
     label: str = ""  # the extraction block that reads it; empty: the first that matches
+    verdict: str = ""  # not to be fetched: its request ends with this reason
 
 
 class HeldLease(_Body, frozen=True):
@@ -145,6 +166,8 @@ class Page(_Body, frozen=True):
     fetched_at: float  # UTC seconds
     elapsed_ms: float
     body: str | None = None  # blob name, when bodies are kept
+    canonical: str | None = None  # what it names as its canonical URL
+    alternates: list[tuple[str, str]] = []  # (hreflang, URL)
 
 
 class Extracted(_Body, frozen=True):
@@ -181,6 +204,11 @@ class Result(_Body, frozen=True):
     labels: list[tuple[Label, list[Key]]] = []  # links that go to a certain block
     extracted: Extracted | None = None  # of a job that extracts
     cookies: tuple[HostName, CookieBytes] | None = None  # a host's, when they changed
+    manner: Manner | None = None  # of the host, when it has changed
+    robots: RobotsFile | None = None  # of the host, when it was fetched
+    trapped: list[tuple[Url, Key, str]] = []  # links that are not to be crawled, with the reason
+    sitemaps: list[Link] = []  # sitemaps that were named; of the same depth as this request
+    prios: list[int] = []  # of `links`, one each, when they have any
 
 
 class Bye(_Body, frozen=True):
@@ -200,6 +228,8 @@ class Grant(_Body, frozen=True):
     interval_s: float  # between two starts; 0: unlimited
     burst: int
     next_in_s: float  # not before this long from now
+    manner: Manner | None = None  # what is known of it, for an owner that knows nothing yet
+    robots: RobotsFile | None = None
 
 
 class Welcome(_Body, frozen=True):

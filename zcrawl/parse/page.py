@@ -18,6 +18,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
+from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.extract_page import PageFacts, SourcePage
 from zcrawl.parse.links import links_of
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # loaded by jobs that extract
     from zcrawl.parse.extract import Extracted, Plan
 
 MAX_TITLE_CHARS: Final = 500
+MAX_ALTERNATES: Final = 200
 
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 # How HTML begins when no Content-Type says so; a subset of the MIME Sniffing Standard.
@@ -62,6 +64,7 @@ class PageOptions:
 
     follow_nofollow: bool = False  # True when the job ignores robots rules
     plan: Plan | None = None  # of a job that extracts
+    token: str = ""  # the crawler's name, which <meta name=...> may address
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -74,8 +77,11 @@ class ParsedPage:
     noindex: bool  # the page asks not to be kept; the caller decides
     rejected: dict[str, int]  # hrefs that look like URLs and cannot be crawled: reason → count
     extracted: Extracted | None = None  # None: the job extracts nothing, or not from this page
+    canonical: str | None = None  # where <link rel=canonical> leads, in canonical form
+    alternates: tuple[tuple[str, str], ...] = ()  # (hreflang, URL) of <link rel=alternate>
 
 
+NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # of an answer that is no HTML
 _OTHER_SCHEME = "unsupported_scheme"  # mailto: and javascript: are nothing to complain about
 
 
@@ -118,12 +124,13 @@ def parse_page(
         tree = LexborHTMLParser(markup)
     except (ValueError, RuntimeError, MemoryError) as error:  # e.g. above its limit of input
         raise ParseError(f"lexbor refused the page: {error}") from None
-    title, robots = _read_head(tree)
+    head = _read_head(tree, options.token)
+    canonical, alternates = _resolve_head(head, url, resolver)
     resolver.rejected.clear()
-    follows = options.follow_nofollow or not robots & {"nofollow", "none"}
+    follows = options.follow_nofollow or not forbids_following(head.robots)
     extracted: Extracted | None = None
     if options.plan is not None and facts is not None:
-        source = SourcePage(facts, resolver, tree, None, title, options.follow_nofollow)
+        source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow)
         extracted = options.plan.apply(source)
     if not follows:
         links = []
@@ -132,12 +139,14 @@ def parse_page(
     else:
         links = links_of(tree, url, options.follow_nofollow, resolver)
     return ParsedPage(
-        title=title,
+        title=head.title,
         links=links,
         encoding=encoding,
-        noindex=not robots.isdisjoint(("noindex", "none")),
+        noindex=forbids_index(head.robots),
         rejected={code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME},
         extracted=extracted,
+        canonical=canonical,
+        alternates=alternates,
     )
 
 
@@ -160,20 +169,53 @@ def _flattened(markup: bytes) -> bytes:
     return _IRRELEVANT.sub(b"", markup)
 
 
-def _read_head(tree: LexborHTMLParser) -> tuple[str | None, set[str]]:
-    """(title, directives of all <meta name=robots>), from the <head>, where they belong."""
+@dataclasses.dataclass(slots=True)
+class _Head:
     title: str | None = None
-    robots: set[str] = set()
+    robots: set[str] = dataclasses.field(default_factory=set)  # of <meta name=robots>
+    canonical: str | None = None
+    alternates: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+
+
+def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
+    """What the <head> says; in the <body> these tags do not count."""
+    found = _Head()
     head = tree.head
     for node in head.iter() if head is not None else ():
         tag = node.tag
         if tag == "meta":
             attributes = node.attributes
-            if (attributes.get("name") or "").strip().lower() == "robots":
-                robots.update((attributes.get("content") or "").lower().replace(",", " ").split())
-        elif tag == "title" and title is None:
-            title = _clean(node)
-    return title, robots
+            name = (attributes.get("name") or "").strip().lower()
+            if name == "robots" or (token and name == token):
+                words = (attributes.get("content") or "").lower().replace(",", " ")
+                found.robots.update(words.split())
+        elif tag == "link":
+            _read_link(node.attributes, found)
+        elif tag == "title" and found.title is None:
+            found.title = _clean(node)
+    return found
+
+
+def _read_link(attributes: dict[str, str | None], found: _Head) -> None:
+    rel, href = attributes.get("rel"), attributes.get("href")
+    if not rel or not href:
+        return
+    words = rel.lower().split()
+    if "canonical" in words:
+        found.canonical = found.canonical or href
+    elif "alternate" in words and len(found.alternates) < MAX_ALTERNATES:
+        language = attributes.get("hreflang")
+        if language:
+            found.alternates.append((language[:40], href))
+
+
+def _resolve_head(
+    head: _Head, url: str, resolver: LinkResolver
+) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    canonical = resolver.resolve(url, head.canonical) if head.canonical else None
+    resolved = ((lang, resolver.resolve(url, href)) for lang, href in head.alternates)
+    alternates = tuple((lang, link[0]) for lang, link in resolved if link is not None)
+    return (None if canonical is None else canonical[0]), alternates
 
 
 def _clean(node: LexborNode) -> str | None:

@@ -13,19 +13,20 @@ from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.errors import BadUrl, RetryClass
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.frontier.url import canonicalize, origin_of, url_key
-from zcrawl.mesh.messages import BadBody, Result
-from zcrawl.model import Outcome, RequestState
+from zcrawl.frontier.url import canonicalize, origin_of
+from zcrawl.mesh.messages import BadBody, Result, RobotsFile
+from zcrawl.model import SITEMAP_PRIO, Outcome, RequestState
 from zcrawl.result.extracted import others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
-from zcrawl.store.rows import NewLink
+from zcrawl.store.rows import NewLink, StoredRobots
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100
 MOST_KINDS = 10  # of rejected links on one page
 MOST_REJECTED = 1_000_000
 BAD_RESULT = "bad_result"
+MOST_PRIO = 1_000
 
 
 class ResultPlanner:
@@ -80,6 +81,8 @@ class ResultPlanner:
             host_next_at=utc + result.host_next_in_s if result.host_next_in_s > 0 else 0.0,
             crawl_delay_s=result.crawl_delay_s,
             cookies=result.cookies,
+            manner=result.manner,
+            robots=_stored_robots(result.robots, utc),
         )
         if result.outcome is Outcome.FAILED:
             return self._failure(change, result, active, utc)
@@ -122,13 +125,22 @@ class ResultPlanner:
         links = []
         labels = {key: label for label, keys in result.labels for key in keys}
         run, seen = result.run, self._seen
-        for url, key in result.links:
+        prios = result.prios if len(result.prios) == len(result.links) else None
+        for at, (url, key) in enumerate(result.links):
             if (run, key) in seen:
                 continue
             if not self._sample_holds(url, key, active):
                 return None
+            prio = 0 if prios is None else _bounded_prio(prios[at])
             label = labels.get(key, "") if labels else ""
-            links.append(NewLink(url, key, origin_of(url), result.depth + 1, label=label))
+            links.append(NewLink(url, key, origin_of(url), result.depth + 1, prio, label=label))
+        for url, key, reason in result.trapped:
+            if (run, key) not in seen:
+                depth, why = result.depth + 1, reason[:MOST_REASON]
+                links.append(NewLink(url, key, origin_of(url), depth, skip=why or BAD_RESULT))
+        for url, key in result.sitemaps:
+            if (run, key) not in seen:
+                links.append(NewLink(url, key, origin_of(url), result.depth, SITEMAP_PRIO))
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
             label = labels.get(key, "")
@@ -141,7 +153,7 @@ class ResultPlanner:
             return True
         self._links_until_sample = SAMPLE_EVERY
         try:
-            return canonicalize(url, active.rules) == url and url_key(url) == key
+            return canonicalize(url, active.rules) == url and active.rules.key(url) == key
         except BadUrl:
             return False
 
@@ -165,3 +177,12 @@ class ResultPlanner:
             dropped=dropped,
             host=result.host,
         )
+
+
+def _stored_robots(file: RobotsFile | None, utc: float) -> StoredRobots | None:
+    return None if file is None else StoredRobots(file.status, file.body, utc + file.lasts_s)
+
+
+def _bounded_prio(prio: int) -> int:
+    """Nothing that a worker says passes for a sitemap, or leaves the column's range."""
+    return max(-MOST_PRIO, min(MOST_PRIO, prio))

@@ -153,6 +153,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             clock_os.utc,
             on_end=worker.fetch_ended,
             on_hop=worker.hop_wanted,
+            on_late=worker.started_late,
             on_error=worker.note,
             blobs=open_blobs(spec.blobs),
             environ=os.environ,

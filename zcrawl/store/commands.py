@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import Disposition, Kept, RequestState, RunState
-from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow
+from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -46,6 +46,7 @@ class Loaded(_Data, frozen=True):
     watermarks: dict[tuple[str, int], int]  # (worker, incarnation) → result number
     sweeps: list[int]  # ended runs that still have queued rows
     utc: float = 0.0  # by the database's own clock, at the end; 0: it has none
+    pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
 
 
 class Change(_Data, frozen=True):
@@ -73,6 +74,8 @@ class Change(_Data, frozen=True):
     host_next_at: float = 0.0  # UTC; 0: unchanged
     crawl_delay_s: float = 0.0
     cookies: tuple[str, bytes] | None = None  # a host's, to be kept with the run
+    manner: Manner | None = None  # None: unchanged
+    robots: StoredRobots | None = None
 
 
 class ApplyResults(_Data, frozen=True):

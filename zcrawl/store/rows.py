@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.mesh.messages import Manner
 from zcrawl.model import RunState
 
 
@@ -20,6 +21,15 @@ class NewLink(_Data, frozen=True):
     depth: int
     prio: int = 0
     label: str = ""  # the extraction block that it goes to
+    skip: str = ""  # it is admitted as skipped, for this reason
+
+
+class StoredRobots(_Data, frozen=True):
+    """A host's robots.txt, as answered, for all workers and the next leader."""
+
+    status: int
+    body: bytes  # compressed
+    until: float  # UTC
 
 
 class QueuedRow(_Data, frozen=True):
@@ -76,6 +86,8 @@ class HostRow(_Data, frozen=True):
     owners: tuple[str, ...]  # workers that may start requests; empty: free
     next_at: float  # UTC
     crawl_delay_s: float
+    manner: Manner = Manner()
+    robots: StoredRobots | None = None
 
 
 class LaneCount(_Data, frozen=True):

@@ -24,18 +24,27 @@ LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
 
 class _Scope(msgspec.Struct):
     max_pages: int | None = None
+    max_pages_per_host: int | None = None
 
 
 class _Spec(msgspec.Struct):
-    """The only part of a job spec that the store itself obeys."""
+    """The only parts of a job spec that the store itself looks at."""
 
     scope: _Scope = msgspec.field(default_factory=_Scope)
     output: Output = Output()
 
 
 def max_pages_of(spec: bytes) -> int | None:
+    return _scope_of(spec).max_pages
+
+
+def max_pages_per_host_of(spec: bytes) -> int | None:
+    return _scope_of(spec).max_pages_per_host
+
+
+def _scope_of(spec: bytes) -> _Scope:
     try:
-        return msgspec.json.decode(spec, type=_Spec).scope.max_pages
+        return msgspec.json.decode(spec, type=_Spec).scope
     except msgspec.MsgspecError as error:
         raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
 

@@ -141,9 +141,24 @@ class Host(peewee.Model):
     owned = peewee.BooleanField(**_default("0"))
     next_at = peewee.DoubleField(**_default("0"))
     crawl_delay = peewee.DoubleField(**_default("0"))
+    slow = peewee.DoubleField(**_default("0"))  # seconds between requests that its answers ask for
+    failures = peewee.IntegerField(**_default("0"))  # in a row
+    opens = peewee.IntegerField(**_default("0"))  # of its breaker, since its last answer
 
     class Meta:
         table_name = "hosts"
+
+
+class Robots(peewee.Model):
+    """The newest robots.txt of a host. Apart from `hosts`, whose rows stay small."""
+
+    host = IdField(primary_key=True)
+    status = peewee.IntegerField()
+    body = peewee.BlobField()  # compressed
+    fresh_until = peewee.DoubleField()
+
+    class Meta:
+        table_name = "robots"
 
 
 class Page(peewee.Model):
@@ -155,6 +170,8 @@ class Page(peewee.Model):
     fetched_at = peewee.DoubleField()
     elapsed_ms = peewee.DoubleField()
     body = peewee.CharField(255, null=True)
+    canonical = BytesField(URL_BYTES, null=True)
+    alternates = peewee.BlobField(null=True)  # JSON: (hreflang, URL)
 
     class Meta:
         table_name = "pages"
@@ -231,6 +248,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     Run,
     Request,
     Host,
+    Robots,
     Page,
     Item,
     Worker,
@@ -272,6 +290,14 @@ def add_column(session: Session, table: str, column: str, definition: str) -> No
         session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
 
 
+def _add_fields(session: Session, model: type[peewee.Model], *names: str) -> None:
+    """Columns in the words of their model, so that both ways lead to the same table."""
+    for name in names:
+        context: Any = session.database.get_sql_context()
+        ddl, _ = context.sql(model._meta.fields[name].ddl(context)).query()
+        add_column(session, model._meta.table_name, name, ddl.partition(" ")[2])
+
+
 def _tell_the_leaders_connection(session: Session) -> None:
     add_column(session, "leaders", "connection", "BIGINT NOT NULL DEFAULT 0")
     add_column(session, "leaders", "address", "VARCHAR(255) NOT NULL DEFAULT ''")
@@ -296,12 +322,22 @@ def _keep_cookies(session: Session) -> None:
     add_column(session, "runs", "cookies", "BLOB")
 
 
+def _add_manners(session: Session) -> None:
+    """What is known of hosts beyond their pace; the canonical links of pages."""
+    _add_fields(session, Host, "slow", "failures", "opens")
+    _add_fields(session, Page, "canonical", "alternates")
+    if "robots" not in session.database.get_tables():
+        with session.database.bind_ctx((Robots,)):
+            _create_table(session, Robots, "")  # it holds no text: no collation to choose
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
     2: _tell_the_leaders_connection,
     3: _add_labels_and_kinds,
     4: _keep_cookies,
+    5: _add_manners,
 }
 VERSION = max(MIGRATIONS)
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
+import msgspec
+
+from zcrawl.mesh.messages import Manner
 from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rows import NewLink
+from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import MAX_PAGES, check_changes, result_gap
 from zcrawl.store.store_peewee_rows import (
     Admission,
@@ -47,6 +50,8 @@ class _Batch:
         self._items: list[tuple[int, int, int, int, bytes]] = []
         self._next_at: dict[int, float] = {}
         self._crawl_delays: dict[int, float] = {}
+        self._manners: dict[int, Manner] = {}
+        self._robots: dict[int, StoredRobots] = {}
 
     def apply(self) -> Applied:
         self._read()
@@ -128,6 +133,10 @@ class _Batch:
             self._next_at[change.host] = change.host_next_at
         if change.crawl_delay_s > 0:
             self._crawl_delays[change.host] = change.crawl_delay_s
+        if change.manner is not None:
+            self._manners[change.host] = change.manner
+        if change.robots is not None:
+            self._robots[change.host] = change.robots
         if change.links:
             parent_url = self._requests[change.seq][1].decode()
             for link in change.links:
@@ -160,6 +169,8 @@ class _Batch:
                     page.fetched_at,
                     page.elapsed_ms,
                     page.body,
+                    None if page.canonical is None else page.canonical.encode(),
+                    msgspec.json.encode(page.alternates) if page.alternates else None,
                 )
             )
             run.done += 1
@@ -186,20 +197,32 @@ class _Batch:
         session.update_many("requests", columns, "seq", self._updates.values())
         session.insert_many(
             "pages",
-            "seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body",
+            "seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body, "
+            "canonical, alternates",
             self._pages,
         )
         session.insert_many("items", "id, run, seq, kind, data", self._items)
         self._admission.save()
         save_runs(session, self._touched.values())
-        save_tallies(session, self._tallies)
+        save_tallies(session, self._tallies + self._admission.skipped)
         self._write_pace()
+        self._write_manners()
         moved = [(*worker, n) for worker, n in self._marks.items() if self._is_new(worker, n)]
         session.put_many("workers", "worker, incarnation", "watermark", moved)
         self._ids.save()
 
     def _is_new(self, worker: tuple[str, int], mark: int) -> bool:
         return mark != self._stored_marks.get(worker)
+
+    def _write_manners(self) -> None:
+        manners = [(m.slow_s, m.failures, m.opens, host) for host, m in self._manners.items()]
+        self._session.update_many("hosts", ("slow", "failures", "opens"), "id", manners)
+        for host, file in self._robots.items():  # one in thousands of pages
+            self._session.run("DELETE FROM robots WHERE host = ?", (host,))
+            self._session.run(
+                "INSERT INTO robots (host, status, body, fresh_until) VALUES (?, ?, ?, ?)",
+                (host, file.status, file.body, file.until),
+            )
 
     def _write_pace(self) -> None:
         """A host's next moment only moves forward."""

@@ -11,6 +11,7 @@ import msgspec
 from zcrawl.store.commands import AdvanceOutput, Done, ExtendLease, GrantHosts, Loaded, TakeOver
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import LaneCount
+from zcrawl.store.rules import max_pages_per_host_of
 from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.store_peewee_submit import encode_path
 
@@ -51,8 +52,18 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         )
     ]
     runs = load_runs(session, sorted([*live, *sweeps]))
+    limited = [id for id in live if max_pages_per_host_of(runs[id].spec) is not None]
+    pages = [
+        LaneCount(run, host, done)
+        for run, host, done in session.all_in(
+            "SELECT run, host, COUNT(*) FROM requests WHERE state = 1 AND run IN ({}) "
+            "GROUP BY run, host ORDER BY run, host",
+            (),
+            limited,
+        )
+    ]
     hosts = {host.id: host for host in host_rows(session, (lane.host for lane in lanes))}
-    for row in session.all(HOST_SELECT + "WHERE owned = 1"):
+    for row in session.all(HOST_SELECT + "WHERE h.owned = 1"):
         hosts[row[0]] = host_row(row)
     workers = session.all("SELECT worker, incarnation, watermark FROM workers")
     return Loaded(
@@ -63,6 +74,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         hosts=[hosts[id] for id in sorted(hosts)],
         watermarks={(worker, incarnation): n for worker, incarnation, n in workers},
         sweeps=sweeps,
+        pages=pages,
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.model import RunState
+from zcrawl.mesh.messages import Manner
+from zcrawl.model import RequestState, RunState
 from zcrawl.store import cookie_jar
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import skip_reason
 
 Blob = bytes  # a record has a field of that name
@@ -211,15 +212,26 @@ def save_tallies(session: Session, changes: TallyChanges) -> None:
 
 
 def host_row(row: tuple[Any, ...]) -> HostRow:
-    id, origin, owners, next_at, crawl_delay = row
-    return HostRow(id, origin.decode(), _strings(owners), next_at, crawl_delay)
+    id, origin, owners, next_at, crawl_delay, slow, failures, opens, status, body, until = row
+    return HostRow(
+        id,
+        origin.decode(),
+        _strings(owners),
+        next_at,
+        crawl_delay,
+        Manner(slow, failures, opens),
+        None if status is None else StoredRobots(status, bytes(body), until),
+    )
 
 
-HOST_SELECT = "SELECT id, origin, owners, next_at, crawl_delay FROM hosts "
+HOST_SELECT = (
+    "SELECT h.id, h.origin, h.owners, h.next_at, h.crawl_delay, h.slow, h.failures, h.opens, "
+    "r.status, r.body, r.fresh_until FROM hosts h LEFT JOIN robots r ON r.host = h.id "
+)
 
 
 def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
-    rows = session.all_in(HOST_SELECT + "WHERE id IN ({})", (), sorted(set(ids)))
+    rows = session.all_in(HOST_SELECT + "WHERE h.id IN ({})", (), sorted(set(ids)))
     return sorted((host_row(row) for row in rows), key=lambda host: host.id)
 
 
@@ -254,7 +266,9 @@ class Admission:
         self.rows: list[QueuedRow] = []
         self._session = session
         self._ids = ids
+        self.skipped: TallyChanges = TallyChanges()
         self._inserts: list[tuple[Any, ...]] = []
+        self._reasons: list[tuple[int, str, int]] = []
         self._new_hosts: list[tuple[int, bytes, bytes]] = []
         self._known: dict[int, set[bytes]] = {}
         origins: set[str] = set()
@@ -287,13 +301,20 @@ class Admission:
         self._inserts.append(
             (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label)
         )
+        run.admitted += 1
+        if link.skip:
+            self._reasons.append((RequestState.SKIPPED, link.skip, seq))
+            run.skipped += 1
+            self.skipped[(run.id, "skipped", link.skip)] += 1
+            return
         self.rows.append(
             QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url, label)
         )
-        run.admitted += 1
         run.pending += 1
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
         columns = "seq, run, url_key, url, host, prio, depth, parent, label"
         self._session.insert_many("requests", columns, self._inserts)
+        # Few, and so a second statement is cheaper than two more columns in the one above.
+        self._session.update_many("requests", ("state", "reason"), "seq", self._reasons)

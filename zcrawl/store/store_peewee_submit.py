@@ -128,7 +128,7 @@ def _admit_seeds(
     run.complete_if_empty(now, tallies)
     admission.save()
     save_run(session, run)
-    save_tallies(session, tallies)
+    save_tallies(session, tallies + admission.skipped)
     ids.save()
     session.run(
         "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",

@@ -19,9 +19,13 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exclude: tuple[str, ...] = ()
     max_depth: int | None = None
     max_pages: int | None = None
+    max_pages_per_host: int | None = None
     skip_binary: bool = True  # links whose extension says that no HTML is behind it
     sort_query: bool = False
     drop_params: tuple[str, ...] = ()  # session ids and the like
+    collapse_canonical: bool = False  # a page that names another as canonical gives way to it
+    collapse_scheme: bool = False  # http and https are one page
+    collapse_www: bool = False  # example.com and www.example.com are one site
 
 
 class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,6 +36,29 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     burst: int = 1
     concurrency: int = 4
     spread: bool = False
+    hours: tuple[str, ...] = ()  # UTC, "22:00-06:00"; empty: always
+    nofollow: bool | None = None  # obey rel and meta nofollow; None: as `robots`
+    noindex: bool | None = None  # skip pages that ask not to be indexed; None: as `robots`
+    robots_patience: float = 30.0  # seconds that a failing robots.txt is waited for
+
+
+class Traps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits against endless spaces of URLs; 0 or false: none."""
+
+    max_url_length: int = 2_000
+    max_segments: int = 32  # of a path
+    max_repeats: int = 3  # of one to four path segments in a row
+    max_params: int = 32
+    max_variants: int = 5_000  # queries of one path
+    calendars: bool = True  # skip dates before 1970 and more than two years ahead
+    soft_404: bool = True  # ask a host for a page that cannot exist, when one says "not found"
+
+
+class Sitemaps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lists of pages that sites give of themselves."""
+
+    robots: bool = False  # read those that robots.txt names
+    urls: tuple[str, ...] = ()  # read these
 
 
 class Auth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +122,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seeds: tuple[str, ...] = ()
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
+    traps: Traps = Traps()
+    sitemaps: Sitemaps = Sitemaps()
     fetch: Fetch = Fetch()
     login: Login = Login()
     extract: tuple[Block, ...] = ()  # none: one default item per page

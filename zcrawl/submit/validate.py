@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import BadUrl, JobError
+from zcrawl.frontier.hours import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
@@ -90,9 +91,20 @@ def _check_numbers(spec: JobSpec) -> None:
     scope, politeness, fetch = spec.scope, spec.politeness, spec.fetch
     _at_least(0, "scope.max_depth", scope.max_depth)
     _at_least(1, "scope.max_pages", scope.max_pages)
+    _at_least(1, "scope.max_pages_per_host", scope.max_pages_per_host)
     _at_least(0, "politeness.rate", politeness.rate)
     _at_least(1, "politeness.burst", politeness.burst)
     _at_least(1, "politeness.concurrency", politeness.concurrency)
+    _at_least(0, "politeness.robots_patience", politeness.robots_patience)
+    for span in politeness.hours:
+        parse_hours(span)
+    for key in ("max_url_length", "max_segments", "max_repeats", "max_params", "max_variants"):
+        _at_least(0, f"traps.{key}", getattr(spec.traps, key))
+    for number, url in enumerate(spec.sitemaps.urls, 1):
+        try:
+            check_seed(url)
+        except BadUrl as error:
+            raise JobError(f"sitemaps.urls, entry {number}: {error}", code=error.code) from None
     _positive("fetch.timeout", fetch.timeout)
     _positive("fetch.connect_timeout", fetch.connect_timeout)
     _positive("fetch.read_timeout", fetch.read_timeout)

@@ -31,6 +31,7 @@ from zcrawl.store.rules import (
     QUARANTINED,
     check_changes,
     max_pages_of,
+    max_pages_per_host_of,
     outputs_of,
     result_gap,
     skip_reason,
@@ -61,7 +62,20 @@ def load(tables: Tables) -> Loaded:
         hosts=tables.host_rows([*owned, *(lane.host for lane in lanes)]),
         watermarks=dict(tables.watermarks),
         sweeps=sweeps,
+        pages=_pages(tables),
     )
+
+
+def _pages(tables: Tables) -> list[LaneCount]:
+    """Done requests by (run, host), of live runs that limit them."""
+    counts: dict[tuple[int, int], int] = {}
+    for request in tables.requests.values():
+        run = tables.runs[request.run]
+        limited = max_pages_per_host_of(run.spec) is not None
+        if request.state is RequestState.DONE and limited and not run.state.ended:
+            lane = (request.run, request.host)
+            counts[lane] = counts.get(lane, 0) + 1
+    return [LaneCount(*lane, n) for lane, n in sorted(counts.items())]
 
 
 # ---------------------------------------------------------------- results
@@ -167,6 +181,8 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         host.next_at = max(host.next_at, change.host_next_at)
         if change.crawl_delay_s > 0:
             host.crawl_delay_s = change.crawl_delay_s
+        host.manner = change.manner or host.manner
+        host.robots = change.robots or host.robots
 
 
 # ---------------------------------------------------------------- jobs and runs

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import Kept, RequestState, RunState
-from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow
+from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import skip_reason
+
+NOTHING_SPECIAL = Manner()
 
 
 @dataclass(slots=True)
@@ -99,9 +101,19 @@ class FakeHost:
     owners: tuple[str, ...] = ()
     next_at: float = 0.0
     crawl_delay_s: float = 0.0
+    manner: Manner = NOTHING_SPECIAL
+    robots: StoredRobots | None = None
 
     def row(self) -> HostRow:
-        return HostRow(self.id, self.origin, self.owners, self.next_at, self.crawl_delay_s)
+        return HostRow(
+            self.id,
+            self.origin,
+            self.owners,
+            self.next_at,
+            self.crawl_delay_s,
+            self.manner,
+            self.robots,
+        )
 
 
 @dataclass(slots=True)
@@ -162,7 +174,7 @@ class Tables:
         return [self.hosts[id].row() for id in sorted(set(ids))]
 
     def admit(self, run: FakeRun, link: NewLink, depth: int, parent: int | None) -> int | None:
-        """The new request's seq, or None when the run knows the key."""
+        """The new request's seq, or None when the run knows the key or it is a skip."""
         if (run.id, link.key) in self.seqs:
             return None
         seq = self.next_id("requests")
@@ -171,8 +183,14 @@ class Tables:
         self.requests[seq] = FakeRequest(
             seq, run.id, link.key, link.url, host, link.prio, depth, parent, label=link.label
         )
-        self.enqueue(self.requests[seq])
         run.admitted += 1
+        if link.skip:
+            self.requests[seq].state = RequestState.SKIPPED
+            self.requests[seq].reason = link.skip
+            run.skipped += 1
+            self.tally(run.id, "skipped", link.skip)
+            return None
+        self.enqueue(self.requests[seq])
         run.pending += 1
         return seq
 

@@ -21,6 +21,7 @@ class FakePage:
     url: str
     links: list[str]
     fails_first: int = 0  # so many answers are 503 before the first 200
+    asks_for_patience: bool = False  # with a Retry-After
     dead: bool = False  # 404
     redirects_to: str | None = None
     poison: bool = False  # its item cannot be stored
@@ -60,6 +61,7 @@ class FakeWeb:
             dice = rng.random()
             if dice < 0.12:
                 page.fails_first = rng.randint(1, 2)
+                page.asks_for_patience = page.fails_first == 2
             elif dice < 0.17:
                 page.dead = True
             elif dice < 0.22:
@@ -89,7 +91,11 @@ class FakeWeb:
             )
         if tries <= page.fails_first:
             return msgspec.structs.replace(
-                base, reason="http_503", status=503, retry=RetryClass.TRANSIENT
+                base,
+                reason="http_503",
+                status=503,
+                retry=RetryClass.THROTTLED,
+                retry_after_s=0.3 if page.asks_for_patience else None,
             )
         if page.redirects_to and origin_of(page.redirects_to) != origin_of(url):
             target = page.redirects_to

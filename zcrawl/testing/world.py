@@ -212,7 +212,7 @@ class World:
                 cut = worker.visits.pop(seq, None)
                 if cut is not None:
                     self.end_visit(cut)
-            case w.PermitHop() | w.AdoptRun() | w.ForgetRun() | w.Exit():
+            case w.PermitHop() | w.AdoptRun() | w.AdoptRobots() | w.ForgetRun() | w.Exit():
                 pass
             case w.Note(name, detail):
                 self.trace.append((self.now, f"{worker.name} {name} {detail}"))

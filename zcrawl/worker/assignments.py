@@ -18,7 +18,14 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Welcome,
 )
-from zcrawl.worker.events import AdoptRun, CancelFetch, Effects, ForgetRun, SendToMaster
+from zcrawl.worker.events import (
+    AdoptRobots,
+    AdoptRun,
+    CancelFetch,
+    Effects,
+    ForgetRun,
+    SendToMaster,
+)
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 
@@ -44,6 +51,7 @@ class Assignments:
         self._barrier = header.sequence
         for grant in welcome.grants:
             intake.adopt_grant(header.epoch, grant, now)
+            _learn_robots(grant, effects)
         keep = set(welcome.keep)
         for seq in intake.queued():
             if seq not in keep:
@@ -60,21 +68,28 @@ class Assignments:
         draining: bool,
         now: float,
         effects: Effects,
-    ) -> None:
+    ) -> list[Assignment]:
+        """Those that the leader wants ended, not fetched."""
         overtaken = header.sequence < self._barrier
         if not welcomed or overtaken:
             reason = "overtaken" if overtaken else "not_welcomed"
             _reject(header.source, [(header.epoch, one.n, reason) for one in assign.urls], effects)
-            return
+            return []
         self._adopt_grants(header, assign.grants, now, effects)
         refused: list[Refusal] = []
+        ended: list[Assignment] = []
         for one in assign.urls:
+            # If it runs already, its own result tells what became of it.
+            if one.verdict and not draining and self._intake.give_up(one.seq):
+                ended.append(one)
+                continue
             refusal = "draining" if draining else self._take(header.epoch, one)
             if refusal is not None:
                 refused.append((header.epoch, one.n, refusal))
         self.assigned = max(self.assigned, header.sequence)
         _reject(header.source, refused, effects)
         effects.append(SendToMaster(header.source, Accept(self.assigned, [])))
+        return ended
 
     def _take(self, epoch: int, one: Assignment) -> str | None:
         """None: taken in. Otherwise why not."""
@@ -93,6 +108,7 @@ class Assignments:
     ) -> None:
         for grant in grants:
             self._intake.adopt_grant(header.epoch, grant, now)
+            _learn_robots(grant, effects)
             if grant.concurrency == 0:
                 self._barrier = max(self._barrier, header.sequence)
                 self._give_back_host(header.source, grant.host, effects)
@@ -117,6 +133,15 @@ class Assignments:
         if leader:
             _reject(leader, refused, effects)
 
+    def give_back_waiting(self, leader: str, now: float, effects: Effects) -> None:
+        """A host that has to wait keeps no URLs here: they would use up this worker's credit."""
+        refused: list[Refusal] = []
+        for seq in self._intake.waiting_long(now):
+            held = self._intake.finish(seq)
+            if held is not None:
+                refused.append((held.epoch, held.assignment.n, "host_waits"))
+        _reject(leader, refused, effects)
+
     def confirm_grants(self, leader: str, effects: Effects) -> None:
         """Lowered grants are named once they are in force."""
         confirmed = self._intake.confirmations()
@@ -134,6 +159,11 @@ class Assignments:
             self._known.forget_run(run)
             self._runs.pop(run, None)
             effects.append(ForgetRun(run))
+
+
+def _learn_robots(grant: Grant, effects: Effects) -> None:
+    if grant.robots is not None:
+        effects.append(AdoptRobots(grant.origin, grant.robots))
 
 
 def _reject(leader: str, refused: list[Refusal], effects: Effects) -> None:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Body, Header, Result, RunConfig
+from zcrawl.mesh.messages import Body, Header, Result, RobotsFile, RunConfig
 from zcrawl.worker.intake import Held
 
 
@@ -34,7 +34,17 @@ class FetchEnded(_Data, frozen=True):
 
 
 class HopWanted(_Data, frozen=True):
+    """A running fetch wants one more request; by now it may know what robots.txt asks for."""
+
     seq: int
+    crawl_delay_s: float = 0.0
+
+
+class StartedLate(_Data, frozen=True):
+    """A request went out this long after its permit: the host's next one has to wait for it."""
+
+    seq: int
+    late_s: float
 
 
 class DrainAsked(_Data, frozen=True):
@@ -46,7 +56,7 @@ class Ticked(_Data, frozen=True):
     lag_ms: float = 0.0
 
 
-Event: TypeAlias = MessageCame | FetchEnded | HopWanted | DrainAsked | Ticked
+Event: TypeAlias = MessageCame | FetchEnded | HopWanted | StartedLate | DrainAsked | Ticked
 
 # ---------------------------------------------------------------- effects
 
@@ -80,6 +90,13 @@ class AdoptRun(_Data, frozen=True):
     config: RunConfig
 
 
+class AdoptRobots(_Data, frozen=True):
+    """Another worker has fetched this host's robots.txt."""
+
+    origin: str
+    file: RobotsFile
+
+
 class ForgetRun(_Data, frozen=True):
     """The run has ended: nothing of it comes any more."""
 
@@ -105,6 +122,7 @@ Effect: TypeAlias = (
     | PermitHop
     | CancelFetch
     | AdoptRun
+    | AdoptRobots
     | ForgetRun
     | Exit
     | Note

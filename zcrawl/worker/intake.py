@@ -10,6 +10,7 @@ host's requests run.
 
 Invariants, asserted by `check()`:
 - running requests of a host never exceed the largest grant that has been in force
+- the pace of a host is the slowest of its grant, its robots.txt and its manners
 - a held request is queued or running, never both
 """
 
@@ -22,9 +23,11 @@ from collections import deque
 import msgspec
 
 from zcrawl.frontier.politeness import Pace
-from zcrawl.mesh.messages import Assignment, Grant, HeldLease
+from zcrawl.mesh.messages import Assignment, Grant, HeldLease, Manner, Result
+from zcrawl.worker.manners import HostManners
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
+LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
 
 
 @dataclasses.dataclass(slots=True)
@@ -34,6 +37,7 @@ class Held:
     assignment: Assignment
     epoch: int  # of the lease token
     started: bool = False
+    started_at: float = 0.0
 
     def as_message(self) -> HeldLease:
         return HeldLease(self.epoch, self.started, self.assignment)
@@ -44,11 +48,24 @@ class HostWork:
     grant: Grant
     grant_epoch: int
     pace: Pace
+    manners: HostManners = dataclasses.field(default_factory=HostManners)
+    crawl_delay_s: float = 0.0  # from robots.txt, before the leader has put it into a grant
     queue: deque[int] = dataclasses.field(default_factory=deque)
     hops: deque[int] = dataclasses.field(default_factory=deque)  # running, want one more request
     running: int = 0
     scheduled: bool = False  # stands in the heap of those that want to start a request
     hop_scheduled: bool = False  # stands in the heap of those that want a hop
+
+    @property
+    def has_room(self) -> bool:
+        most = 1 if self.manners.breaker.one_at_a_time else self.grant.concurrency
+        return self.running < min(most, self.grant.concurrency)
+
+    def renew_interval(self) -> None:
+        """A longer interval counts from the last start on, not only from the next one."""
+        wanted = max(self.grant.interval_s, self.crawl_delay_s, self.manners.throttle.slow_s)
+        self.pace.next_at += max(0.0, wanted - self.pace.interval_s)
+        self.pace.interval_s = wanted
 
 
 class Intake:
@@ -67,16 +84,24 @@ class Intake:
         host = self.hosts.get(grant.host)
         if host is None:
             pace = Pace(grant.interval_s, grant.burst, now + grant.next_in_s)
-            self.hosts[grant.host] = HostWork(grant, epoch, pace)
+            host = self.hosts[grant.host] = HostWork(grant, epoch, pace)
             self._unconfirmed.add(grant.host)
+            self._adopt_manner(host, grant.manner)
             return
         if (epoch, grant.revision) < (host.grant_epoch, host.grant.revision):
             return
         self._unconfirmed.add(grant.host)
         host.grant, host.grant_epoch = grant, epoch
-        host.pace.interval_s, host.pace.burst = grant.interval_s, grant.burst
+        host.pace.burst = grant.burst
+        host.renew_interval()
         host.pace.next_at = max(host.pace.next_at, now + grant.next_in_s)
+        self._adopt_manner(host, grant.manner)
         self._schedule(grant.host)
+
+    def _adopt_manner(self, host: HostWork, manner: Manner | None) -> None:
+        if manner is not None:
+            host.manners.adopt(manner)
+            host.renew_interval()
 
     def void_grants(self) -> None:
         """What was granted up to here counts no more."""
@@ -121,10 +146,10 @@ class Intake:
                 break
             host = self.hosts[host_id]
             host.scheduled = False
-            if host.queue and host.running < host.grant.concurrency:
+            if host.queue and host.has_room:
                 host.pace.take(now)
                 held = self.held[host.queue.popleft()]
-                held.started = True
+                held.started, held.started_at = True, now
                 host.running += 1
                 self.running += 1
                 started.append(held)
@@ -143,14 +168,24 @@ class Intake:
                 return heapq.heappop(timers)[1]
         return None
 
-    def want_hop(self, seq: int) -> bool:
+    def want_hop(self, seq: int, crawl_delay_s: float = 0.0) -> bool:
         """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
         held = self.held.get(seq)
         if held is None or not held.started:
             return False
-        self.hosts[held.assignment.host].hops.append(seq)
+        host = self.hosts[held.assignment.host]
+        host.hops.append(seq)
+        if crawl_delay_s > host.crawl_delay_s:
+            host.crawl_delay_s = crawl_delay_s
+            host.renew_interval()
         self._schedule(held.assignment.host)
         return True
+
+    def put_off(self, seq: int, late_s: float) -> None:
+        """A request went out late: the distance to the next one counts from there."""
+        held = self.held.get(seq)
+        if held is not None and held.started:
+            self.hosts[held.assignment.host].pace.next_at += late_s
 
     def finish(self, seq: int) -> Held | None:
         """The fetch of a request ended, or was cut off."""
@@ -168,12 +203,40 @@ class Intake:
         self._schedule(held.assignment.host)
         return held
 
-    def raise_interval(self, host_id: int, interval_s: float) -> None:
-        """robots.txt asked for more patience than the grant; it counts from now on."""
-        host = self.hosts.get(host_id)
-        if host is not None and interval_s > host.pace.interval_s:
-            host.pace.next_at += interval_s - host.pace.interval_s
-            host.pace.interval_s = interval_s
+    def give_up(self, seq: int) -> bool:
+        """Nothing of this request will start here; False if it has started."""
+        held = self.held.get(seq)
+        if held is not None and held.started:
+            return False
+        self.finish(seq)
+        return True
+
+    def learn(self, seq: int, result: Result, now: float) -> Manner | None:
+        """What a finished request tells about its host counts from now on; the news of it."""
+        held = self.held.get(seq)
+        host = self.hosts.get(result.host)
+        if held is None or host is None:
+            return None
+        host.crawl_delay_s = result.crawl_delay_s or host.crawl_delay_s
+        interval_s = max(host.grant.interval_s, host.crawl_delay_s)
+        not_before = host.manners.ended(
+            result, held.started_at, interval_s, host.grant.concurrency, now
+        )
+        host.renew_interval()
+        if not_before is not None:
+            host.pace.not_before(not_before)
+        return host.manners.news()
+
+    def waiting_long(self, now: float) -> list[int]:
+        """Requests whose host is not asked again soon."""
+        late = {
+            host_id
+            for host_id, host in self.hosts.items()
+            if host.queue and host.pace.ready_at() > now + LONGEST_WAIT_S
+        }
+        if not late:
+            return []
+        return [s for s, h in self.held.items() if not h.started and h.assignment.host in late]
 
     def next_in_s(self, host_id: int, now: float) -> float:
         host = self.hosts.get(host_id)
@@ -214,7 +277,7 @@ class Intake:
         if host.hops and not host.hop_scheduled:
             host.hop_scheduled = True
             heapq.heappush(self._hop_timers, (host.pace.ready_at(), host_id))
-        if host.queue and host.running < host.grant.concurrency and not host.scheduled:
+        if host.queue and host.has_room and not host.scheduled:
             host.scheduled = True
             heapq.heappush(self._timers, (host.pace.ready_at(), host_id))
 

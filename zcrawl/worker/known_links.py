@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from zcrawl.mesh.messages import Result
 
 MOST_KEYS = 200_000
@@ -24,6 +26,8 @@ class KnownLinks:
 
     def add(self, result: Result) -> None:
         keys = {key for _, key in result.links}
+        keys.update(key for _, key in result.sitemaps)
+        keys.update(key for _, key, _ in result.trapped)
         if result.handover is not None:
             keys.add(result.handover[1])
         if not keys:
@@ -39,6 +43,20 @@ class KnownLinks:
         young = self._young.get(run, ())
         old = self._old.get(run, ())
         return [link for link in links if link[1] not in young and link[1] not in old]
+
+    def fresh(self, result: Result) -> Result:
+        """The result without the links that are certainly committed."""
+        run, links, prios = result.run, result.links, result.prios
+        young, old = self._young.get(run, ()), self._old.get(run, ())
+        if prios:
+            kept = [at for at, (_, key) in enumerate(links) if key not in young and key not in old]
+            links, prios = [links[at] for at in kept], [prios[at] for at in kept]
+        elif links:
+            links = self.unknown(run, links)
+        trapped = result.trapped
+        if trapped:
+            trapped = [one for one in trapped if one[1] not in young and one[1] not in old]
+        return msgspec.structs.replace(result, links=links, prios=prios, trapped=trapped)
 
     def forget_run(self, run: int) -> None:
         self._count -= len(self._young.pop(run, ()))

@@ -55,12 +55,14 @@ from zcrawl.worker.events import (
     PermitHop,
     PublishToAll,
     SendToMaster,
+    StartedLate,
     StartFetch,
     Ticked,
 )
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
-from zcrawl.worker.outbox import Entry, Outbox, parts
+from zcrawl.worker.outbox import Entry, Outbox
+from zcrawl.worker.report import by_verdict, parts
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
@@ -127,9 +129,11 @@ class WorkerMachine:
                 self._on_message(header, body, now, effects)
             case FetchEnded(seq, result):
                 self._on_fetch_ended(seq, result, now, effects)
-            case HopWanted(seq):
-                if not self.intake.want_hop(seq):
+            case HopWanted(seq, crawl_delay_s):
+                if not self.intake.want_hop(seq, crawl_delay_s):
                     effects.append(CancelFetch(seq))
+            case StartedLate(seq, late_s):
+                self.intake.put_off(seq, late_s)
             case DrainAsked():
                 self._drain(effects)
             case Ticked(rss_bytes, lag_ms):
@@ -190,7 +194,9 @@ class WorkerMachine:
                 self._on_welcome(header, body, now, effects)
             case Assign():
                 welcomed = self.link is Link.WELCOMED
-                self.assignments.assign(header, body, welcomed, self.draining, now, effects)
+                ended = self.assignments.assign(header, body, welcomed, self.draining, now, effects)
+                for one in ended:
+                    self._report(by_verdict(one, header.epoch), now, effects)
             case Config():
                 if self.link is Link.WELCOMED:
                     self.assignments.adopt_runs(body.runs, effects)
@@ -287,25 +293,27 @@ class WorkerMachine:
 
     def _on_fetch_ended(self, seq: int, result: Result, now: float, effects: Effects) -> None:
         host_id = result.host
-        if result.crawl_delay_s:
-            self.intake.raise_interval(host_id, result.crawl_delay_s)
+        manner = self.intake.learn(seq, result, now)
         next_in_s = self.intake.next_in_s(host_id, now)
         held = self.intake.finish(seq)
         if held is None:
             effects.append(Note("result_of_cancelled"))
             return
         result = msgspec.structs.replace(
-            result,
+            self.known.fresh(result),
             lease_epoch=held.epoch,
             lease_n=held.assignment.n,
             attempt=held.assignment.attempt,
-            links=self.known.unknown(result.run, result.links),
             host_next_in_s=next_in_s,
+            manner=manner,
         )
+        self._report(result, now, effects)
+        self._counted += 1
+
+    def _report(self, result: Result, now: float, effects: Effects) -> None:
         for part in parts(result):
             entry = self.outbox.add(part, now)
             effects.append(PublishToAll(part, entry.number, part.seq))
-        self._counted += 1
 
     def _start_due(self, now: float, effects: Effects) -> None:
         if self.link is not Link.WELCOMED or now > self.permitted_until:
@@ -324,6 +332,7 @@ class WorkerMachine:
         if self.link is not Link.WELCOMED:
             return  # a heartbeat of somebody unknown would only call for another HELLO
         if now >= self._heartbeat_at:
+            self.assignments.give_back_waiting(self.leader, now, effects)
             self.intake.forget_idle(now)
             self._heartbeat(now, effects)
         self._resend(now, effects)

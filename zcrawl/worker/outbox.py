@@ -15,10 +15,8 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterable
 
-import msgspec
-
-from zcrawl.mesh.messages import LINKS_PER_RESULT, Ack, Result
-from zcrawl.model import Disposition, Outcome
+from zcrawl.mesh.messages import Ack, Result
+from zcrawl.model import Disposition
 
 WINDOW_RESULTS = 500  # below the sockets' high-water mark of 1000
 WINDOW_BYTES = 8_000_000
@@ -47,7 +45,9 @@ class Settled:
 def size_of(result: Result) -> int:
     """About the bytes of a result on the wire."""
     links = sum(len(url) + 20 for url, _ in result.links)
-    return 200 + links + sum(map(len, result.items))
+    robots = 0 if result.robots is None else len(result.robots.body)
+    trapped = sum(len(url) + 40 for url, _, _ in result.trapped)
+    return 200 + links + trapped + robots + sum(map(len, result.items))
 
 
 class Outbox:
@@ -148,18 +148,3 @@ def _disposition(number: int, ack: Ack | None) -> Disposition | None:
         return Disposition(ack.dispositions[offset])
     except ValueError:
         return None
-
-
-def parts(result: Result) -> list[Result]:
-    """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
-    if len(result.links) <= LINKS_PER_RESULT:
-        return [result]
-    chunks = [
-        result.links[start : start + LINKS_PER_RESULT]
-        for start in range(0, len(result.links), LINKS_PER_RESULT)
-    ]
-    bare = msgspec.structs.replace(
-        result, outcome=Outcome.PART, page=None, items=[], links=[], extracted=None
-    )
-    first = [msgspec.structs.replace(bare, links=chunk) for chunk in chunks[:-1]]
-    return [*first, msgspec.structs.replace(result, links=chunks[-1])]

@@ -15,11 +15,14 @@ from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.fetch.secrets import expand
-from zcrawl.frontier.scope import ScopeFilter
-from zcrawl.frontier.url import CanonicalRules, url_key
-from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, RunConfig
+from zcrawl.frontier.scope import ScopeFilter, canonical_rules
+from zcrawl.frontier.traps import TrapFilter
+from zcrawl.frontier.url import LinkResolver, origin_of, url_key
+from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
 from zcrawl.model import Outcome
-from zcrawl.parse.page import PageOptions
+from zcrawl.parse.directives import agent_token, forbids_index
+from zcrawl.parse.page import PageOptions, ParsedPage
+from zcrawl.parse.sitemap import Sitemap
 from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.pages import iso
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200
 _MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
+_MOST_TRAPPED: Final = 1_000  # reported for one page
+_YEAR_S: Final = 365.2425 * 86_400
 
 
 class RunContext:
@@ -42,10 +47,16 @@ class RunContext:
             raise JobError(f"run {config.run}: {error}", code="bad_spec") from None
         spec = self.spec
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
-        self.rules = CanonicalRules(spec.scope.sort_query, frozenset(spec.scope.drop_params))
+        self.rules = canonical_rules(spec.scope)
         self.plan = _plan(spec)
         self.captures = wants_capture(spec)
-        self.options = PageOptions(follow_nofollow=not spec.politeness.robots, plan=self.plan)
+        polite = spec.politeness
+        self.traps = TrapFilter(spec.traps)
+        self.token = agent_token(spec.fetch.user_agent)
+        self.obeys_nofollow = polite.robots if polite.nofollow is None else polite.nofollow
+        self.obeys_noindex = polite.robots if polite.noindex is None else polite.noindex
+        self.options = PageOptions(not self.obeys_nofollow, self.plan, self.token)
+        self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         for name, value in spec.fetch.headers.items():
             self.headers[name] = expand(value, environ or {})
@@ -59,28 +70,39 @@ class RunContext:
             tls=TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key),
             http2=spec.fetch.http2,
         )
-        self._verdicts: dict[str, bool] = {}
+        self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
 
     def inside(
-        self, links: list[tuple[str, bytes]], depth: int, own_url: str
-    ) -> list[tuple[str, bytes]]:
-        """The links that belong to the crawl. Pages repeat their navigation, so most verdicts
-        are remembered; what depends on the depth is asked first and for all links at once."""
+        self, links: list[tuple[str, bytes]], depth: int, own_url: str, utc: float
+    ) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes, str]]]:
+        """The links that belong to the crawl, and those of them that are traps, with the reason.
+        Pages repeat their navigation, so most verdicts are remembered; what depends on the depth
+        is asked first and for all links at once."""
         most = self.spec.scope.max_depth
         if most is not None and depth > most:
-            return []
+            return [], []
         verdicts = self._verdicts
         if len(verdicts) > _MAX_REMEMBERED:
             verdicts.clear()
-        found = []
+        found: list[tuple[str, bytes]] = []
+        trapped: list[tuple[str, bytes, str]] = []
         for link in links:
             url = link[0]
             good = verdicts.get(url)
             if good is None:
-                good = verdicts[url] = self.scope.verdict(url, 0) is None
-            if good and url != own_url:
+                good = self.scope.verdict(url, 0) is None
+                if good:
+                    good = self.traps.verdict(url, _year(utc)) or True
+                verdicts[url] = good
+            if good is True and url != own_url:
                 found.append(link)
-        return found
+            elif good and good is not True and len(trapped) < _MOST_TRAPPED:
+                trapped.append((*link, good))
+        return found, trapped
+
+
+def _year(utc: float) -> int:
+    return 1970 + int(utc / _YEAR_S)
 
 
 def _plan(spec: JobSpec) -> Plan | None:
@@ -172,11 +194,10 @@ def skipped(
     reason: str,
     *,
     status: int = 0,
-    handover: str | None = None,
+    handover: Link | None = None,
     crawl_delay_s: float = 0.0,
     detail: str = "",
 ) -> Result:
-    target = None if handover is None else (handover, url_key(handover))
     return Result(
         lease_epoch=0,
         lease_n=0,
@@ -188,8 +209,8 @@ def skipped(
         reason=reason,
         status=status,
         depth=one.depth,
-        handover=target,
-        labels=[(one.label, [target[1]])] if target is not None and one.label else [],
+        handover=handover,
+        labels=[(one.label, [handover[1]])] if handover is not None and one.label else [],
         crawl_delay_s=crawl_delay_s,
         detail=clean(detail),
     )
@@ -245,8 +266,13 @@ def redirected(
     seed may lead anywhere under the default scope: who typed example.com meant www.example.com."""
     anywhere = one.depth == 0 and not context.spec.scope.hosts
     if anywhere or context.scope.verdict(target, one.depth) is None:
+        key = context.rules.key(target)
+        if key == context.rules.key(one.url):
+            # From http to https, say, where both have one key: the request that ends here has
+            # taken it, so the target gets one that no link can have.
+            key = url_key(f"{target}#redirected")
         return skipped(
-            one, "redirected", status=status, handover=target, crawl_delay_s=crawl_delay_s
+            one, "redirected", status=status, handover=(target, key), crawl_delay_s=crawl_delay_s
         )
     return skipped(
         one,
@@ -266,3 +292,76 @@ def clean(text: str) -> str:
     """A text that every codec and terminal can take."""
     text = text[:MAX_DETAIL]
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def no_rules(one: Assignment, wait_s: float | None) -> Result:
+    """RFC 9309: who cannot say what is allowed allows nothing; first it is waited for."""
+    if wait_s is None:
+        return skipped(one, "robots_unavailable")
+    return failed(one, "robots_unavailable", RetryClass.POSTPONED, retry_after_s=wait_s)
+
+
+def unkept(
+    one: Assignment,
+    context: RunContext,
+    url: str,
+    parsed: ParsedPage,
+    asks: set[str],
+    crawl_delay_s: float,
+) -> Result | None:
+    """A page that asks not to be kept, or that gives way to another one if the job wants that.
+    `asks` are the directives of its headers."""
+    if context.obeys_noindex and (parsed.noindex or (asks and forbids_index(asks))):
+        return skipped(one, "noindex", crawl_delay_s=crawl_delay_s)
+    target = parsed.canonical
+    if (
+        context.spec.scope.collapse_canonical
+        and target is not None
+        and target not in (url, one.url)
+        and context.rules.key(target) != context.rules.key(one.url)
+        and context.scope.verdict(target, one.depth) is None
+    ):
+        link = (target, context.rules.key(target))
+        return skipped(one, "canonical", handover=link, crawl_delay_s=crawl_delay_s)
+    return None
+
+
+def sitemap_read(
+    one: Assignment,
+    context: RunContext,
+    sitemap: Sitemap,
+    url: str,
+    resolver: LinkResolver,
+    status: int,
+    utc: float,
+) -> Result:
+    """A sitemap is no page: it ends skipped, and what it lists is admitted."""
+    prios: dict[str, int] = {}
+    links: list[tuple[str, bytes]] = []
+    for entry, prio in sitemap.entries:
+        link = resolver.resolve(url, entry)
+        if link is not None and link[0] not in prios:
+            prios[link[0]] = prio
+            links.append(link)
+    inside, trapped = context.inside(links, one.depth + 1, one.url, utc)
+    children = [link for each in sitemap.children if (link := resolver.resolve(url, each))]
+    result = skipped(one, "sitemap", status=status, detail=sitemap.error)
+    rejected = dict(resolver.rejected)
+    if sitemap.error:
+        rejected[sitemap.error] = 1
+    return msgspec.structs.replace(
+        result,
+        links=inside,
+        prios=[prios[link[0]] for link in inside],
+        trapped=trapped,
+        sitemaps=children,
+        rejected=rejected,
+    )
+
+
+def with_sitemaps(result: Result, context: RunContext, named: tuple[str, ...], url: str) -> Result:
+    """The sitemaps that the host's robots.txt names, with the first result that can tell."""
+    context.told_sitemaps.add(origin_of(url))
+    resolver = LinkResolver(context.rules)
+    links = [link for each in named if (link := resolver.resolve(url, each))]
+    return msgspec.structs.replace(result, sitemaps=[*result.sitemaps, *links])

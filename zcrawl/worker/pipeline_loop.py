@@ -15,30 +15,32 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import httpx
+import msgspec
 
 from zcrawl.errors import FetchError, JobError, ParseError, RetryClass, ZcrawlError
+from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, Page, Result, RobotsFile, RunConfig
+from zcrawl.model import SITEMAP_PRIO, Outcome
+from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.json_page import is_json
-from zcrawl.parse.page import is_html
+from zcrawl.parse.page import NOTHING_PARSED, is_html
+from zcrawl.parse.sitemap import MAX_BYTES as SITEMAP_BYTES
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import as_message, capture_of, page_facts
 from zcrawl.worker.reading_loop import PageReader
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
+from zcrawl.worker.special_loop import SpecialPages
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
 LEAST_HOP_S: Final = 0.001
-_NETWORK: Final = ("dns", "connect", "connect_timeout", "tls", "reset")
-# Failures of robots.txt that the page would meet too: told by their own names.
-_SAME_FOR_PAGE: Final = frozenset(
-    (*_NETWORK, "read_timeout", "total_timeout", "blocked_address", "proxies_down")
-)
+LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
 
 class Blobs(Protocol):
@@ -49,7 +51,8 @@ class Blobs(Protocol):
 
 Clock = Callable[[], float]
 OnEnd = Callable[[int, Result], None]
-OnHop = Callable[[int], None]
+OnHop = Callable[[int, float], None]
+OnLate = Callable[[int, float], None]
 OnError = Callable[[str, str], None]
 
 
@@ -58,10 +61,12 @@ class _Fetch:
     """One running fetch."""
 
     one: Assignment
+    permitted_at: float
     task: asyncio.Task[None] | None = None
     permit: asyncio.Future[None] | None = None
     waited_s: float = 0.0  # for permits and rules: not counted against the timeout
     crawl_delay_s: float = 0.0
+    sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
 
 
 class Pipeline:
@@ -75,6 +80,7 @@ class Pipeline:
         *,
         on_end: OnEnd,
         on_hop: OnHop,
+        on_late: OnLate,
         on_error: OnError,
         blobs: Blobs | None = None,
         environ: Mapping[str, str] | None = None,
@@ -84,8 +90,10 @@ class Pipeline:
         self._engines = engines
         self._clock, self._utc = clock, utc
         self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
+        self._on_late = on_late
         self._blobs = blobs
         self._robots = RobotsCache(clock)
+        self._special = SpecialPages(clock, utc)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
@@ -115,8 +123,11 @@ class Pipeline:
         for known in (self._runs, self._sessions, self._refused):
             known.pop(run, None)
 
+    def learn_robots(self, origin: str, file: RobotsFile) -> None:
+        self._robots.learn(origin, file)
+
     def start(self, one: Assignment) -> None:
-        fetch = _Fetch(one)
+        fetch = _Fetch(one, permitted_at=self._clock())
         self._fetches[one.seq] = fetch
         fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
 
@@ -160,6 +171,13 @@ class Pipeline:
         if session is not None and session.cookies is not None:
             result = outcome.with_cookies(result, session.cookies.changes(one.url))
         if self._fetches.pop(one.seq, None) is fetch:
+            if fetch.sitemaps and result.outcome is not Outcome.FAILED:
+                context = self._runs.get(one.run)
+                if context is not None:
+                    result = outcome.with_sitemaps(result, context, fetch.sitemaps, one.url)
+            if self._robots.unreported:
+                robots = self._robots.unreported.pop(origin_of(one.url), None)
+                result = msgspec.structs.replace(result, robots=robots)
             self._on_end(one.seq, result)
 
     async def _attempt(self, fetch: _Fetch) -> Result:
@@ -170,6 +188,9 @@ class Pipeline:
             return outcome.failed(one, reason, RetryClass.TRANSIENT)
         session = self._sessions.get(one.run)
         engine = session or self._engines(context.spec.fetch.engine)
+        late_s = self._clock() - fetch.permitted_at
+        if late_s > LATE_S:  # a busy process, or one that had to load its engine first
+            self._on_late(one.seq, late_s)
         if context.spec.politeness.robots:
             refusal = await self._ask_robots(fetch, context, engine)
             if refusal is not None:
@@ -180,6 +201,8 @@ class Pipeline:
         began = self._clock()
         fetch.waited_s = 0.0
         limits, url = context.limits, one.url
+        if one.prio == SITEMAP_PRIO:
+            limits = dataclasses.replace(limits, max_bytes=SITEMAP_BYTES)
         chain: RedirectChain | None = None
         while True:
             if self._starts is not None:
@@ -224,7 +247,12 @@ class Pipeline:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
         content_type = header_of(response, b"content-type") or ""
-        title, links, rejected, found = None, [], {}, None
+        if one.prio == SITEMAP_PRIO:
+            return await self._special.sitemap(context, one, url, response)
+        asks = header_directives(headers_of(response, b"x-robots-tag"), context.token)
+        parsed = NOTHING_PARSED
+        links: list[tuple[str, bytes]] = []
+        trapped: list[tuple[str, bytes, str]] = []
         status = response.status_code
         facts = None
         if context.plan is not None:
@@ -241,30 +269,53 @@ class Pipeline:
                     crawl_delay_s=fetch.crawl_delay_s,
                     detail=str(error),
                 )
-            title, rejected, found = parsed.title, parsed.rejected, parsed.extracted
-            links = context.inside(parsed.links, one.depth + 1, one.url)
+            if not (asks and context.obeys_nofollow and forbids_following(asks)):
+                links, trapped = context.inside(parsed.links, one.depth + 1, one.url, fetched_at)
+        unkept = await self._special.unkept(
+            one, context, url, parsed, asks, fetch.crawl_delay_s, lambda u: self._probe(fetch, u)
+        )
+        if unkept is not None:
+            return msgspec.structs.replace(unkept, status=status, links=links, trapped=trapped)
         kept = None
         keeps = context.spec.output.keep_html or context.captures
         if keeps and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
         page = Page(
             final_url=url,
-            title=title,
+            title=parsed.title,
             content_type=outcome.clean(content_type)[: outcome.MAX_CONTENT_TYPE],
             size=len(body),
             fetched_at=fetched_at,
             elapsed_ms=took_s * 1000,
             body=kept,
+            canonical=parsed.canonical,
+            alternates=list(parsed.alternates),
         )
         delay = fetch.crawl_delay_s
+        found, rejected = parsed.extracted, parsed.rejected
         seen = capture_of(one, page, response, context.headers) if context.captures else None
         if context.plan is None and seen is None:
-            return outcome.done(one, page, status, links, delay, rejected)
+            done = outcome.done(one, page, status, links, delay, rejected)
+            return msgspec.structs.replace(done, trapped=trapped) if trapped else done
         items, labels = (found.items, found.labels) if found is not None else ([], {})
         if context.plan is None:
             items = [outcome.default_item(one, page, status)]
         told = as_message(found, seen)
-        return outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
+        done = outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
+        return msgspec.structs.replace(done, trapped=trapped) if trapped else done
+
+    async def _probe(self, fetch: _Fetch, url: str) -> str | None:
+        """The title with which a host answers a URL, if with a page."""
+        one, context = fetch.one, self._runs.get(fetch.one.run)
+        if context is None or not self._allows(one.run, context, url):
+            return None
+        await self._next_hop(fetch)
+        engine = self._sessions.get(one.run) or self._engines(context.spec.fetch.engine)
+        answer = await engine.get(url, context.headers, context.limits)
+        kind = header_of(answer, b"content-type") or ""
+        if answer.status_code != 200 or not is_html(kind, answer.content):
+            return None
+        return (await self._reader.parse(context, answer.content, kind, url, None)).title
 
     # ------------------------------------------------------------ robots.txt
 
@@ -277,28 +328,26 @@ class Pipeline:
         origin = origin_of(one.url)
         agent = self._agent(one.run, context, origin)
         rules = self._robots.known(origin, agent)
+        asked = rules is None
         if rules is None:
-            try:
-                rules = await self._robots.get(
-                    origin, agent, engine, context.limits, lambda: self._next_hop(fetch)
-                )
-            except FetchError as error:
-                if error.code in _SAME_FOR_PAGE:
-                    raise
-                return self._no_rules(one, str(error))
-            fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
-            if rules.allows(one.url):
-                await self._next_hop(fetch)
-                return None
+            rules = await self._robots.get(
+                origin,
+                agent,
+                engine,
+                context.limits,
+                lambda: self._next_hop(fetch),
+                context.spec.politeness.robots_patience,
+            )
         fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
+        if context.spec.sitemaps.robots and origin not in context.told_sitemaps:
+            fetch.sitemaps = rules.sitemaps
         if rules.retry_later:
-            return self._no_rules(one, "robots.txt was not to be had")
+            return outcome.no_rules(one, self._robots.wait_s(origin))
         if not rules.allows(one.url):
             return outcome.skipped(one, "robots", crawl_delay_s=fetch.crawl_delay_s)
+        if asked:
+            await self._next_hop(fetch)
         return None
-
-    def _no_rules(self, one: Assignment, detail: str) -> Result:
-        return outcome.failed(one, "robots_unavailable", RetryClass.TRANSIENT, detail=detail)
 
     def _agent(self, run: int, context: RunContext, origin: str) -> str:
         session = self._sessions.get(run)
@@ -315,7 +364,7 @@ class Pipeline:
     async def _next_hop(self, fetch: _Fetch) -> None:
         """Wait for the host's pace before one more request."""
         fetch.permit = asyncio.get_running_loop().create_future()
-        self._on_hop(fetch.one.seq)
+        self._on_hop(fetch.one.seq, fetch.crawl_delay_s)
         await self._wait_for(fetch, fetch.permit)
         fetch.permit = None
 
@@ -342,13 +391,3 @@ def _limiter(most: float, per_s: float) -> AsyncLimiter:
     from aiolimiter import AsyncLimiter  # 14 ms of a start, and few workers have a cap
 
     return AsyncLimiter(most, per_s)
-
-
-def header_of(response: httpx.Response, name: bytes) -> str | None:
-    """The first header of that name, as sent: httpx would read all headers to find one, which
-    costs more than the rest of the answer."""
-    sent = response.extensions.get("wire_headers")
-    for key, value in response.headers.raw if sent is None else sent:
-        if key.lower() == name:
-            return value.decode("latin-1")
-    return None

@@ -1,50 +1,97 @@
-"""The robots.txt of each origin, as this worker knows it: fetched once an hour, once at a time.
+"""The robots.txt of each origin, as this worker knows it: asked for once while it is fresh.
 
-Called by `pipeline_loop` before a page is fetched. Who waits for an answer waits together. Rules
-that could not be had are asked for again soon; until then nothing of the origin is fetched.
-Redirects are followed, also to other origins, as RFC 9309 wants: rules that a site moved are
-rules, and that request to another host happens once an hour.
+Called by `pipeline_loop` before a page is fetched. Who waits for an answer waits together. What
+was fetched here is reported with the next result of its host, stored, and given to the next owner
+of the host with its grant (`learn`), so that neither a restart nor another worker asks again.
+
+A robots.txt that could not be had (5xx, 429) is waited for, with growing pauses in which nothing
+of the origin is fetched; when the job's patience is over it counts as "disallow everything" for
+ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.policy import REDIRECT_STATUSES, HandOver, RedirectChain
 from zcrawl.fetch.ports import Engine, HopLimits
-from zcrawl.fetch.robots import RobotsRules, robots_url
+from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
 from zcrawl.frontier.url import DEFAULT
+from zcrawl.mesh.messages import RobotsFile
 
 RULES_KEPT_S: Final = 3_600.0
-FAILURE_KEPT_S: Final = 2.0
+DISALLOW_KEPT_S: Final = 600.0  # after the patience for a failing robots.txt was over
+FIRST_WAIT_S: Final = 2.0
+MOST_WAIT_S: Final = 30.0
+FAILURE_KEPT_S: Final = 2.0  # of a host that did not answer at all
 MOST_ORIGINS: Final = 10_000
 MAX_REDIRECTS: Final = 5
-MAX_BYTES: Final = 2_000_000  # 500 KB of it are read as rules
+MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
+MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
+NOT_THE_PAGES_FATE: Final = frozenset(("too_large", "bad_encoding", "protocol", "engine"))
 # What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
 _OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down"))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int  # 0: nothing that could be read
+    body: bytes
+
+    @property
+    def tells_nothing(self) -> bool:
+        return self.status == 429 or self.status >= 500 or self.status < 200
+
+
 @dataclasses.dataclass(slots=True)
 class _Entry:
-    answer: asyncio.Future[RobotsRules]
-    until: float
+    answer: asyncio.Future[_Answer]
+    until: float = float("inf")
+    failing_since: float | None = None
+    tries: int = 0  # that told nothing, in a row
+    given_up: bool = False
+    rules: dict[str, RobotsRules] = dataclasses.field(default_factory=dict)
 
 
 class RobotsCache:
     def __init__(self, now: Callable[[], float]) -> None:
+        self.unreported: dict[str, RobotsFile] = {}  # origin → what was fetched here
         self._now = now
-        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._entries: dict[str, _Entry] = {}
+
+    def learn(self, origin: str, file: RobotsFile) -> None:
+        """What another worker has fetched, with the host's grant."""
+        known = self._entries.get(origin)
+        if known is not None and (not known.answer.done() or known.until > self._now()):
+            return
+        try:
+            body = zlib.decompressobj().decompress(file.body, MAX_ROBOTS_BYTES + 1)
+        except zlib.error:
+            return  # it is fetched again
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        future.set_result(_Answer(file.status, body))
+        self._make_room()
+        self._entries[origin] = _Entry(future, self._now() + file.lasts_s)
+        self._entries[origin].given_up = future.result().tells_nothing
 
     def known(self, origin: str, user_agent: str) -> RobotsRules | None:
         """The rules, if nobody has to wait for them."""
-        entry = self._entries.get((origin, user_agent))
+        entry = self._entries.get(origin)
         if entry is None or not entry.answer.done() or entry.until <= self._now():
             return None
-        return None if entry.answer.exception() is not None else entry.answer.result()
+        return None if entry.answer.exception() is not None else _rules(entry, user_agent)
+
+    def wait_s(self, origin: str) -> float | None:
+        """How long a robots.txt that tells nothing is waited for; None: no longer."""
+        entry = self._entries.get(origin)
+        if entry is None:
+            return 0.0
+        return None if entry.given_up else max(0.0, entry.until - self._now())
 
     async def get(
         self,
@@ -53,23 +100,25 @@ class RobotsCache:
         engine: Engine,
         limits: HopLimits,
         next_hop: Callable[[], Awaitable[None]],
+        patience_s: float,
     ) -> RobotsRules:
         """The rules; FetchError when nobody answers. `next_hop` waits for the host's pace; the
         first request goes without, on the permit of the page that asks."""
-        key = (origin, user_agent)
-        entry = self._entries.get(key)
-        if entry is not None and (not entry.answer.done() or entry.until > self._now()):
+        before = self._entries.get(origin)
+        if before is not None and (not before.answer.done() or before.until > self._now()):
             try:
-                return await asyncio.shield(entry.answer)
+                await asyncio.shield(before.answer)
+                return _rules(before, user_agent)
             except FetchError as error:
                 if error.code not in _OF_THE_RUN:
                     raise
-        if len(self._entries) >= MOST_ORIGINS:
-            self._drop_old()
-        future: asyncio.Future[RobotsRules] = asyncio.get_running_loop().create_future()
-        entry = self._entries[key] = _Entry(future, float("inf"))
+        self._make_room()
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        entry = self._entries[origin] = _Entry(future)
+        if before is not None and not before.given_up:
+            entry.failing_since, entry.tries = before.failing_since, before.tries
         try:
-            rules = await self._fetch(origin, user_agent, engine, limits, next_hop)
+            answer = await self._fetch(origin, user_agent, engine, limits, next_hop)
         except BaseException as error:
             # Cancelled or failed: the others who wait get an error, and the next one asks again.
             failure = (
@@ -87,9 +136,28 @@ class RobotsCache:
             future.set_exception(failure)
             future.exception()  # retrieved: nobody else may be waiting
             raise
-        entry.until = self._now() + (FAILURE_KEPT_S if rules.retry_later else RULES_KEPT_S)
-        future.set_result(rules)
-        return rules
+        self._keep(origin, entry, answer, patience_s)
+        future.set_result(answer)
+        return _rules(entry, user_agent)
+
+    def _keep(self, origin: str, entry: _Entry, answer: _Answer, patience_s: float) -> None:
+        now = self._now()
+        kept_s = RULES_KEPT_S
+        if answer.tells_nothing:
+            entry.failing_since = now if entry.failing_since is None else entry.failing_since
+            patience_ends = entry.failing_since + patience_s
+            entry.given_up = now >= patience_ends
+            wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(entry.tries, 10))
+            entry.tries += 1
+            kept_s = min(wait_s, max(0.1, patience_ends - now))
+            if entry.given_up:
+                kept_s = DISALLOW_KEPT_S
+        else:
+            entry.failing_since, entry.tries = None, 0
+        entry.until = now + kept_s
+        body = zlib.compress(answer.body[:MAX_ROBOTS_BYTES])
+        if (entry.given_up or not answer.tells_nothing) and len(body) <= MOST_SHARED_BYTES:
+            self.unreported[origin] = RobotsFile(answer.status, body, kept_s)
 
     async def _fetch(
         self,
@@ -98,7 +166,7 @@ class RobotsCache:
         engine: Engine,
         limits: HopLimits,
         next_hop: Callable[[], Awaitable[None]],
-    ) -> RobotsRules:
+    ) -> _Answer:
         url = robots_url(origin)
         chain = RedirectChain(url, MAX_REDIRECTS, DEFAULT)
         limits = dataclasses.replace(limits, max_bytes=MAX_BYTES)
@@ -109,8 +177,12 @@ class RobotsCache:
                 if url == robots_url(origin):
                     raise
                 break  # rules that lie where nobody may look are no rules
+            except FetchError as error:
+                if error.code in NOT_THE_PAGES_FATE:
+                    return _Answer(0, b"")
+                raise
             if response.status_code not in REDIRECT_STATUSES:
-                return RobotsRules.parse(response.status_code, response.content, user_agent)
+                return _Answer(response.status_code, response.content)
             try:
                 step = chain.next_hop(url, response.headers.get("location"))
             except FetchError:  # a loop, too many, or to nowhere: there are no rules
@@ -118,11 +190,22 @@ class RobotsCache:
             url = step.url
             if not isinstance(step, HandOver):
                 await next_hop()
-        return RobotsRules.parse(404, b"", user_agent)
+        return _Answer(404, b"")
 
-    def _drop_old(self) -> None:
+    def _make_room(self) -> None:
+        if len(self._entries) < MOST_ORIGINS:
+            return
         now = self._now()
         keep = {k: e for k, e in self._entries.items() if not e.answer.done() or e.until > now}
         if len(keep) >= MOST_ORIGINS:  # all fresh: forget the older half
             keep = dict(list(keep.items())[len(keep) // 2 :])
         self._entries = keep
+
+
+def _rules(entry: _Entry, user_agent: str) -> RobotsRules:
+    rules = entry.rules.get(user_agent)
+    if rules is None:
+        answer = entry.answer.result()
+        rules = RobotsRules.parse(answer.status, answer.body, user_agent)
+        entry.rules[user_agent] = rules
+    return rules

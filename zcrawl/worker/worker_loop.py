@@ -88,8 +88,11 @@ class WorkerLoop:
     def fetch_ended(self, seq: int, result: Result) -> None:
         self.handle(w.FetchEnded(seq, result))
 
-    def hop_wanted(self, seq: int) -> None:
-        self.handle(w.HopWanted(seq))
+    def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
+        self.handle(w.HopWanted(seq, crawl_delay_s))
+
+    def started_late(self, seq: int, late_s: float) -> None:
+        self.handle(w.StartedLate(seq, late_s))
 
     def drain(self) -> None:
         self.handle(w.DrainAsked())
@@ -130,6 +133,8 @@ class WorkerLoop:
                 pipeline.cancel(seq)
             case w.AdoptRun(config):
                 pipeline.adopt(config)
+            case w.AdoptRobots(origin, file):
+                pipeline.learn_robots(origin, file)
             case w.ForgetRun(run):
                 pipeline.forget(run)
             case w.Note(name, detail):

@@ -1,0 +1,160 @@
+"""Politeness as servers see it: arrival times in their logs, through the whole crawler."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.crawling import command, start, wait_until
+from tests.web.arrivals import never_more_than
+from tests.web.server import Hit, MisbehavingWeb, WebThread
+
+JOB = """
+name = "{name}"
+seeds = [{seeds}]
+[politeness]
+{politeness}
+[fetch]
+retries = {retries}
+"""
+
+
+def job(folder: Path, name: str, seeds: list[str], politeness: str = "", retries: int = 3) -> Path:
+    path = folder / f"{name}.toml"
+    listed = ", ".join(json.dumps(seed) for seed in seeds)
+    text = JOB.format(name=name, seeds=listed, politeness=politeness, retries=retries)
+    path.write_text(text)
+    return path
+
+
+def crawl(folder: Path, file: Path, *more: object) -> dict[str, Any]:
+    """One crawl by command; its summary."""
+    done = command("crawl", "--job", file, "--workers", 1, "--json", *more, cwd=folder)
+    assert done.stdout, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def up(folder: Path) -> subprocess.Popen[str]:
+    process = start("up", "--workers", 3, "--data", folder / "d", cwd=folder)
+    wait_until(lambda: command("nodes", "--data", folder / "d", cwd=folder).returncode == 0)
+    return process
+
+
+def submit(folder: Path, file: Path) -> None:
+    done = command("submit", file, "--data", folder / "d", cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
+def states(folder: Path) -> list[str]:
+    listed = command("jobs", "--data", folder / "d", "--json", cwd=folder)
+    return [one["state"] for one in json.loads(listed.stdout)]
+
+
+@pytest.mark.parametrize(
+    ("robots", "interval_s", "pages"),
+    [(None, 0.5, 16), (b"User-agent: *\nCrawl-delay: 1\n", 1.0, 8)],
+    ids=["rate", "crawl-delay"],
+)
+def test_a_killed_leader_breaks_neither_rate_nor_crawl_delay(
+    tmp_path: Path, robots: bytes | None, interval_s: float, pages: int
+) -> None:
+    """Two jobs, three workers, kill -9 of the leader in the middle and a new start: no
+    window of time ever has more requests than the slower job, or Crawl-delay, allows."""
+    with WebThread(MisbehavingWeb(robots=robots)) as web:
+        slow = job(tmp_path, "slow", [web.url(f"/fan/{pages}")], "rate = 2.0")
+        # It ends before the slow one, which then still holds the pace down.
+        fast = job(tmp_path, "fast", [web.url("/good/5/0")], "rate = 50.0")
+        process = up(tmp_path)
+        try:
+            submit(tmp_path, slow)
+            submit(tmp_path, fast)
+            wait_until(lambda: len(web.log) > pages // 2)
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            process = up(tmp_path)
+            wait_until(lambda: set(states(tmp_path)) == {"completed"})
+        finally:
+            process.kill()
+            process.communicate()
+        never_more_than(1 / interval_s, web.log)
+        assert web.hits("/robots.txt") == 1, "it is stored: a restart does not ask again"
+        assert len({hit.path for hit in web.log}) == pages + 1 + 5 + 1
+
+
+def test_a_fast_pace_is_used_and_never_broken(tmp_path: Path) -> None:
+    """At 60 a second: in no window more than that, and over all a good part of it."""
+    with WebThread() as web:
+        file = job(tmp_path, "fast", [web.url("/fan/240")], "rate = 60.0\nconcurrency = 16")
+        assert crawl(tmp_path, file)["pages"] == 241
+        leaves = [hit for hit in web.log if hit.path.startswith("/fan/240/")]
+        never_more_than(60.0, web.log)
+        assert len(leaves) / (leaves[-1].at - leaves[0].at) > 0.4 * 60
+
+
+def test_a_busy_server_gets_slower_traffic_and_then_normal_traffic_again(tmp_path: Path) -> None:
+    """200 → 429 → 503 → 200: Retry-After is kept by the whole host, the distances grow, every
+    page is there in the end, and the pace is the old one again."""
+    with WebThread() as web:
+        file = job(tmp_path, "moods", [web.url("/moods/70")], "rate = 20.0\nconcurrency = 1")
+        summary = crawl(tmp_path, file)
+        assert (summary["pages"], summary["failed"]) == (71, 0)
+        leaves = [hit for hit in web.log if hit.path.startswith("/moods/70/")]
+        assert _longest_gap(leaves[:20]) < 0.5, "normal at first"
+        refused = leaves[20:25]
+        assert all(b.at - a.at > 0.9 for a, b in itertools.pairwise(refused))
+        assert refused[-1].at - refused[-2].at > 1.9, "a second refusal doubles the distance"
+        assert _longest_gap(leaves[-10:]) < 0.5, "and normal again"
+
+
+def _longest_gap(hits: list[Hit]) -> float:
+    return max(b.at - a.at for a, b in itertools.pairwise(hits))
+
+
+def test_a_dead_host_costs_its_own_queue_only(tmp_path: Path) -> None:
+    """Twenty hosts that hang and one that nobody listens on: a live host of the same job is
+    crawled at its own pace."""
+    with WebThread() as web:
+        dead = [f"http://127.0.0.{n}:{web.port + 1}/" for n in range(2, 22)]
+        file = job(tmp_path, "mixed", [web.url("/fan/100"), *dead], "rate = 50.0", retries=1)
+        began = time.monotonic()
+        summary = crawl(tmp_path, file)
+        assert (summary["pages"], summary["failed"]) == (101, 20)
+        leaves = [hit for hit in web.log if hit.path.startswith("/fan/100/")]
+        assert leaves[-1].at - leaves[0].at < 10.0, "2 s at 50 a second"
+        assert time.monotonic() - began < 60
+
+
+def test_a_broken_robots_txt_is_waited_for_and_then_forbids_everything(tmp_path: Path) -> None:
+    """RFC 9309: 5xx means disallow. It is asked for a few times, not once for every URL."""
+    with WebThread(MisbehavingWeb(robots=b"oops", robots_status=500)) as web:
+        seeds = [web.url(f"/good/50/{n}") for n in range(50)]
+        file = job(tmp_path, "broken", seeds, "rate = 50.0\nrobots_patience = 5.0")
+        summary = crawl(tmp_path, file)
+        assert (summary["pages"], summary["skipped"]) == (0, 50)
+        assert {hit.path for hit in web.log} == {"/robots.txt"}
+        assert 2 <= len(web.log) <= 6
+
+
+def test_a_robots_txt_that_comes_back_is_obeyed(tmp_path: Path) -> None:
+    """503 at first, then rules: what waited is crawled, and no attempt was used up."""
+    web = MisbehavingWeb(robots=b"User-agent: *\nDisallow: /fan/5/3\n", robots_status=503)
+    with WebThread(web):
+        file = job(tmp_path, "late", [web.url("/fan/5")], "rate = 50.0", retries=0)
+        process = start("crawl", "--job", file, "--workers", 1, "--json", cwd=tmp_path)
+        try:
+            wait_until(lambda: web.hits("/robots.txt") == 1)
+            web.robots_status = 200
+            told, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+        summary = json.loads(told.splitlines()[-1])
+        assert (summary["pages"], summary["skipped"], summary["failed"]) == (5, 1, 0)

@@ -1,0 +1,74 @@
+"""Which links lead into endless spaces, and which only look a little odd."""
+
+from __future__ import annotations
+
+import pytest
+
+from zcrawl.frontier.traps import TrapFilter
+from zcrawl.submit.spec import Traps
+
+SITE = "https://x.test"
+YEAR = 2026
+
+
+def verdict(path: str, **limits: int) -> str | None:
+    return TrapFilter(Traps(**limits)).verdict(SITE + path, YEAR)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/" + "x" * 2_000, "trap_url_length"),
+        ("/a" * 20, "trap_repetition"),
+        ("/" + "/".join(f"s{n}" for n in range(33)), "trap_segments"),
+        ("/shop/a/b/a/b/a/b/a/b", "trap_repetition"),
+        ("/img/img/img/img/x.html", "trap_repetition"),
+        ("/p?" + "&".join(f"k{n}=1" for n in range(33)), "trap_parameters"),
+        ("/p?" + "&".join("f=1" for _ in range(9)), "trap_parameters"),
+        ("/calendar/2031/05", "trap_calendar"),
+        ("/events?month=2031-05", "trap_calendar"),
+        ("/events?year=1931&m=5", "trap_calendar"),
+        ("/events?date=20310501", "trap_calendar"),
+    ],
+)
+def test_a_trap_is_named(path: str, reason: str) -> None:
+    """Each kind has a reason of its own."""
+    assert verdict(path) == reason
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/3/library/asyncio-task.html",
+        "/docs/15/sql-createtable.html",
+        "/2024/05/17/a-post",
+        "/archive/1999/01",
+        "/events?year=2027",
+        "/a/a/a/b",
+        "/en/us/en/us/en/us",
+        "/rfc/rfc2031/05",
+        "/p?a=1&b=2&c=3",
+        "/item/20310501999",
+        "/product-2031",
+    ],
+)
+def test_ordinary_urls_are_no_traps(path: str) -> None:
+    """The defaults do not hurt normal sites."""
+    assert verdict(path) is None
+
+
+def test_the_variants_of_a_path_are_limited() -> None:
+    """A filter that combines without end stops somewhere; other paths are not concerned."""
+    traps = TrapFilter(Traps(max_variants=3))
+    found = [traps.verdict(f"{SITE}/list?sort={n}", YEAR) for n in range(5)]
+    assert found == [None, None, None, "trap_variants", "trap_variants"]
+    assert traps.verdict(f"{SITE}/other?sort=1", YEAR) is None
+
+
+def test_every_limit_can_be_switched_off() -> None:
+    """0 or false: none."""
+    off = Traps(0, 0, 0, 0, 0, False, False)
+    traps = TrapFilter(off)
+    for path in ("/" + "x" * 3_000, "/a" * 50, "/c/2051/01", "/p?" + "k=1&" * 50):
+        assert traps.verdict(SITE + path, YEAR) is None

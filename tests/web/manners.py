@@ -1,0 +1,152 @@
+"""Behaviours that try a crawler's manners: how it treats hosts that are slow, busy, or traps.
+
+Imported by `server`, so that they stand in the same table as the others.
+"""
+
+from __future__ import annotations
+
+import gzip
+
+from tests.web.behaviours import Exchange, behaviour
+
+
+@behaviour
+async def fan(x: Exchange) -> bool:
+    """/fan/N: a page that links to N pages without links; /fan/N/i is one of those."""
+    total, _, leaf = x.rest.partition("/")
+    if leaf:
+        return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+    links = "".join(f'<a href="/fan/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
+    return await x.reply(200, f"<html><title>fan</title><body>{links}</body></html>".encode())
+
+
+@behaviour
+async def moods(x: Exchange) -> bool:
+    """/moods/N links to N pages; the server is well, then busy (429), then away (503), then well
+    again, by how many of its pages were asked for: see `MOODS`."""
+    total, _, leaf = x.rest.partition("/")
+    if not leaf:
+        links = "".join(f'<a href="/moods/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
+        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
+    asked = sum(hit.path.startswith(f"/moods/{total}/") for hit in x.web.log)
+    for until, status, headers in MOODS:
+        if asked <= until:
+            return await x.reply(status, b"<html>busy</html>", *headers)
+    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+
+
+MOODS = ((20, 200, ()), (22, 429, ("Retry-After: 1",)), (24, 503, ()))
+
+
+# ---------------------------------------------------------------- traps
+
+
+def _page(title: str, *hrefs: str, head: str = "") -> bytes:
+    links = "".join(f'<a href="{href}">x</a>' for href in hrefs)
+    return f"<html><head><title>{title}</title>{head}</head><body>{links}</body></html>".encode()
+
+
+@behaviour
+async def calendar(x: Exchange) -> bool:
+    """/calendar/Y/M: a month that links to the next one, for ever."""
+    year, _, month = x.rest.partition("/")
+    months = int(year or 2024) * 12 + int(month or 1)
+    return await x.reply(200, _page("a month", f"/calendar/{months // 12}/{months % 12 + 1}"))
+
+
+@behaviour
+async def deeper(x: Exchange) -> bool:
+    """A relative link that makes its own path longer, as a forgotten slash does."""
+    return await x.reply(200, _page("deeper", "a/b/"))
+
+
+@behaviour
+async def facets(x: Exchange) -> bool:
+    """/facets?n=…: every page of a filter links to three more combinations of it."""
+    n = int(x.hit.path.rpartition("=")[2] or 0) if "=" in x.hit.path else 0
+    return await x.reply(200, _page("a list", *(f"/facets?n={3 * n + k}" for k in (1, 2, 3))))
+
+
+@behaviour
+async def longer(x: Exchange) -> bool:
+    """Each page links to a longer query of itself."""
+    query = x.hit.path.partition("?")[2]
+    return await x.reply(200, _page("longer", f"/longer?{query}x{'y' * 300}"))
+
+
+@behaviour
+async def lying(x: Exchange) -> bool:
+    """A site that answers everything with 200, also what it does not have."""
+    if x.rest == "":
+        return await x.reply(200, _page("a shop", "/lying/good", "/lying/gone", "/lying/away"))
+    if x.rest == "good":
+        return await x.reply(200, _page("a thing"))
+    return await x.reply(200, _page("Page not found"))
+
+
+@behaviour
+async def about_404(x: Exchange) -> bool:
+    """A page whose subject is 404; the site answers what it does not have with a 404."""
+    return await x.reply(200, _page("404 Not Found: what it means"))
+
+
+# ---------------------------------------------------------------- what pages ask of robots
+
+
+@behaviour
+async def tagged(x: Exchange) -> bool:
+    """/tagged links to pages that ask, in header or head, not to be kept or followed."""
+    asks = {
+        "meta-noindex": ('<meta name="robots" content="noindex">', ()),
+        "meta-nofollow": ('<meta name="zcrawl" content="nofollow">', ()),
+        "header-noindex": ("", ("X-Robots-Tag: noindex",)),
+        "header-nofollow": ("", ("X-Robots-Tag: otherbot: noindex", "X-Robots-Tag: nofollow")),
+        "other": ("", ("X-Robots-Tag: otherbot: none",)),
+    }
+    name, _, leaf = x.rest.partition("/")
+    if not name:
+        return await x.reply(200, _page("tagged", *(f"/tagged/{name}" for name in asks)))
+    if leaf:
+        return await x.reply(200, _page(f"behind {name}"))
+    head, headers = asks[name]
+    return await x.reply(200, _page(name, f"/tagged/{name}/leaf", head=head), *headers)
+
+
+@behaviour
+async def variants(x: Exchange) -> bool:
+    """Three spellings of one page, which all name the first one as canonical."""
+    canonical = '<link rel="canonical" href="/variants/one">'
+    canonical += '<link rel="alternate" hreflang="de" href="/variants/eins">'
+    if not x.rest:
+        pages = [f"/variants/{name}" for name in ("one", "two", "three")]
+        return await x.reply(200, _page("variants", *pages))
+    return await x.reply(200, _page("the page", head=canonical))
+
+
+# ---------------------------------------------------------------- sitemaps
+
+
+@behaviour
+async def maps(x: Exchange) -> bool:
+    """/maps/index.xml names a gzipped sitemap, a text one and one that is broken."""
+    loc = x.web.url
+    if x.rest == "index.xml":
+        names = ("pages.xml.gz", "list.txt", "broken.xml", "feed.rss")
+        sitemaps = "".join(f"<sitemap><loc>{loc('/maps/' + n)}</loc></sitemap>" for n in names)
+        body = f"<sitemapindex>{sitemaps}</sitemapindex>".encode()
+        return await x.reply(200, body, kind="application/xml")
+    if x.rest == "pages.xml.gz":
+        listed = (("/fan/3/0", "2001-01-01"), ("/fan/3/1", "2099-01-01"))
+        body = "".join(
+            f"<url><loc>{loc(path)}</loc><lastmod>{day}</lastmod></url>" for path, day in listed
+        )
+        packed = gzip.compress(f"<urlset>{body}</urlset>".encode())
+        return await x.reply(200, packed, kind="application/gzip")
+    if x.rest == "list.txt":
+        return await x.reply(200, f"{loc('/fan/3/2')}\n".encode(), kind="text/plain")
+    if x.rest == "feed.rss":
+        body = (
+            f"<rss><channel><item><link>{loc('/good/2/0')}</link></item></channel></rss>".encode()
+        )
+        return await x.reply(200, body, kind="application/rss+xml")
+    return await x.reply(200, b"<urlset><url><loc>", kind="application/xml")

@@ -1,0 +1,58 @@
+"""Results in the form in which they are reported: cut into parts, or made without any fetch.
+
+Called by the worker machine. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.errors import RetryClass
+from zcrawl.frontier.breaker import HOST_DOWN
+from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Result
+from zcrawl.model import Outcome
+
+
+def parts(result: Result) -> list[Result]:
+    """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
+    if len(result.links) <= LINKS_PER_RESULT:
+        return [result]
+    starts = range(0, len(result.links), LINKS_PER_RESULT)
+    bare = msgspec.structs.replace(
+        result,
+        outcome=Outcome.PART,
+        page=None,
+        items=[],
+        links=[],
+        prios=[],
+        trapped=[],
+        sitemaps=[],
+        robots=None,
+        extracted=None,
+    )
+    chunks = [
+        {
+            "links": result.links[start : start + LINKS_PER_RESULT],
+            "prios": result.prios[start : start + LINKS_PER_RESULT],
+        }
+        for start in starts
+    ]
+    first = [msgspec.structs.replace(bare, **chunk) for chunk in chunks[:-1]]
+    return [*first, msgspec.structs.replace(result, **chunks[-1])]
+
+
+def by_verdict(one: Assignment, epoch: int) -> Result:
+    """The leader has decided: the request ends without being fetched."""
+    down = one.verdict == HOST_DOWN
+    return Result(
+        lease_epoch=epoch,
+        lease_n=one.n,
+        seq=one.seq,
+        run=one.run,
+        host=one.host,
+        attempt=one.attempt,
+        outcome=Outcome.FAILED if down else Outcome.SKIPPED,
+        reason=one.verdict,
+        retry=RetryClass.PERMANENT if down else None,
+        depth=one.depth,
+    )

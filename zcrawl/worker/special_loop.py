@@ -1,0 +1,62 @@
+"""Answers that are not simply pages: sitemaps, and pages that are not kept.
+
+A part of the pipeline, which fetches and parses; here it is decided what becomes of them, with
+the one question to the host that soft 404s need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import httpx
+
+from zcrawl.frontier.url import LinkResolver, origin_of
+from zcrawl.mesh.messages import Assignment, Result
+from zcrawl.parse.page import ParsedPage
+from zcrawl.parse.sitemap import read_sitemap
+from zcrawl.worker import outcome
+from zcrawl.worker.outcome import RunContext
+from zcrawl.worker.reading_loop import INLINE_BYTES
+from zcrawl.worker.soft404_loop import Soft404, says_missing
+
+
+class SpecialPages:
+    def __init__(self, clock: Callable[[], float], utc: Callable[[], float]) -> None:
+        self._utc = utc
+        self._soft404 = Soft404(clock)
+
+    async def unkept(
+        self,
+        one: Assignment,
+        context: RunContext,
+        url: str,
+        parsed: ParsedPage,
+        asks: set[str],
+        crawl_delay_s: float,
+        probe: Callable[[str], Awaitable[str | None]],
+    ) -> Result | None:
+        """Why a page that came is not kept, if so; its links are followed all the same. `asks`
+        are the directives of its headers, `probe` gives the title that a URL is answered with."""
+        unkept = outcome.unkept(one, context, url, parsed, asks, crawl_delay_s)
+        if unkept is not None:
+            return unkept
+        if (
+            context.spec.traps.soft_404
+            and says_missing(parsed.title)
+            and await self._soft404.is_missing(origin_of(url), parsed.title, probe)
+        ):
+            return outcome.skipped(one, "soft_404", crawl_delay_s=crawl_delay_s)
+        return None
+
+    async def sitemap(
+        self, context: RunContext, one: Assignment, url: str, response: httpx.Response
+    ) -> Result:
+        """Its entries become links of the next depth, its children sitemaps of the same one."""
+        body, utc = response.content, self._utc()
+        if len(body) > INLINE_BYTES:
+            sitemap = await asyncio.to_thread(read_sitemap, body, utc)
+        else:
+            sitemap = read_sitemap(body, utc)
+        resolver = LinkResolver(context.rules)
+        return outcome.sitemap_read(one, context, sitemap, url, resolver, response.status_code, utc)
