@@ -338,6 +338,7 @@ def test_a_job_that_is_submitted_through_a_follower_during_a_failover_is_there_o
         page_site(tmp_path, 100) as site,
         cluster(tmp_path, consul.url, mysql, masters=3, workers=1) as made,
     ):
+        wait_until(lambda: len(made.ask("masters", {})["masters"]) == 3)
         controls = {one["master"]: one["control"] for one in made.ask("masters", {})["masters"]}
         leader, followers = made.leader(), made.followers()
         made.leader().kill()

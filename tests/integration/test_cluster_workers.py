@@ -6,6 +6,7 @@ known page set.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -34,14 +35,14 @@ def test_workers_that_die_and_leave_at_random_lose_nothing(
     """Processes are killed, nodes are told to go and come back. Who is told to go exits with 0."""
     chance = random.Random(20)
     with (
-        page_site(tmp_path, 1800) as site,
+        page_site(tmp_path, 1400) as site,
         cluster(tmp_path, consul.url, mysql, masters=1, workers=2) as made,
     ):
         made.add_worker("w3", processes=2)
         made.wait_ready(4)
         _, run = made.submit(site, STEADY)
         killed = 0
-        for turn in range(8):
+        for turn in range(6):
             made.wait_pages(run, min(site.pages, 100 + 150 * turn))
             node = chance.choice(list(made.workers.values()))
             if turn % 2:
@@ -61,7 +62,7 @@ def test_results_of_a_worker_that_slept_are_late_and_change_nothing(
 ) -> None:
     """Its pages went to another worker meanwhile; what it then reports is counted as duplicate."""
     with (
-        page_site(tmp_path, 700, delay_s=1.0) as site,
+        page_site(tmp_path, 450, delay_s=1.0) as site,
         cluster(tmp_path, consul.url, mysql, masters=1, workers=2) as made,
     ):
         _, run = made.submit(site, FAST)
@@ -124,7 +125,7 @@ def test_the_leader_refuses_a_second_process_of_the_same_name_without_consul(
 ) -> None:
     """Workers that know the masters from their configuration: both hear who has the name."""
     with (
-        page_site(tmp_path, 3000) as site,
+        page_site(tmp_path, 2400) as site,
         cluster(tmp_path, consul.url, mysql, masters=1, workers=0) as made,
     ):
         (master,) = made.ask("masters", {})["masters"]
@@ -185,13 +186,14 @@ def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
         cluster(tmp_path, consul.url, mysql, masters=2, workers=0) as made,
     ):
         leader = made.leader()
+        wait_until(lambda: len(made.ask("masters", {})["masters"]) == 2)
         masters = {one["master"]: one["control"] for one in made.ask("masters", {})["masters"]}
         plain = {"consul__address": "", "cluster__masters": [masters[leader.name]]}
         made.add_worker("w1", **plain)
         made.wait_ready(1)
         _, run = made.submit(site, STEADY)
         made.wait_pages(run, 100)
-        wait_until(lambda: len(made.ask("masters", {})["masters"]) == 2)
+        wait_until(lambda: len(json.loads((tmp_path / "w1" / "masters.json").read_text())) == 2)
         epoch = made.epoch()
         leader.kill()
         wait_until(lambda: made.epoch() > epoch)

@@ -13,6 +13,7 @@ import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
+from zcrawl.mesh.ports import Endpoints
 
 
 class Catalogue:
@@ -20,6 +21,7 @@ class Catalogue:
         self.masters: tuple[NodeEntry, ...] = ()
         self.workers: tuple[NodeEntry, ...] | None = None  # None: nobody has told us yet
         self.away = ""  # why it cannot be read at the moment
+        self._own: Endpoints | None = None
 
     def see(self, seen: CatalogueSeen) -> None:
         if seen.masters is not None:
@@ -28,10 +30,16 @@ class Catalogue:
             self.workers = seen.workers
         if seen.away is not None:
             self.away = seen.away
+        if seen.own is not None:
+            self._own = seen.own
 
     def endpoints(self) -> list[dict[str, Any]]:
-        """How to reach each master: what `masters` answers, also to those without Consul."""
-        return [msgspec.to_builtins(one.endpoints) for one in self.masters if one.endpoints]
+        """How to reach each master: what `masters` answers, also to those without Consul. We are
+        among them although the catalogue may not show us yet, or may be away."""
+        found = [one.endpoints for one in self.masters if one.endpoints is not None]
+        if self._own is not None and all(one.master != self._own.master for one in found):
+            found.append(self._own)
+        return [msgspec.to_builtins(one) for one in found]
 
     def masters_view(self, leader: str) -> list[dict[str, Any]]:
         return [

@@ -55,6 +55,7 @@ class CatalogueSeen(_Data, frozen=True):
     masters: tuple[NodeEntry, ...] | None = None
     workers: tuple[NodeEntry, ...] | None = None
     away: str | None = None  # why the catalogue cannot be read; "": it can be read again
+    own: Endpoints | None = None  # as others reach us, whether we are registered or not
 
 
 class MessageCame(_Data, frozen=True):

@@ -114,10 +114,12 @@ class MasterNode:
             if self._allow is not None:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
                 stack.callback(asyncio.create_task(following, name="allow list").cancel)
+            me = self._member(incarnation)
+            self._master.handle(m.CatalogueSeen(own=me.endpoints))
             self._master.listen()
             if self._look is not None:
                 await require_free([self.id], coord.Role.MASTER, self._look, stop)
-            self._coordinator.start(self._member(incarnation), self._on_coordination)
+            self._coordinator.start(me, self._on_coordination)
             await self._serve()
             self._master.handle(m.Deposed("this master is leaving"))
             await self._coordinator.close()
