@@ -86,6 +86,7 @@ def test_a_leader_loads_what_its_predecessor_left(world: World) -> None:
     assert loaded.lease_until == 50.0
     assert [run.id for run in loaded.runs] == [first.run]
     assert loaded.sweeps == []
+    assert loaded.newest_seq == max(row.seq for row in first.admitted)
 
 
 def test_a_loaded_host_needs_a_lane_or_an_owner(world: World) -> None:

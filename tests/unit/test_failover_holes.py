@@ -11,6 +11,7 @@ from tests.unit.machine_tools import (
     LeaderStory,
     header,
     held_leases,
+    link,
     result_of,
     spec,
     urls,
@@ -121,3 +122,40 @@ def test_a_read_that_began_before_the_takeover_is_answered_after_it() -> None:
     story.release()
     assert [(one.id, one.ok) for one in story.replies] == [("q", True)]
     assert "stale" not in story.replies[0].data
+
+
+@pytest.mark.parametrize("reported", [False, True])
+def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: bool) -> None:
+    """A copy that was behind gives the numbers of lost rows to others: what a worker holds or has
+    fetched under such a number is another page, and must not be stored as that one."""
+    first, second = link("http://a.test/first"), link("http://a.test/second")
+    story = LeaderStory().elect()
+    story.submit("http://a.test/")
+    story.join("w1")
+    story.tick()
+    [home] = story.assigned()
+    behind = copy.deepcopy(story.store)
+    story.report(result_of(home, links=[first, second]), "w1")
+    story.join("w2")
+    story.tick()
+    one = next(one for one in story.assigned() if one.url == first[0])
+
+    later = LeaderStory(behind, "m2").elect(alone=False)
+    page = result_of(one, 1)
+    if reported:
+        about = (1, one.run, one.host, one.seq)
+        later.join("w2", produced=1, reported=[about], replaces=0)
+    else:
+        later.join("w2", held=held_leases([one], 1, started=True))
+        assert later.bodies(Welcome, "w2")[-1].keep == []
+    later.join("w1", incarnation=2, replaces=1)
+    later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
+    again = later.assigned()[-1]
+    assert again.url == home.url
+    later.report(result_of(again, 2, links=[second, first]), "w1", 2)
+    [other] = [row for row in behind.requests(1) if row.seq == one.seq]
+    assert other.url == second[0], "the number was given to another"
+    later.report(page, "w2")
+    assert later.states()[second[0]] == "QUEUED"
+    later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
+    assert {one.url for one in later.assigned()} == {home.url, first[0], second[0]}

@@ -41,7 +41,7 @@ class Batch:
 class Commits:
     def __init__(self, state: LeaderState) -> None:
         self._state = state
-        self._results = ResultPlanner(state.leases, state.runs, state.seen)
+        self._results = ResultPlanner(state.leases, state.runs, state.seen, state.is_lost)
         self._batch: Batch | None = None  # being committed
         self._unknown: Batch | None = None  # whether it was committed, a reload will tell
         self._halves: list[list[Received]] = []  # parts of a batch that had bad data
@@ -79,7 +79,7 @@ class Commits:
                 self._learn_robots(one.stream, result, result.robots, state.utc(now))
             if result.outcome is Outcome.PART:
                 return
-            if lease is None:
+            if lease is None and not state.is_lost(result.lease_epoch, one.seq):
                 state.withhold(result.run, result.host, one.seq)
         if lease is not None and not lease.received and not _is_newer(lease.token, one):
             state.leases.receive(lease)

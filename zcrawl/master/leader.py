@@ -90,6 +90,7 @@ class Leader:
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
         self.state.allow_private = allow_private
+        self.state.newest_seq = loaded.newest_seq
         self._alone = alone
         self._began = now
         self._assigned = False

@@ -61,13 +61,14 @@ class Membership:
             return
         if greeting is Greeting.WELCOME:
             known = state.roster.workers.get(header.source)
+            is_new = known is None or known.incarnation != header.incarnation
             if known is not None and known.incarnation != header.incarnation:
                 self._gone(known, now, effects, blame=known.present)
             if hello.replaces:
                 state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
             info = state.roster.join(header.source, header.incarnation, hello, now)
             self._adopt(info, hello, now)
-            self._await_results(info, hello)
+            self._await_results(info, hello, is_new)
             state.planner.process_joined(info.name, now)
         else:
             info = state.roster.workers[header.source]
@@ -115,6 +116,8 @@ class Membership:
             return
         if state.runs.get(url.run) is None or url.seq in state.withheld:
             return  # the run has ended, or the result is here already
+        if state.is_lost(one.epoch, url.seq):
+            return
         if url.host not in state.planner.hosts:
             return  # no queued request has this host: whatever it holds is settled
         known = state.frontier.remove(url.run, url.host, url.seq)
@@ -134,11 +137,14 @@ class Membership:
         state.leases.open(token, row, info, 0, now)
         state.planner.lease_adopted(info, row)
 
-    def _await_results(self, info: WorkerInfo, hello: Hello) -> None:
+    def _await_results(self, info: WorkerInfo, hello: Hello, is_new: bool) -> None:
         """What it has fetched and not yet delivered is not fetched again while it lives."""
         state = self._state
+        epoch = 0 if is_new else state.epoch  # whom this leader does not know, others gave it
         received = state.receiver.stream((info.id, info.incarnation)).received
         for number, run, host, seq in hello.reported:
+            if state.is_lost(epoch, seq):
+                continue
             if number > received and not state.leases.holds(seq) and state.runs.get(run):
                 state.withhold(run, host, seq)
                 state.promised.setdefault(info.name, {})[seq] = (run, host)

@@ -47,6 +47,7 @@ class LeaderState:
         self.me = me
         self.catalogue = catalogue
         self.epoch = epoch
+        self.newest_seq = 1 << 62  # the last that was given when this epoch began
         self.clock_offset = clock_offset  # UTC = now + clock_offset
         self.roster = Roster()
         self.leases = Leases()
@@ -149,6 +150,11 @@ class LeaderState:
         self.roster.drain(worker)
         self.planner.worker_drains(worker)
         effects.append(to_worker(worker, Drain(True)))
+
+    def is_lost(self, lease_epoch: int, seq: int) -> bool:
+        """Whether an earlier leader's lease is on a row that the database did not hold when this
+        epoch began. A copy that was behind lost it, and gives its number to another row."""
+        return lease_epoch < self.epoch and seq > self.newest_seq
 
     def is_taken(self, seq: int) -> bool:
         """Whether a queued row must not enter the window: leased, on trial, or being settled."""

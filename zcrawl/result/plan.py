@@ -6,6 +6,8 @@ store says `Applied`. Called once per result and batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from zcrawl.dispatch.leases import Leases
@@ -30,8 +32,16 @@ MOST_PRIO = 1_000
 
 
 class ResultPlanner:
-    def __init__(self, leases: Leases, runs: Runs, seen: SeenTable) -> None:
+    def __init__(
+        self,
+        leases: Leases,
+        runs: Runs,
+        seen: SeenTable,
+        is_lost: Callable[[int, int], bool] = lambda lease_epoch, seq: False,
+    ) -> None:
+        """`is_lost`: the number stands for another row by now (see `LeaderState.is_lost`)."""
         self._leases, self._runs, self._seen = leases, runs, seen
+        self._is_lost = is_lost
         self._links_until_sample = SAMPLE_EVERY
         self.bad_samples = 0
 
@@ -42,7 +52,7 @@ class ResultPlanner:
         active = self._runs.get(result.run)
         lease = self._leases.by_seq.get(result.seq)
         newer = lease is not None and lease.token > (result.lease_epoch, result.lease_n)
-        if active is None or newer:
+        if active is None or newer or self._is_lost(result.lease_epoch, result.seq):
             return self._change(one, result, None, dropped=True)
         links = self._links(result, active)
         if links is None:

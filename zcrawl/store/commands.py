@@ -47,6 +47,7 @@ class Loaded(_Data, frozen=True):
     sweeps: list[int]  # ended runs that still have queued rows
     utc: float = 0.0  # by the database's own clock, at the end; 0: it has none
     pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
+    newest_seq: int = 1 << 62  # the last number that was given to a request
 
 
 class Change(_Data, frozen=True):

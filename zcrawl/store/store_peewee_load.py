@@ -65,6 +65,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
     hosts = {host.id: host for host in host_rows(session, (lane.host for lane in lanes))}
     for row in session.all(HOST_SELECT + "WHERE h.owned = 1"):
         hosts[row[0]] = host_row(row)
+    (newest,) = session.one("SELECT value FROM sequences WHERE name = 'requests'")
     workers = session.all("SELECT worker, incarnation, watermark FROM workers")
     return Loaded(
         epoch=epoch,
@@ -75,6 +76,7 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         watermarks={(worker, incarnation): n for worker, incarnation, n in workers},
         sweeps=sweeps,
         pages=pages,
+        newest_seq=newest,
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

@@ -63,6 +63,7 @@ def load(tables: Tables) -> Loaded:
         watermarks=dict(tables.watermarks),
         sweeps=sweeps,
         pages=_pages(tables),
+        newest_seq=tables.sequences.get("requests", 0),
     )
 
 
