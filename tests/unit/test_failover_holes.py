@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+import threading
 
 import pytest
 
 from tests.unit.machine_tools import (
     NO_PACE,
+    UTC,
     LeaderStory,
     header,
     held_leases,
@@ -18,9 +21,14 @@ from tests.unit.machine_tools import (
 )
 from zcrawl.master import events as m
 from zcrawl.master.leader import LEASE_S
-from zcrawl.master.master import TAKEOVER_AGAIN_S, Role
+from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, Role
+from zcrawl.master.master_loop import MasterLoop
+from zcrawl.master.store_thread import StoreThreads
+from zcrawl.mesh.mesh_memory import MemoryHub
 from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
+from zcrawl.store.commands import ExtendLease
 from zcrawl.store.queries import ListJobs, Refill
+from zcrawl.testing.fake_store import FakeStore
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 
@@ -159,3 +167,29 @@ def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: b
     assert later.states()[second[0]] == "QUEUED"
     later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
     assert {one.url for one in later.assigned()} == {home.url, first[0], second[0]}
+
+
+async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed() -> None:
+    """The writer was busy with an older command meanwhile; another master leads by now."""
+    store = FakeStore()
+    threads = StoreThreads(store, lambda name, detail: None)
+    busy, answered = threading.Event(), asyncio.Event()
+    loop = MasterLoop(
+        Master("m1", seen_slots=64),
+        MemoryHub().master("m1", 1),
+        threads,
+        clock=lambda: 100.0,
+        utc=lambda: UTC,
+        log=lambda name, detail: None,
+    )
+    threads._queues["writer"].put(lambda: None if busy.wait(60) else None)
+    loop.handle(m.Elected(0, alone=False))
+    loop.handle(m.Deposed("it took too long"))
+    other = LeaderStory(store, "m2").elect()
+    busy.set()
+    threads.execute(ExtendLease(other.master.epoch, UTC), lambda outcome: answered.set())
+    async with asyncio.timeout(60):
+        await answered.wait()
+    loop.close()
+    await threads.close()
+    assert store.tables.epoch == other.master.epoch

@@ -32,7 +32,7 @@ from zcrawl.master.events import (
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import Reply, Request
-from zcrawl.store.commands import Loaded, TakeOver
+from zcrawl.store.commands import Command, Loaded, TakeOver
 
 TAKEOVER_AGAIN_S = 0.5
 TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
@@ -92,6 +92,11 @@ class Master:
             if isinstance(effect, StepDown):
                 return [*effects, *self._step_down(effect.reason)]
         return effects
+
+    def is_wanted(self, command: Command) -> bool:
+        """Whether a command that waited for its turn may still be executed. Whoever was deposed
+        before its takeover must not fence the one who leads by now."""
+        return not isinstance(command, TakeOver) or command is self._takeover
 
     def next_wakeup(self, now: float) -> float:
         if self.leader is not None:

@@ -206,7 +206,7 @@ class MasterLoop:
             if isinstance(outcome, Applied):
                 self._on_applied()
 
-        self._store.execute(command, then)
+        self._store.execute(command, then, lambda: self.machine.is_wanted(command))
 
     def _ask(self, query: Query, tag: str) -> None:
         def then(outcome: QueryOutcome | StoreError) -> None:

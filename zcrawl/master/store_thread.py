@@ -40,11 +40,19 @@ class StoreThreads:
             self._threads.append(thread)
 
     def execute(
-        self, command: Command, then: Callable[[CommandOutcome | StoreError], None]
+        self,
+        command: Command,
+        then: Callable[[CommandOutcome | StoreError], None],
+        is_wanted: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._queues["writer"].put(
-            lambda: self._call(lambda: self._store.execute(command), then, type(command).__name__)
-        )
+        """`is_wanted` is asked on the thread, when the command's turn has come."""
+
+        def call() -> CommandOutcome:
+            if not is_wanted():
+                raise StoreUnavailable(f"{type(command).__name__} is not wanted any more")
+            return self._store.execute(command)
+
+        self._queues["writer"].put(lambda: self._call(call, then, type(command).__name__))
 
     def query(self, query: Query, then: Callable[[QueryOutcome | StoreError], None]) -> None:
         self._queues["reader"].put(
