@@ -33,6 +33,8 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "reset": _TRANSIENT,  # closed or reset before an answer came
     "truncated": _TRANSIENT,  # less came than was announced
     "engine": _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
+    "browser": _TRANSIENT,  # it crashed, was killed or did not start
+    "browser_memory": _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps
     "proxy": RetryClass.POSTPONED,  # the proxy failed, the page was not asked
     "proxies_down": RetryClass.POSTPONED,  # there is no proxy left to ask
     "tls": _PERMANENT,  # certificate or handshake

@@ -13,6 +13,7 @@ from typing import Protocol
 import httpx
 
 from zcrawl.fetch.guard import STRICT, Guard
+from zcrawl.submit.browser_spec import Browser
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,6 +38,9 @@ class HopLimits:
     proxy: str | None = None  # http:// or socks5://, with its credentials
     tls: TlsFiles = TlsFiles()
     http2: bool = False  # where the engine has it
+    browser: Browser | None = None  # how a page is rendered, by the engine that does
+    run: int = 0  # whose cookies and storage a browser keeps apart
+    cookies: bool = False  # whether they last longer than a page
 
 
 class Engine(Protocol):

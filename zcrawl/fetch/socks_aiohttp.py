@@ -1,4 +1,5 @@
-"""A connection through a SOCKS5 proxy, for `connection_aiohttp`.
+"""A connection through a SOCKS5 proxy, for `connection_aiohttp`; or through the CONNECT of an HTTP
+proxy, for `gate_browser`.
 
 python-socks does the handshake; it is loaded by the first job that needs it. The proxy is told the
 address that the guard has checked, not the name, so a proxy that asks another DNS cannot be led
@@ -25,7 +26,7 @@ async def connect_through(
 
     assert proxy.port is not None  # checked with the job
     through = Proxy(
-        ProxyType.SOCKS5,
+        ProxyType.HTTP if proxy.scheme == "http" else ProxyType.SOCKS5,
         proxy_address,
         proxy.port,
         username=unquote(proxy.username) if proxy.username else None,

@@ -168,6 +168,7 @@ class Page(_Body, frozen=True):
     body: str | None = None  # blob name, when bodies are kept
     canonical: str | None = None  # what it names as its canonical URL
     alternates: list[tuple[str, str]] = []  # (hreflang, URL)
+    files: dict[str, str] = {}  # what a browser made of it (screenshot, pdf) → blob name
 
 
 class Extracted(_Body, frozen=True):

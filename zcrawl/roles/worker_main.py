@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Never
 
 import msgspec
 
+from zcrawl.errors import JobError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 
 if TYPE_CHECKING:
+    from zcrawl.fetch.ports import Engine
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.mesh.security import MeshKeys
 
@@ -95,7 +97,6 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
     """Why it ended, and the exit code that says so."""
     _without_httpx_command()
     from zcrawl import __version__
-    from zcrawl.fetch.ports import Engine
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.roles.blobs import open_blobs
     from zcrawl.runtime import clock_os
@@ -126,6 +127,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
                 from zcrawl.fetch.fetch_httpx import HttpxEngine
 
                 found = HttpxEngine()
+            elif name == "browser":
+                found = _browser(engine("http"))
             else:
                 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 
@@ -171,6 +174,20 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         for one in engines.values():
             await one.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED
+
+
+def _browser(plain: Engine) -> Engine:
+    """JobError where it is not installed: the run's pages fail with that code."""
+    from zcrawl.runtime import clock_os
+
+    try:
+        from zcrawl.fetch.fetch_browser import BrowserEngine
+    except ImportError as error:
+        raise JobError(
+            f"this worker has no browser engine ({error}); install zcrawl[browser] and Chromium",
+            code="no_browser",
+        ) from error
+    return BrowserEngine(plain, clock_os.now, clock_os.utc)
 
 
 def _keys(spec: WorkerSpec) -> MeshKeys | None:

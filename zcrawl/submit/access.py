@@ -34,6 +34,8 @@ def check_access(spec: JobSpec) -> None:
             raise _written_out(f"fetch.auth for {entry.host}")
     if fetch.http2 and fetch.engine != "httpx":
         raise JobError("fetch.http2 needs engine = 'httpx'; the fast engine speaks HTTP/1.1")
+    if fetch.engine == "browser" and (fetch.ca_file or fetch.client_cert):
+        raise JobError("fetch.ca_file and fetch.client_cert need engine = 'http' or 'httpx'")
     if fetch.client_key and not fetch.client_cert:
         raise JobError("fetch.client_key needs fetch.client_cert")
     if spec.login.url:
@@ -64,8 +66,8 @@ def _check_proxies(fetch: Fetch) -> None:
             )
         if parts.password and not _REFERENCE.fullmatch(parts.password):
             raise _written_out(f"fetch.proxies, {parts.hostname}")
-        if parts.scheme == "socks5" and fetch.engine != "http":
-            raise JobError("fetch.proxies: socks5 needs engine = 'http'")
+        if parts.scheme == "socks5" and fetch.engine == "httpx":
+            raise JobError("fetch.proxies: socks5 needs engine = 'http' or 'browser'")
 
 
 def _check_login(login: Login) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.submit.browser_spec import Browser
 from zcrawl.submit.extract_spec import Block
 
 
@@ -73,7 +74,7 @@ class Auth(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How one page is fetched."""
 
-    engine: str = "http"  # http: the aiohttp wire; httpx: a plain httpx client
+    engine: str = "http"  # http: the aiohttp wire; httpx: a plain httpx client; browser: Chromium
     timeout: float = 20.0  # seconds for the whole request
     connect_timeout: float = 10.0
     read_timeout: float = 15.0  # longest silence between two pieces
@@ -126,5 +127,6 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sitemaps: Sitemaps = Sitemaps()
     fetch: Fetch = Fetch()
     login: Login = Login()
+    browser: Browser = Browser()
     extract: tuple[Block, ...] = ()  # none: one default item per page
     output: Output = Output()

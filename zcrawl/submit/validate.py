@@ -18,16 +18,17 @@ from zcrawl.frontier.hours import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
+from zcrawl.submit.browser_spec import check_browser
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import JobSpec
 
-ENGINES: Final = ("http", "httpx")
+ENGINES: Final = ("http", "httpx", "browser")
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.
-LATER_KEYS: Final = ("schedule", "output.screenshot")
+LATER_KEYS: Final = ("schedule",)
 
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
@@ -70,6 +71,7 @@ def check(spec: JobSpec) -> None:
     _check_numbers(spec)
     _check_fetch(spec)
     check_access(spec)
+    check_browser(spec.browser, spec.fetch.engine, spec.fetch.timeout)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
@@ -135,7 +137,7 @@ def _check_fetch(spec: JobSpec) -> None:
     if fetch.engine not in ENGINES:
         raise JobError(
             f"fetch.engine {fetch.engine!r} is not available in this version; "
-            f"there is {' and '.join(ENGINES)}"
+            f"there is {', '.join(ENGINES)}"
         )
     for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):

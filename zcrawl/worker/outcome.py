@@ -69,6 +69,9 @@ class RunContext:
             guard=Guard(spec.fetch.allow_private, spec.fetch.private_hosts),
             tls=TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key),
             http2=spec.fetch.http2,
+            browser=spec.browser if spec.fetch.engine == "browser" else None,
+            run=config.run,
+            cookies=spec.fetch.cookies or bool(spec.login.url),
         )
         self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
 
@@ -113,7 +116,7 @@ def _plan(spec: JobSpec) -> Plan | None:
     return Plan(spec.extract)
 
 
-class DefaultItem(msgspec.Struct, frozen=True):
+class DefaultItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is written per page when a job has no rules of its own."""
 
     url: str
@@ -125,6 +128,8 @@ class DefaultItem(msgspec.Struct, frozen=True):
     bytes: int
     fetched_at: str
     parent: str | None
+    screenshot: str | None = None  # blob names, of a browser's pages
+    pdf: str | None = None
 
 
 _encode_item = msgspec.json.Encoder().encode
@@ -154,6 +159,8 @@ def default_item(one: Assignment, page: Page, status: int) -> bytes:
         bytes=page.size,
         fetched_at=iso(page.fetched_at),
         parent=one.parent,
+        screenshot=page.files.get("screenshot"),
+        pdf=page.files.get("pdf"),
     )
     return _encode_item(item)
 

@@ -214,7 +214,8 @@ class Pipeline:
             status = response.status_code
             verdict = classify_status(status)
             if verdict.meaning is Meaning.DONE:
-                return await self._page(fetch, context, url, response, began)
+                final = response.extensions.get("final_url", url)  # a browser's page may change it
+                return await self._page(fetch, context, final, response, began)
             if verdict.meaning is Meaning.FAILED:
                 return outcome.failed(
                     one,
@@ -280,6 +281,10 @@ class Pipeline:
         keeps = context.spec.output.keep_html or context.captures
         if keeps and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
+        files: dict[str, str] = {}
+        if "files" in response.extensions and self._blobs is not None:  # pictures of a page
+            for kind, data in response.extensions["files"].items():
+                files[kind] = await self._reader.in_thread(self._blobs.put, data)
         page = Page(
             final_url=url,
             title=parsed.title,
@@ -290,6 +295,7 @@ class Pipeline:
             body=kept,
             canonical=parsed.canonical,
             alternates=list(parsed.alternates),
+            files=files,
         )
         delay = fetch.crawl_delay_s
         found, rejected = parsed.extracted, parsed.rejected
