@@ -10,7 +10,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from zcrawl.fetch.policy import REDIRECT_STATUSES
+from zcrawl.fetch.policy import MAX_MESSAGE, REDIRECT_STATUSES
 from zcrawl.frontier.url import host_name_of, origin_of
 from zcrawl.submit.browser_spec import Browser
 
@@ -205,3 +205,10 @@ _CODES: Final = (
 def code_of(text: str) -> str:
     """The code of a failure that the browser tells in words."""
     return next((code for word, code in _CODES if word in text), "engine")
+
+
+def start_failure(text: str) -> str:
+    """The one line that says why Chromium did not start, of the many that playwright tells."""
+    lines = text.splitlines() or [""]
+    told = [line for line in lines if "FATAL" in line or "error while loading" in line]
+    return (told or lines)[0].strip()[:MAX_MESSAGE]

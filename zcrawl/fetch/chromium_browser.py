@@ -28,6 +28,7 @@ import playwright
 from playwright.async_api import Browser, Error, Playwright, async_playwright
 
 from zcrawl.errors import JobError
+from zcrawl.fetch.browser_plan import start_failure
 from zcrawl.fetch.policy import fetch_error
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -35,6 +36,7 @@ START_S: Final = 30.0
 STOP_S: Final = 5.0
 _NODE: Final = "PLAYWRIGHT_NODEJS_PATH"
 _FOLDER: Final = "zcrawl-browser-"
+_MOST_PATH: Final = 32  # characters; a socket's path has 107, and Chromium takes 46 of them
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 FLAGS: Final = (
@@ -93,7 +95,7 @@ class Chromium:
     async def start(self) -> None:
         """FetchError `browser` if it does not start."""
         remove_leftovers()
-        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER))
+        self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=_temporary()))
         self._lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -111,7 +113,8 @@ class Chromium:
                 )
         except (Error, OSError, TimeoutError) as error:
             await self.stop()
-            raise fetch_error("browser", f"Chromium did not start: {error}") from error
+            why = start_failure(str(error) or f"not within {START_S} s")
+            raise fetch_error("browser", f"Chromium did not start: {why}") from error
         self._browser.on("disconnected", lambda _: self._on_gone())
 
     async def _start_driver(self, folder: Path) -> Playwright:
@@ -182,6 +185,12 @@ class Chromium:
         return count
 
 
+def _temporary() -> Path:
+    """Where folders are made. Chromium puts a socket into its own, whose path has to be short."""
+    usual = tempfile.gettempdir()
+    return Path(usual if len(usual) <= _MOST_PATH else "/tmp")
+
+
 def _descendants(pid: int) -> Iterator[int]:
     if not pid:
         return
@@ -202,7 +211,7 @@ def _kill_group(pid: int) -> None:
 
 def remove_leftovers() -> None:
     """Folders of workers that were killed: nobody holds their locks."""
-    for folder in Path(tempfile.gettempdir()).glob(_FOLDER + "*"):
+    for folder in _temporary().glob(_FOLDER + "*"):
         try:
             lock = os.open(folder / "lock", os.O_RDWR)
         except OSError:

@@ -25,7 +25,8 @@ from zcrawl.submit.browser_spec import Browser
 
 IDLE_S: Final = 5.0  # longest wait for a network that never rests
 CLICK_S: Final = 3.0  # longest wait for something that can be seen to be clickable
-SCROLL_PAUSE_S: Final = 0.15
+SCROLL_PAUSE_S: Final = 0.1
+GROW_S: Final = 2.0  # longest wait at a page's end for more of it
 MOST_SHOT_PIXELS: Final = 16_000  # height; Chromium draws no larger picture
 _PIECE: Final = 262_144
 _STATE: Final[dict[str, Literal["domcontentloaded", "load"]]] = {
@@ -38,6 +39,7 @@ _SCROLL: Final = """() => {
   window.scrollBy(0, window.innerHeight);
   return [Math.ceil(window.scrollY + window.innerHeight), root.scrollHeight];
 }"""
+_GROWN: Final = "height => (document.scrollingElement || document.body).scrollHeight > height"
 _SIZE: Final = """() => {
   const root = document.scrollingElement || document.documentElement;
   window.scrollTo(0, 0);
@@ -151,13 +153,15 @@ class Tab:
         await self._rest()
 
     async def _scroll(self, screens: int) -> None:
-        height = -1
         for _ in range(screens):
-            bottom, now = await self._page.evaluate(_SCROLL)
-            await self._page.wait_for_timeout(SCROLL_PAUSE_S * 1000)
-            if bottom >= now and now == height:
-                break  # at the end, and nothing has come since the last step
-            height = now
+            bottom, height = await self._page.evaluate(_SCROLL)
+            if bottom < height:
+                await self._page.wait_for_timeout(SCROLL_PAUSE_S * 1000)
+                continue
+            try:  # at the end: what loads more does so now
+                await self._page.wait_for_function(_GROWN, arg=height, timeout=GROW_S * 1000)
+            except Error:
+                break
         await self._rest()
 
     async def _read(self) -> httpx.Response:
@@ -203,8 +207,8 @@ class Tab:
         with contextlib.suppress(Error):  # the page is closed already: there is nothing to decide
             if await self._allowed(request):
                 await route.continue_(headers=await self._headers_for(request))
-            else:
-                await route.abort("blockedbyclient")
+            else:  # for other words than "aborted" Chromium shows a page of its own
+                await route.abort("aborted" if self._is_main(request) else "blockedbyclient")
 
     async def _allowed(self, request: Request) -> bool:
         if not self._is_main(request):
