@@ -58,6 +58,7 @@ class Site:
         self.log: list[str] = []
         self.headers: dict[str, dict[str, str]] = {}  # of the last request for a path
         self.port = 0
+        self.connections = 0
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -88,6 +89,7 @@ class Site:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self.connections += 1
         with contextlib.suppress(OSError, EOFError, asyncio.CancelledError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -105,6 +107,8 @@ class Site:
                 size = f"Content-Length: {len(body)}\r\n"
                 writer.write(f"HTTP/1.1 {status} X\r\n{told}{size}\r\n".encode() + body)
                 await writer.drain()
+                if extra.get("Connection") == "close":
+                    break
         self._tasks.discard(task)
         writer.close()
 

@@ -79,7 +79,8 @@ class Chromium:
 
     @property
     def browser(self) -> Browser:
-        assert self._browser is not None
+        if self._browser is None:
+            raise fetch_error("browser", "Chromium has ended")
         return self._browser
 
     @property

@@ -72,6 +72,7 @@ class BrowserEngine:
         self._ended: list[tuple[Chromium, list[_Place]]] = []  # by themselves; to be tidied away
         self._keeper: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
+        self._making = asyncio.Lock()
         self._tabs = asyncio.Semaphore(MOST_TABS)
         self._open: dict[int, int] = {}  # running visits and the memory that each allows
         self._visits = 0
@@ -195,15 +196,26 @@ class BrowserEngine:
         orders: Browser,
     ) -> tuple[Slot, _Place]:
         agent = plan.user_agent(headers)
-        key = (limits.run, origin_of(url), limits.guard.policy, limits.proxy, limits.verify_tls)
-        full = (*key, agent, orders.viewport)
-        slot = self._shelf.take(full, self._clock())
-        if slot is not None:
-            place = self._places[slot.number]
-            if slot.running == 1 and not limits.cookies:
-                await place.context.clear_cookies()  # a crawl without sessions has none
+        whose = (limits.run, origin_of(url), limits.guard.policy, limits.proxy, limits.verify_tls)
+        key = (*whose, agent, orders.viewport)
+        async with self._making:  # the second page of a key waits for what the first one makes
+            slot = self._shelf.take(key, self._clock())
+            if slot is not None:
+                place = self._places[slot.number]
+                if slot.running == 1 and not limits.cookies:
+                    await self._forget_cookies(slot, place)
+                return slot, place
+            place = await self._make(chromium, agent, limits, orders)
+            if self._chromium is not chromium:
+                await place.gate.aclose()
+                raise fetch_error("browser", f"{url}: Chromium has ended")
+            slot = self._shelf.add(key, self._clock())
+            self._places[slot.number] = place
             return slot, place
-        slot = self._shelf.add(full, self._clock())
+
+    async def _make(
+        self, chromium: Chromium, agent: str, limits: HopLimits, orders: Browser
+    ) -> _Place:
         gate = Gate(
             limits.guard,
             limits.connect_s,
@@ -211,8 +223,8 @@ class BrowserEngine:
             upstream=limits.proxy,
             look_up=self._look_up,
         )
+        await gate.open()
         try:
-            await gate.open()
             context = await chromium.browser.new_context(
                 user_agent=agent or None,
                 viewport={"width": orders.viewport[0], "height": orders.viewport[1]},
@@ -223,11 +235,17 @@ class BrowserEngine:
             )
             await context.route("**/*", _refuse)
         except BaseException:
-            self._shelf.give_back(slot, self._clock(), broken=True)
             await gate.aclose()
             raise
-        place = self._places[slot.number] = _Place(context, gate)
-        return slot, place
+        return _Place(context, gate)
+
+    async def _forget_cookies(self, slot: Slot, place: _Place) -> None:
+        """A crawl without sessions has none from page to page."""
+        try:
+            await place.context.clear_cookies()
+        except BaseException:
+            self._shelf.give_back(slot, self._clock(), broken=True)
+            raise
 
     async def _drop(self, slots: list[Slot]) -> None:
         for slot in slots:
