@@ -46,6 +46,7 @@ def test_the_keys_are_read() -> None:
         ('[fetch]\nauth = [{ host = "x", token = "t" }]', "token"),
         ("[fetch]\nhttp2 = true", "engine = 'httpx'"),
         ('[fetch]\nclient_key = "k"', "client_cert"),
+        ('[fetch]\nengine = "browser"\nca_file = "c"', "engine = 'http' or 'httpx'"),
         ('[login]\nurl = "nothing"\nfields = { u = "x" }', "login.url"),
         ('[login]\nurl = "https://x/"', "login.fields is empty"),
         ('[login]\nurl = "https://x/"\nfields = { Password = "hunter2" }', "written out"),

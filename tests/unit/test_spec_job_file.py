@@ -78,8 +78,6 @@ def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
     "text",
     [
         '[schedule]\ncron = "0 3 * * *"',
-        "[output]\nscreenshot = true",
-        '[fetch]\nengine = "browser"',
         '[fetch]\nengine = "warp"',
     ],
 )

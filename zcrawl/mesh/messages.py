@@ -29,6 +29,10 @@ HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
 CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
 Link: TypeAlias = tuple[Url, Key]  # canonical
 Label: TypeAlias = Annotated[str, Meta(max_length=100)]
+Files: TypeAlias = Annotated[
+    dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
+    Meta(max_length=2),
+]
 
 
 class Kind(enum.IntEnum):
@@ -168,7 +172,7 @@ class Page(_Body, frozen=True):
     body: str | None = None  # blob name, when bodies are kept
     canonical: str | None = None  # what it names as its canonical URL
     alternates: list[tuple[str, str]] = []  # (hreflang, URL)
-    files: dict[str, str] = {}  # what a browser made of it (screenshot, pdf) → blob name
+    files: Files = {}  # what a browser made of it (screenshot, pdf) → blob name
 
 
 class Extracted(_Body, frozen=True):

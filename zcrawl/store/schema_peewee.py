@@ -172,6 +172,7 @@ class Page(peewee.Model):
     body = peewee.CharField(255, null=True)
     canonical = BytesField(URL_BYTES, null=True)
     alternates = peewee.BlobField(null=True)  # JSON: (hreflang, URL)
+    files = peewee.CharField(255, null=True)  # JSON: kind → blob name
 
     class Meta:
         table_name = "pages"
@@ -331,6 +332,10 @@ def _add_manners(session: Session) -> None:
             _create_table(session, Robots, "")  # it holds no text: no collation to choose
 
 
+def _name_pictures(session: Session) -> None:
+    add_column(session, "pages", "files", "VARCHAR(255)")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -338,6 +343,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     3: _add_labels_and_kinds,
     4: _keep_cookies,
     5: _add_manners,
+    6: _name_pictures,
 }
 VERSION = max(MIGRATIONS)
 

@@ -171,6 +171,7 @@ class _Batch:
                     page.body,
                     None if page.canonical is None else page.canonical.encode(),
                     msgspec.json.encode(page.alternates) if page.alternates else None,
+                    msgspec.json.encode(page.files).decode() if page.files else None,
                 )
             )
             run.done += 1
@@ -198,7 +199,7 @@ class _Batch:
         session.insert_many(
             "pages",
             "seq, final_url, title, content_type, size, fetched_at, elapsed_ms, body, "
-            "canonical, alternates",
+            "canonical, alternates, files",
             self._pages,
         )
         session.insert_many("items", "id, run, seq, kind, data", self._items)
