@@ -77,6 +77,9 @@ def fits(value: Any, schema: Any, known: dict[str, Any]) -> bool:
                 else rest is True or (rest is not False and fits(one, rest, known))
                 for key, one in value.items()
             )
+        case "array" if "prefixItems" in schema:  # of a fixed length
+            inner = schema["prefixItems"]
+            return len(value) == len(inner) and all(map(fits, value, inner, [known] * len(inner)))
         case "array":
             return isinstance(value, list) and all(
                 fits(one, schema.get("items", {}), known) for one in value

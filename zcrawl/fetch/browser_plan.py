@@ -10,8 +10,9 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from zcrawl.errors import BadUrl
 from zcrawl.fetch.policy import MAX_MESSAGE, REDIRECT_STATUSES
-from zcrawl.frontier.url import host_name_of, origin_of
+from zcrawl.frontier.url import host_name_of, join, origin_of
 from zcrawl.submit.browser_spec import Browser
 
 MOST_RELOADS: Final = 3  # of a page by itself
@@ -108,10 +109,12 @@ def on_answer(status: int, headers: Mapping[str, str]) -> Step:
 
 def on_later_answer(status: int, location: str, origin: str) -> bool:
     """Whether a document that came after a click may be shown: one that leads away may not."""
-    if status not in REDIRECT_STATUSES or not location.startswith(("http:", "https:", "//")):
+    if status not in REDIRECT_STATUSES:
         return True
-    target = location if not location.startswith("//") else origin.partition("//")[0] + location
-    return target.startswith(origin + "/") or target == origin
+    try:
+        return origin_of(join(origin + "/", location)) == origin
+    except BadUrl:
+        return False
 
 
 def on_move(here: str, target: str, reloads: int, clicked: bool) -> Move:

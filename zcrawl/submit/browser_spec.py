@@ -49,7 +49,7 @@ class Browser(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory_mb: int = 1024  # of the process that renders it
 
 
-def check_browser(browser: Browser, engine: str, timeout_s: float) -> None:
+def check_rendering(browser: Browser, engine: str, timeout_s: float) -> None:
     """Raise JobError for a section that makes no sense."""
     if engine != "browser":
         if browser != Browser():

@@ -18,7 +18,7 @@ from zcrawl.frontier.hours import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
-from zcrawl.submit.browser_spec import check_browser
+from zcrawl.submit.browser_spec import check_rendering
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
@@ -71,7 +71,7 @@ def check(spec: JobSpec) -> None:
     _check_numbers(spec)
     _check_fetch(spec)
     check_access(spec)
-    check_browser(spec.browser, spec.fetch.engine, spec.fetch.timeout)
+    check_rendering(spec.browser, spec.fetch.engine, spec.fetch.timeout)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
