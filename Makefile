@@ -96,6 +96,9 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
 	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console,content,parquet,s3,warc]'
+	@# By itself: playwright needs a newer greenlet than httpbin asks for (and never imports); pip
+	@# refuses both at once, and says so here.
+	@$(PIP) --config-settings editable_mode=compat -e '.[browser]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
 
@@ -108,6 +111,8 @@ packages:
 	command -v wget2 >/dev/null || missing="$$missing wget2"; \
 	command -v mariadbd >/dev/null || command -v mysqld >/dev/null || \
 	  missing="$$missing mariadb-server-core mariadb-client-core"; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \
+	  command -v google-chrome >/dev/null || missing="$$missing chromium"; \
 	[ -e $(POSTGRES_MANUAL) ] || missing="$$missing postgresql-doc-15"; \
 	[ -e $(PYTHON_MANUAL) ] || missing="$$missing python3-doc python3.11-doc"; \
 	[ -z "$$missing" ] || { $(call apt_install,$$missing); }

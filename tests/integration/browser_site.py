@@ -25,7 +25,8 @@ Answer = tuple[int, dict[str, str], bytes]
 
 def need_chromium() -> None:
     """Skips without Chromium and playwright; in CI both must be there."""
-    found = shutil.which("chromium") and _has_playwright()
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = any(map(shutil.which, names)) and _has_playwright()
     if not found and os.environ.get("CI") == "true":
         raise AssertionError("CI has no Chromium, or no playwright")
     if not found:
