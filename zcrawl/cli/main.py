@@ -41,6 +41,7 @@ COMMANDS: Final = {
         "Show masters and workers, and where Consul and the mesh differ.",
     ),
     "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
+    "console": ("zcrawl.cli.console_command", "Watch the cluster live, and act on it."),
     "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

@@ -1,0 +1,102 @@
+"""Rates out of counters: what the reducer keeps of earlier snapshots. Pure.
+
+Counters are stored with the results, so a new leader goes on where the old one ended; a run that
+leaves the snapshot takes its counters with it, so rates are added up run by run.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from console.model import Snapshot
+
+SAMPLES: Final = 300  # one a second: what a sparkline can show
+WINDOW_S: Final = 5.0  # the shown rate is that of the last seconds
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One second of the cluster."""
+
+    at: float
+    pages_s: float = 0.0
+    failed_s: float = 0.0
+    bytes_s: float = 0.0
+    queued: int = 0
+    in_flight: int = 0
+
+
+class Counts(msgspec.Struct, frozen=True):
+    at: float
+    runs: dict[int, tuple[int, int, int, int]]  # run → pages, failed, bytes, final
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """What was measured, and the counters it was measured from, oldest first."""
+
+    samples: tuple[Sample, ...] = ()
+    recent: tuple[Counts, ...] = ()
+    by_run: dict[int, float] = {}  # pages a second
+    final_by_run: dict[int, float] = {}  # requests that became final a second
+
+    @property
+    def now(self) -> Sample:
+        return self.samples[-1] if self.samples else Sample(0.0)
+
+    def smooth(self, name: str) -> float:
+        """The mean over the window of what `name` says of a sample."""
+        since = self.now.at - WINDOW_S
+        values = [getattr(one, name) for one in self.samples if one.at > since]
+        return sum(values) / len(values) if values else 0.0
+
+
+def measure(rates: Rates, snapshot: Snapshot) -> Rates:
+    counts = Counts(
+        snapshot.at,
+        {one.run: (one.pages, one.failed, one.bytes, one.final) for one in snapshot.runs},
+    )
+    before = rates.recent[-1] if rates.recent else None
+    passed = counts.at - before.at if before is not None else 0.0
+    if before is not None and passed <= 0:
+        return rates  # the same moment again, or a clock that went back: nothing to measure
+    sample = Sample(
+        at=snapshot.at,
+        queued=sum(one.queued for one in snapshot.runs),
+        in_flight=sum(one.in_flight for one in snapshot.runs),
+    )
+    if before is not None:
+        grown = [
+            tuple(map(_rise, before.runs[run], now))
+            for run, now in counts.runs.items()
+            if run in before.runs
+        ]
+        sample = msgspec.structs.replace(
+            sample,
+            pages_s=sum(one[0] for one in grown) / passed,
+            failed_s=sum(one[1] for one in grown) / passed,
+            bytes_s=sum(one[2] for one in grown) / passed,
+        )
+    recent = tuple(one for one in (*rates.recent, counts) if one.at > counts.at - WINDOW_S - 0.5)
+    samples = (*rates.samples, sample) if before is not None else rates.samples
+    return Rates(
+        samples=samples[-SAMPLES:],
+        recent=recent,
+        by_run=_per_run(recent, 0),
+        final_by_run=_per_run(recent, 3),
+    )
+
+
+def _rise(before: int, now: int) -> int:
+    return max(0, now - before)
+
+
+def _per_run(recent: tuple[Counts, ...], which: int) -> dict[int, float]:
+    rates: dict[int, float] = {}
+    last = recent[-1]
+    for run, counts in last.runs.items():
+        first = next(one for one in recent if run in one.runs)
+        passed = last.at - first.at
+        risen = _rise(first.runs[run][which], counts[which])
+        rates[run] = risen / passed if passed > 0 else 0.0
+    return rates

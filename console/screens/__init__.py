@@ -1,0 +1,1 @@
+"""Textual screens: the main one, and the dialogs over it."""

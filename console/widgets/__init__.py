@@ -1,0 +1,1 @@
+"""Textual widgets: they paint lines and pass keys on. They decide nothing."""
