@@ -19,7 +19,8 @@ import zmq
 
 from console.view import Event, HappeningCame, LinkChanged, LinkState, SnapshotCame
 from zcrawl.errors import UnreachableError, ZcrawlError
-from zcrawl.mesh.mesh_zmq import SocketReader, ZmqClientMesh, topic
+from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
+from zcrawl.mesh.mesh_zmq_sockets import SocketReader, topic
 from zcrawl.mesh.messages import BadBody, Kind, Reply, Request, Snapshot
 from zcrawl.mesh.messages import Event as EventMessage
 from zcrawl.mesh.ports import Arrived, Endpoints

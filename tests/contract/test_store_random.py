@@ -33,9 +33,11 @@ from zcrawl.store.commands import (
     SubmitJob,
     Sweep,
     TakeOver,
+    TuneRun,
 )
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
+    FindItems,
     FindJob,
     LaneWant,
     ListJobs,
@@ -120,7 +122,11 @@ commands: st.SearchStrategy[Command] = st.one_of(
         ChangeRun, epochs, requests, runs, st.sampled_from(list(RunState)), reasons, st.just(NOW)
     ),
     st.builds(Sweep, epochs, runs, limits),
+    st.builds(TuneRun, epochs, requests, runs, specs),
     st.builds(RetryDead, epochs, runs, st.integers(0, 5), limits, st.just(NOW)),
+    st.builds(
+        RetryDead, epochs, runs, st.just(0), limits, st.just(NOW), reasons, st.integers(0, 3)
+    ),
     st.builds(CountCrash, epochs, seqs, st.integers(1, 3), st.booleans(), st.just(NOW)),
     st.builds(GrantHosts, epochs, st.lists(st.tuples(st.integers(1, 4), netlocs), max_size=2)),
     st.builds(ExtendLease, epochs, st.sampled_from([5.0, 6.0])),
@@ -185,6 +191,10 @@ def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
             Tallies(run),
             ReadItems(run, 1, 3),
             ReadFailed(run, 2, 5),
+            *(ReadFailed(run, 0, 5, reason) for reason in ("dns", "cancelled")),
+            ReadFailed(run, 0, 5, host=1),
+            FindItems(run, 4, 2),
+            FindItems(run, 1 << 60, 2, "Y"),
             ReadOutputs(run),
         ]
     for query in queries:

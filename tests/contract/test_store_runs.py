@@ -8,17 +8,30 @@ import pytest
 from tests.contract.store_world import World, link, links
 from zcrawl.errors import StoreDataError
 from zcrawl.model import Disposition, RequestState, RunState
-from zcrawl.store.commands import AdvanceOutput, CountCrash, CrashCounted, Done, Retried, RetryDead
+from zcrawl.store.commands import (
+    AdvanceOutput,
+    CountCrash,
+    CrashCounted,
+    Done,
+    Retried,
+    RetryDead,
+    RunChanged,
+    TuneRun,
+)
 from zcrawl.store.cookie_jar import merged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
+    Failures,
+    FindItems,
     FindJob,
+    FoundItems,
     Items,
     JobList,
     LaneWant,
     ListJobs,
     OutputRow,
     Outputs,
+    ReadFailed,
     ReadItems,
     ReadOutputs,
     Refill,
@@ -272,6 +285,51 @@ def test_dead_requests_can_be_tried_again(world: World) -> None:
     assert (second.rows, second.more) == ([rows[2]], False)
     assert world.do(RetryDead(1, 99, 0, 2, 1.0), Retried).refused == "no_such_run"
     assert world.finish(rows[0], DONE).runs[0].counters.done == 2
+
+
+def test_a_retry_can_be_of_one_reason_or_one_host(world: World) -> None:
+    """What failed for another reason, or elsewhere, stays dead."""
+    elsewhere = "https://b.test/"
+    a, b, c = world.submit(A, B, elsewhere).admitted
+    world.finish(a, DEAD, reason="dns")
+    world.finish(b, DEAD, reason="tls")
+    world.finish(c, DEAD, reason="dns")
+    found = world.ask(ReadFailed(a.run, 0, 9, "dns", a.host), Failures).rows
+    assert [row.url for row in found] == [A]
+    retried = world.do(RetryDead(1, a.run, 0, 10, 1.0, "dns", c.host), Retried)
+    assert retried.rows == [c]
+    retried = world.do(RetryDead(1, a.run, 0, 10, 1.0, reason="tls"), Retried)
+    assert retried.rows == [b]
+    assert world.failures(a.run) == [(A, DEAD, "dns")]
+
+
+def test_a_run_gets_another_spec_while_it_goes_on(world: World) -> None:
+    """An ended one does not, and nothing else of it changes."""
+    row = world.submit(A).admitted[0]
+    before = world.run_row(row.run)
+    spec = b'{"politeness":{"rate":1}}'
+    tuned = world.do(TuneRun(1, "q", row.run, spec), RunChanged)
+    assert tuned.refused == "" and tuned.row == world.run_row(row.run)
+    assert (world.run_row(row.run).spec, world.run_row(row.run).counters) == (spec, before.counters)
+    assert world.reload().runs[0].spec == spec
+    world.finish(row, DONE)
+    assert world.do(TuneRun(1, "q", row.run, b"{}"), RunChanged).refused == "run_ended"
+    assert world.do(TuneRun(1, "q", 99, b"{}"), RunChanged).refused == "no_such_run"
+
+
+def test_the_newest_items_can_be_searched(world: World) -> None:
+    """Newest first, by pages, of one run or of all, whatever the case of the letters."""
+    rows = world.submit(A, B, C).admitted
+    for n, row in enumerate(rows):
+        world.finish(row, DONE, items=(b'{"title":"Page %d"}' % n, b'{"other":1}'))
+    other = world.submit(D).admitted[0]
+    world.finish(other, DONE, items=(b'{"title":"page of another"}',))
+    newest = world.ask(FindItems(None, 1 << 60, 2), FoundItems)
+    assert [(one.run, one.id) for one in newest.rows] == [(other.run, 7), (rows[0].run, 6)]
+    assert (newest.last, newest.more) == (6, True)
+    found = world.ask(FindItems(rows[0].run, 6, 9, "PAGE"), FoundItems)
+    assert [one.id for one in found.rows] == [5, 3, 1]
+    assert not found.more and found.last == 1
 
 
 def test_retrying_nothing_leaves_a_run_completed(world: World) -> None:

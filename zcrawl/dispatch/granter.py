@@ -257,6 +257,9 @@ class Granter:
         """Rendezvous order; an owner that can go on stays, a full worker goes last."""
         names = [worker.name for worker in usable]
         if not host.demand.spread:
+            wish = host.wanted_owner
+            if wish and (chosen := [one.name for one in usable if one.id == wish]):
+                return chosen
             owner = next((name for name in names if name in host.counted), None)
             if owner is not None and not self._overloaded(owner, len(names)):
                 return [owner]
@@ -311,7 +314,8 @@ class Granter:
 
     def check(self) -> None:
         for host in self.hosts.values():
-            host.check()
+            if host.id not in self.dirty:  # else its parts follow its demand in the next plan
+                host.check()
         owned = sum(self._owned.values())
         assert owned == sum(len(host.counted) for host in self.hosts.values()), "load is counted"
 

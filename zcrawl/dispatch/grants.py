@@ -57,6 +57,7 @@ class HostState:
     robots: StoredRobots | None = None
     verdicts: dict[int, str] = dataclasses.field(default_factory=dict)  # run → why its rows end
     pages: dict[int, int] = dataclasses.field(default_factory=dict)  # done, of runs with a limit
+    wanted_owner: str = ""  # a person's wish: the id of a worker
 
     @property
     def interval_s(self) -> float:

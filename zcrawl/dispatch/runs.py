@@ -58,6 +58,9 @@ class Runs:
         else:
             if known.row.seed_hosts != row.seed_hosts:
                 known.revision += 1
+            if known.row.spec != row.spec:  # its pace was changed
+                known.spec = msgspec.json.decode(row.spec, type=JobSpec)
+                known.revision += 1
             known.row = row
         return known
 

@@ -154,7 +154,7 @@ class Commits:
         """One result's request in memory, now that its fate is stored."""
         state = self._state
         if disposition is Disposition.APPLIED and change.state is not None:
-            self._tally(change)
+            self._tally(one, change, now)
             if change.state is RequestState.DONE:
                 state.planner.verdicts.page_done(change.run, change.host)
         lease = state.leases.by_seq.get(change.seq)
@@ -181,12 +181,23 @@ class Commits:
             state.frontier.insert(row, max(now, change.due_at - state.clock_offset))
             state.planner.lane_opened(row.run, row.host)
 
-    def _tally(self, change: Change) -> None:
+    def _tally(self, one: Received, change: Change, now: float) -> None:
         tally = self._state.tallies.setdefault(change.run, RunTally())
         if change.status:
             tally.statuses[str(change.status)] += 1
         if change.state is RequestState.DEAD:
             tally.failed[change.reason] += 1
+            lease = self._state.leases.by_seq.get(change.seq)
+            self._state.watch.failure(
+                change.run,
+                change.host,
+                change.reason,
+                status=change.status,
+                url=lease.row.url if lease is not None else "",
+                utc=self._state.utc(now),
+            )
+        elif change.page is not None and isinstance(one.result, Result):
+            self._state.watch.page(change.run, change.page, one.result.depth)
 
     # ------------------------------------------------------------ failing
 

@@ -15,8 +15,9 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
-from zcrawl.master import reads
-from zcrawl.master.events import Ask, Effects, Execute, Note
+from zcrawl.master import desk_steering, reads
+from zcrawl.master.desk_views import DeskViews
+from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.replies import BAD_ARGUMENTS, Pending, bad_request, refuse, reply
 from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
@@ -32,6 +33,7 @@ from zcrawl.store.commands import (
     RunChanged,
     SubmitJob,
     Submitted,
+    TuneRun,
 )
 from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
 from zcrawl.store.rows import NewLink
@@ -60,10 +62,17 @@ class Desk:
             "add_seeds": self._add_seeds,
             "jobs": self._read,
             "job": self._read,
+            "items": self._read,
+            "failed": self._read,
             "act": self._read,
+            "tune": self._read,
+            "reassign": self._reassign,
+            "step_down": self._step_down,
             "nodes": self._nodes,
             "drain": self._drain,
         }
+        self._views = DeskViews(state)
+        self._ops |= dict.fromkeys(self._views.ops, self._view)
 
     def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
         known = self._pending.get(request.id)
@@ -157,9 +166,10 @@ class Desk:
         run = runs[0]
         if action == "retry":
             pending.retries = run.id
-            effects.append(
-                Execute(RetryDead(self._state.epoch, run.id, 0, RETRY_ROWS, self._state.utc(now)))
-            )
+            args = pending.request.args
+            only = str(args.get("reason", "")), int(args.get("host", 0))
+            utc = self._state.utc(now)
+            effects.append(Execute(RetryDead(self._state.epoch, run.id, 0, RETRY_ROWS, utc, *only)))
         elif action in ACTIONS:
             runs = runs if action == "delete" else [run]
             pending.runs_left = [one.id for one in runs]
@@ -189,7 +199,8 @@ class Desk:
             self._change_next(pending, now, effects)
         elif done.row is not None:
             row = done.row
-            effects.append(Note(f"run_{row.state}", f"run {row.id} by request"))
+            what = "tuned" if pending.request.op == "tune" else row.state
+            effects.append(Note(f"run_{what}", f"run {row.id} by request"))
             data = {
                 "job": row.job,
                 "run": row.id,
@@ -197,6 +208,20 @@ class Desk:
                 "changed": pending.count,
             }
             self._reply(pending, data, effects)
+
+    def _tune(self, pending: Pending, job: JobRow, effects: Effects) -> None:
+        run, spec = desk_steering.tuned_spec(job, pending.request.args)
+        pending.count = int(run.spec != spec)
+        effects.append(Execute(TuneRun(self._state.epoch, pending.request.id, run.id, spec)))
+
+    def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
+        data = desk_steering.reassign(self._state, pending.request.args)
+        effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
+        self._reply(pending, data, effects)
+
+    def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._reply(pending, {"leader": self._state.me, "epoch": self._state.epoch}, effects)
+        effects.append(StepDown("asked to by an operator"))
 
     def _retried(
         self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
@@ -211,7 +236,7 @@ class Desk:
         pending.count += len(done.rows)
         if done.more:
             utc = self._state.utc(now)
-            again = RetryDead(self._state.epoch, command.run, done.last, RETRY_ROWS, utc)
+            again = msgspec.structs.replace(command, after=done.last, now=utc)
             effects.append(Execute(again))
             return
         row = done.row
@@ -227,6 +252,10 @@ class Desk:
 
     def _read(self, pending: Pending, now: float, effects: Effects) -> None:
         effects.append(Ask(reads.question(pending.request), pending.request.id))
+
+    def _view(self, pending: Pending, now: float, effects: Effects) -> None:
+        request = pending.request
+        self._reply(pending, self._views.answer(request.op, request.args, now), effects)
 
     def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
         state = self._state
@@ -257,9 +286,13 @@ class Desk:
         if pending is None:
             return
         try:
-            if pending.request.op == "act":
+            if pending.request.op in ("act", "tune"):
                 assert isinstance(outcome, JobList)
-                self._act(pending, reads.the_job(outcome, pending.request), now, effects)
+                job = reads.the_job(outcome, pending.request)
+                if pending.request.op == "act":
+                    self._act(pending, job, now, effects)
+                else:
+                    self._tune(pending, job, effects)
                 return
             found = reads.proceed(pending, outcome, self._live, self._state.utc(now))
             if isinstance(found, dict):
@@ -288,7 +321,7 @@ class Desk:
         match command, outcome:
             case SubmitJob() | AddSeeds(), Submitted():
                 return self._submitted(pending, outcome, now, effects)
-            case ChangeRun(), RunChanged():
+            case ChangeRun() | TuneRun(), RunChanged():
                 self._changed(pending, outcome, now, effects)
             case RetryDead(), Retried():
                 self._retried(pending, command, outcome, now, effects)

@@ -64,6 +64,7 @@ from zcrawl.store.commands import (
     SubmitJob,
     Sweep,
     Swept,
+    TuneRun,
 )
 from zcrawl.store.queries import Refill, Refilled
 
@@ -109,6 +110,7 @@ class Leader:
             stream = self.state.receiver.stream(key)
             stream.committed = stream.received = number
         self.state.load(loaded, now, [])
+        self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         self._inherit(loaded, now, alone)
 
     def _inherit(self, loaded: Loaded, now: float, alone: bool) -> None:
@@ -156,6 +158,8 @@ class Leader:
                 self._on_tick(now, effects)
             case _:
                 pass  # Elected and Deposed are the master's business
+        if effects:
+            self.state.watch.tell(effects, self.state.utc(now))
         return effects
 
     def next_wakeup(self, now: float) -> float:
@@ -251,7 +255,7 @@ class Leader:
             case Reload():
                 self.commits.reload_failed(error, now)
                 self._repeat(command, now)
-            case SubmitJob() | AddSeeds() | ChangeRun() | RetryDead():
+            case SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead():
                 if isinstance(error, CommitUnknown):
                     self._repeat(command, now)  # a stored answer makes the repeat harmless
                 else:
@@ -289,6 +293,9 @@ class Leader:
             effects.extend(Execute(command) for command in due)
         if now >= self._snapshot_at:
             self._snapshot_at = now + SNAPSHOT_S
+            pending = sum(one.row.counters.pending for one in self.state.runs.active.values())
+            leased = len(self.state.leases.by_seq)
+            self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
             effects.append(Publish(Snapshot(self.current_snapshot(now))))
 
     def _keep_lease(self, now: float, effects: Effects) -> None:

@@ -70,6 +70,7 @@ class Membership:
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new)
             state.planner.process_joined(info.name, now)
+            effects.append(Note("worker_joined", f"{info.id}: {info.slots} slots"))
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)

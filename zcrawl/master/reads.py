@@ -1,4 +1,4 @@
-"""The reads that any master can answer from the database: `jobs` and `job`.
+"""The reads that any master can answer from the database: jobs, items, failed requests.
 
 The leader adds what only its memory knows (requests in flight); a follower has nothing to add.
 Called by `desk` and `follower`: `question` begins, `proceed` turns the store's answer into the
@@ -7,35 +7,70 @@ reply or into the next question.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
+
+import msgspec
 
 from zcrawl.errors import RefusedError
 from zcrawl.master.replies import Pending
 from zcrawl.mesh.messages import Request
 from zcrawl.store.queries import (
+    FailedRow,
+    Failures,
+    FindItems,
     FindJob,
+    FoundItems,
     JobList,
     JobRow,
     ListJobs,
     Query,
     QueryOutcome,
+    ReadFailed,
     Tallies,
     TallyRows,
 )
 from zcrawl.telemetry.views import LiveRun, is_visible, job_view
 
-READS = frozenset(("jobs", "job"))
+READS = frozenset(("jobs", "job", "items", "failed"))
+MOST_ROWS = 500
+_NEWEST = (1 << 63) - 1
 Live = Callable[[int], LiveRun | None]
 
 
 def question(request: Request) -> Query:
-    return ListJobs() if request.op == "jobs" else FindJob(str(request.args["ref"]))
+    args = request.args
+    match request.op:
+        case "jobs":
+            return ListJobs()
+        case "items":
+            run = args.get("run")
+            before = int(args.get("before") or _NEWEST)
+            text = str(args.get("text", ""))
+            return FindItems(None if run is None else int(run), before, _limit(args), text)
+        case "failed":
+            reason, host = str(args.get("reason", "")), int(args.get("host", 0))
+            after = int(args.get("after", 0))
+            return ReadFailed(int(args["run"]), after, _limit(args), reason, host)
+        case _:  # job, act, tune
+            return FindJob(str(args["ref"]))
+
+
+def _limit(args: Mapping[str, Any]) -> int:
+    limit = int(args.get("limit", 100))
+    if not 1 <= limit <= MOST_ROWS:
+        raise RefusedError(f"limit is 1 to {MOST_ROWS}", code="bad_request")
+    return limit
 
 
 def proceed(
     pending: Pending, outcome: QueryOutcome, live: Live, utc: float
 ) -> dict[str, Any] | Query:
+    if isinstance(outcome, FoundItems):
+        rows = [{"id": one.id, "run": one.run, "data": one.data.decode()} for one in outcome.rows]
+        return {"rows": rows, "last": outcome.last, "more": outcome.more}
+    if isinstance(outcome, Failures):
+        return {"rows": [_failed(one) for one in outcome.rows]}
     if isinstance(outcome, TallyRows):
         assert pending.job is not None
         return job_view(pending.job, outcome, live(pending.job.runs[0].id), utc)
@@ -51,6 +86,10 @@ def proceed(
         return job_view(job, None, None, utc)
     pending.job = job
     return Tallies(job.runs[0].id)
+
+
+def _failed(row: FailedRow) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(row), "state": row.state.name.lower()}
 
 
 def the_job(found: JobList, request: Request) -> JobRow:

@@ -11,11 +11,13 @@ from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
 from zcrawl.store.rows import RunRow
+from zcrawl.submit.spec import JobSpec
 from zcrawl.telemetry.views import LiveRun, elapsed
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
-    rows = [active.row for active in state.runs.active.values()]
+    utc = state.utc(now)
+    in_flight = state.leases.by_run
     failing = commits.failing
     return {
         "leader": state.me,
@@ -24,8 +26,11 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "masters": state.catalogue.masters_view(state.me),
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
         "runs": [
-            _run(row, state.leases.by_run.get(row.id, 0), state.utc(now))
-            for row in (*rows, *state.ended.values())
+            *(
+                _run(active.row, in_flight.get(run, 0), utc, active.spec)
+                for run, active in state.runs.active.items()
+            ),
+            *(_run(row, 0, utc) for row in state.ended.values()),
         ],
         "statuses": {str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
         "failed": {str(run): dict(tally.failed) for run, tally in state.tallies.items()},
@@ -72,7 +77,7 @@ def live_run(state: LeaderState, run: int) -> LiveRun:
     )
 
 
-def _run(row: RunRow, in_flight: int, utc: float) -> dict[str, Any]:
+def _run(row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None) -> dict[str, Any]:
     counters = row.counters
     return {
         "run": row.id,
@@ -89,4 +94,7 @@ def _run(row: RunRow, in_flight: int, utc: float) -> dict[str, Any]:
         "admitted": counters.admitted,
         "bytes": counters.bytes,
         "seconds": elapsed(row, utc),
+        "max_pages": spec.scope.max_pages if spec is not None else None,
+        "rate": spec.politeness.rate if spec is not None else None,
+        "concurrency": spec.politeness.concurrency if spec is not None else None,
     }

@@ -17,7 +17,8 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
-from zcrawl.master.events import Effects, SendToWorker
+from zcrawl.master.events import Effects, Note, SendToWorker
+from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import Loaded
@@ -67,6 +68,7 @@ class LeaderState:
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
         self.allow_private = False  # jobs may reach private addresses (submit.private)
+        self.watch = Watch(me)
 
     def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
         """What the database holds becomes the window (takeover and reload)."""
@@ -117,7 +119,11 @@ class LeaderState:
         """The run as it is stored now; when it ended, nothing of it stays in memory."""
         known = self.runs.get(row.id)
         dispatched = known is not None and known.dispatches
-        if self.runs.put(row) is not None:
+        politeness = known.spec.politeness if known is not None else None
+        active = self.runs.put(row)
+        if active is not None:
+            if politeness is not None and active.spec.politeness is not politeness:
+                self._pace_changed(row.id)
             if not dispatched:
                 self.planner.run_freed(row.id)
             return
@@ -125,10 +131,21 @@ class LeaderState:
             return
         self.sweeps[row.id] = None
         self.ended[row.id] = row
+        if known is not None:
+            counters = row.counters
+            text = f"{row.name}, run {row.id}: {row.state}, {counters.done} pages"
+            effects.append(Note("run_ended", f"{text}, {counters.failed} failed"))
         for old in list(self.ended)[:-ENDED_RUNS]:
             del self.ended[old]
             self.tallies.pop(old, None)
+            self.watch.forget_run(old)
         self._end_run(row.id, now, effects)
+
+    def _pace_changed(self, run: int) -> None:
+        for host in self.planner.hosts.values():
+            if run in host.runs:
+                self.planner.granter.renew_demand(host)
+                self.planner.wake(host.id)
 
     def _end_run(self, run: int, now: float, effects: Effects) -> None:
         """Nothing of a run that ended stays in memory, here and at the workers."""

@@ -143,8 +143,17 @@ class ChangeRun(_Data, frozen=True):
     now: float
 
 
+class TuneRun(_Data, frozen=True):
+    """Another spec for a run that goes on: the same job at another pace."""
+
+    epoch: int
+    request: str
+    run: int
+    spec: bytes
+
+
 class RunChanged(_Data, frozen=True):
-    """Outcome of ChangeRun. `refused`: no_such_run, run_ended."""
+    """Outcome of ChangeRun and TuneRun. `refused`: no_such_run, run_ended."""
 
     refused: str
     row: RunRow | None
@@ -174,6 +183,8 @@ class RetryDead(_Data, frozen=True):
     after: int
     limit: int
     now: float
+    reason: str = ""  # only those that failed for it
+    host: int = 0  # only those of it
 
 
 class Retried(_Data, frozen=True):
@@ -235,6 +246,7 @@ LeaderCommand: TypeAlias = (
     | SubmitJob
     | AddSeeds
     | ChangeRun
+    | TuneRun
     | Sweep
     | RetryDead
     | GrantHosts

@@ -86,10 +86,33 @@ class ItemRow(_Data, frozen=True):
     data: bytes
 
 
+class FindItems(_Data, frozen=True):
+    """The newest items, of a run or of all, below an id; `text` is a part of what they hold."""
+
+    run: int | None
+    before: int  # item id
+    limit: int
+    text: str = ""
+
+
+class FoundItem(_Data, frozen=True):
+    id: int
+    run: int
+    data: bytes
+
+
+class FoundItems(_Data, frozen=True):
+    rows: list[FoundItem]  # newest first
+    last: int  # the smallest id looked at; pass it as the next `before`
+    more: bool
+
+
 class ReadFailed(_Data, frozen=True):
     run: int
     after: int  # request seq
     limit: int
+    reason: str = ""  # only those that ended for it
+    host: int = 0  # only those of it
 
 
 class FailedRow(_Data, frozen=True):
@@ -134,5 +157,7 @@ class Outputs(_Data, frozen=True):
     rows: list[OutputRow]
 
 
-Query: TypeAlias = Refill | ListJobs | FindJob | Tallies | ReadItems | ReadFailed | ReadOutputs
-QueryOutcome: TypeAlias = Refilled | JobList | TallyRows | Items | Failures | Outputs
+Query: TypeAlias = (
+    Refill | ListJobs | FindJob | Tallies | ReadItems | FindItems | ReadFailed | ReadOutputs
+)
+QueryOutcome: TypeAlias = Refilled | JobList | TallyRows | Items | FoundItems | Failures | Outputs

@@ -40,10 +40,12 @@ from zcrawl.store.commands import (
     SubmitJob,
     Sweep,
     TakeOver,
+    TuneRun,
 )
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.dialect_sqlite_peewee import SqliteDialect
 from zcrawl.store.queries import (
+    FindItems,
     FindJob,
     ListJobs,
     Query,
@@ -294,6 +296,8 @@ class PeeweeStore:
                 return store_peewee_submit.add_seeds(session, command)
             case ChangeRun():
                 return store_peewee_runs.change_run(session, command)
+            case TuneRun():
+                return store_peewee_runs.tune_run(session, command)
             case Sweep():
                 return store_peewee_runs.sweep(session, command)
             case RetryDead():
@@ -328,6 +332,8 @@ class PeeweeStore:
                 return store_peewee_read.tallies(session, query)
             case ReadItems():
                 return store_peewee_read.read_items(session, query)
+            case FindItems():
+                return store_peewee_read.find_items(session, query)
             case ReadFailed():
                 return store_peewee_read.read_failed(session, query)
             case ReadOutputs():

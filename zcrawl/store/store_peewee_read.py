@@ -13,7 +13,10 @@ from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
+    FindItems,
     FindJob,
+    FoundItem,
+    FoundItems,
     ItemRow,
     Items,
     JobList,
@@ -42,6 +45,7 @@ from zcrawl.store.store_peewee_submit import decode_path
 
 _LANE = QUEUED_SELECT + "WHERE q.run = ? AND q.host = ? AND q.state = 0 "
 _LANE_ORDER = "ORDER BY q.prio, q.depth, q.seq LIMIT ?"
+SEARCHED_ITEMS = 10_000
 _BIGGEST_ID = (1 << 63) - 1
 
 
@@ -115,20 +119,49 @@ def read_items(session: Session, query: ReadItems) -> Items:
     return Items([ItemRow(id, data) for id, data in rows])
 
 
+def find_items(session: Session, query: FindItems) -> FoundItems:
+    """A search reads in chunks, and no further than SEARCHED_ITEMS: the reader has more to do."""
+    wanted = query.text.casefold()
+    rows: list[FoundItem] = []
+    before, looked = query.before, 0
+    of_run, values = ("run = ? AND ", (query.run,)) if query.run is not None else ("", ())
+    while True:
+        chunk = session.all(
+            f"SELECT id, run, data FROM items WHERE {of_run}id < ? ORDER BY id DESC LIMIT ?",
+            (*values, before, query.limit),
+        )
+        for id, run, data in chunk:
+            before, looked = id, looked + 1
+            if not wanted or wanted in data.decode("utf-8", "replace").casefold():
+                rows.append(FoundItem(id, run, data))
+                if len(rows) == query.limit:
+                    return FoundItems(rows, before, True)
+        if len(chunk) < query.limit or looked >= SEARCHED_ITEMS:
+            return FoundItems(rows, before, len(chunk) == query.limit)
+
+
 def read_failed(session: Session, query: ReadFailed) -> Failures:
     run = load_run(session, query.run)
     if run is None or run.state is RunState.DELETED:
         return Failures([])
-    select = (
+    rows = _failed_rows(session, query, ">= 2", query.reason)
+    derived = skip_reason(run.state, run.reason) if run.state.ended else None
+    if derived is not None and query.reason in ("", derived):  # what no sweep has reached yet
+        rows = sorted([*rows, *_failed_rows(session, query, "= 0", "")])[: query.limit]
+    return Failures([_failed_row(row, run) for row in rows])
+
+
+def _failed_rows(
+    session: Session, query: ReadFailed, state: str, reason: str
+) -> list[tuple[Any, ...]]:
+    only = ("AND q.reason = ? " if reason else "") + ("AND q.host = ? " if query.host else "")
+    wanted = [one for one in (reason, query.host) if one]
+    return session.all(
         "SELECT q.seq, q.url, q.state, q.reason, q.status, q.attempts, q.depth, p.url "
         "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
-        "WHERE q.run = ? AND q.seq > ? AND q.state {} ORDER BY q.seq LIMIT ?"
+        f"WHERE q.run = ? AND q.seq > ? AND q.state {state} {only}ORDER BY q.seq LIMIT ?",
+        (query.run, query.after, *wanted, query.limit),
     )
-    values = (query.run, query.after, query.limit)
-    rows = session.all(select.format(">= 2"), values)
-    if run.state.ended:  # rows that no sweep has reached yet derive skipped
-        rows = sorted([*rows, *session.all(select.format("= 0"), values)])[: query.limit]
-    return Failures([_failed_row(row, run) for row in rows])
 
 
 def _failed_row(row: tuple[Any, ...], run: RunRecord) -> FailedRow:

@@ -17,6 +17,7 @@ from zcrawl.store.commands import (
     RunChanged,
     Sweep,
     Swept,
+    TuneRun,
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import QUARANTINED, skip_reason
@@ -53,6 +54,17 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         run.end(target, command.reason, command.now, tallies)
     save_run(session, run)
     save_tallies(session, tallies)
+    return RunChanged("", run.row())
+
+
+def tune_run(session: Session, command: TuneRun) -> RunChanged:
+    run = load_run(session, command.run)
+    if run is None:
+        return RunChanged("no_such_run", None)
+    if run.state.ended:
+        return RunChanged("run_ended", run.row())
+    session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
+    run.spec = command.spec
     return RunChanged("", run.row())
 
 
@@ -111,10 +123,13 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     full = run.max_pages is not None and run.done >= run.max_pages
     if full or run.state in (RunState.CANCELLED, RunState.DELETED):
         return Retried("run_ended", [], [], run.row(), command.after, False)
+    only = ("AND reason = ? " if command.reason else "") + ("AND host = ? " if command.host else "")
+    values = [one for one in (command.reason, command.host) if one]
     dead: Sequence[tuple[int, str]] = session.all(
         "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
-        "ORDER BY seq LIMIT ?",
-        (run.id, RequestState.DEAD, command.after, command.limit),
+        + only
+        + "ORDER BY seq LIMIT ?",
+        (run.id, RequestState.DEAD, command.after, *values, command.limit),
     )
     if dead and run.state is RunState.COMPLETED:
         # What it skipped when it ended stays skipped, also what no sweep has reached yet.

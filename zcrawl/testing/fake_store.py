@@ -31,11 +31,15 @@ from zcrawl.store.commands import (
     SubmitJob,
     Sweep,
     TakeOver,
+    TuneRun,
 )
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
+    FindItems,
     FindJob,
+    FoundItem,
+    FoundItems,
     ItemRow,
     Items,
     JobList,
@@ -111,6 +115,8 @@ class FakeStore:
                     if item.id > query.after and item.kind is query.kind
                 ]
                 return Items(rows[: query.limit])
+            case FindItems():
+                return self._find_items(query)
             case ReadFailed():
                 return Failures(self._failed(query))
             case ReadOutputs():
@@ -201,6 +207,8 @@ class FakeStore:
                 return commands.add_seeds(tables, command)
             case ChangeRun():
                 return commands.change_run(tables, command)
+            case TuneRun():
+                return commands.tune_run(tables, command)
             case Sweep():
                 return commands.sweep(tables, command)
             case RetryDead():
@@ -268,6 +276,8 @@ class FakeStore:
                 state, reason = RequestState.SKIPPED, skip_reason(run.state, run.reason)
             if state not in (RequestState.DEAD, RequestState.SKIPPED):
                 continue
+            if query.reason not in ("", reason) or query.host not in (0, request.host):
+                continue
             parent = self.tables.url_of(request.parent)
             row = FailedRow(
                 seq=request.seq,
@@ -281,6 +291,20 @@ class FakeStore:
             )
             rows.append(row)
         return rows[: query.limit]
+
+    def _find_items(self, query: FindItems) -> FoundItems:
+        found = [
+            FoundItem(item.id, item.run, item.data)
+            for of_run in self.tables.items.values()
+            for item in of_run.values()
+            if query.run in (None, item.run) and item.id < query.before
+        ]
+        found.sort(key=lambda item: -item.id)
+        wanted = query.text.casefold()
+        rows = [one for one in found if wanted in one.data.decode("utf-8", "replace").casefold()]
+        if len(rows) >= query.limit:
+            return FoundItems(rows[: query.limit], rows[query.limit - 1].id, True)
+        return FoundItems(rows, found[-1].id if found else query.before, False)
 
     def _outputs(self, of_run: int | None) -> list[OutputRow]:
         rows: list[OutputRow] = []

@@ -23,6 +23,7 @@ from zcrawl.store.commands import (
     Submitted,
     Sweep,
     Swept,
+    TuneRun,
 )
 from zcrawl.store.cookie_jar import merged
 from zcrawl.store.rows import LaneCount, NewLink
@@ -280,6 +281,16 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     return RunChanged("", run.row())
 
 
+def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
+    run = tables.runs.get(command.run)
+    if run is None:
+        return RunChanged("no_such_run", None)
+    if run.state.ended:
+        return RunChanged("run_ended", run.row())
+    run.spec = command.spec
+    return RunChanged("", run.row())
+
+
 def sweep(tables: Tables, command: Sweep) -> Swept:
     run = tables.runs.get(command.run)
     if run is None or not run.state.ended:
@@ -337,6 +348,8 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         if request.run == run.id
         and request.state is RequestState.DEAD
         and request.seq > command.after
+        and command.reason in ("", request.reason)
+        and command.host in (0, request.host)
     ][: command.limit]
     if dead and run.state is RunState.COMPLETED:
         _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped

@@ -1,0 +1,330 @@
+"""What consoles ask for: pages of the leader's memory, and why a host is not being fetched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.machine_tools import LeaderStory, heartbeat, result_of, spec, urls
+from zcrawl.errors import RetryClass
+from zcrawl.mesh.messages import Assign, Event, Reply
+from zcrawl.model import Outcome
+from zcrawl.submit.spec import Politeness
+
+FAILED: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "dns"}
+SLOW = Politeness(robots=False, rate=0.5, concurrency=1)
+
+
+def answer(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
+    reply = story.ask(op, **args)
+    assert reply is not None and reply.ok, reply
+    return reply.data
+
+
+def leading(*seeds: str, politeness: Politeness | None = None) -> LeaderStory:
+    story = LeaderStory().elect()
+    story.submit(*seeds, of=spec(politeness) if politeness else None)
+    story.join()
+    story.tick()
+    return story
+
+
+def hosts(number: int) -> list[str]:
+    return [f"http://h{n:02}.test/" for n in range(number)]
+
+
+def test_many_hosts_are_filtered_sorted_and_cut_at_the_leader() -> None:
+    """A console gets the rows that it shows, and how many there are."""
+    story = LeaderStory().elect()
+    story.submit(*hosts(30), "http://h07.test/more")
+    page = answer(story, "hosts", sort="queued", desc=True, limit=3)
+    assert page["total"] == 30 and len(page["rows"]) == 3
+    assert (page["rows"][0]["host"], page["rows"][0]["queued"]) == ("http://h07.test", 2)
+    page = answer(story, "hosts", sort="host", filter="H1", offset=8, limit=9)
+    assert [one["host"] for one in page["rows"]] == ["http://h18.test", "http://h19.test"]
+    page = answer(story, "hosts", filter="h1", inverse=True, limit=1)
+    assert page["total"] == 20
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"sort": "nonsense"},
+        {"limit": 0},
+        {"limit": 100_000},
+        {"offset": -1},
+        {"filter": 5},
+        {"limit": "x"},
+    ],
+)
+def test_a_bad_page_is_refused_by_name(args: dict[str, Any]) -> None:
+    """G7: a console of another version may ask for anything."""
+    reply = leading(*urls(1)).ask("hosts", **args)
+    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "bad_request")
+
+
+@pytest.mark.parametrize("op", ["lanes", "node", "depths", "history", "in_flight", "errors"])
+def test_bad_arguments_of_any_view_are_refused(op: str) -> None:
+    """Never an exception that would cost the leader its epoch."""
+    story = leading(*urls(1))
+    for args in ({"run": "x"}, {"node": 5}, {"span_s": "long"}, {"span_s": -1}, {"limit": None}):
+        reply = story.ask(op, **args)
+        assert isinstance(reply, Reply)
+    story.master.check(story.now)
+
+
+def test_one_answer_serves_all_who_ask_the_same_within_a_second() -> None:
+    """The cost is that of the cluster's size, not of the number of consoles."""
+    story = leading(*hosts(3))
+    views = story.leader.desk._views
+    calls = 0
+    real = views.ops["hosts"]
+
+    def counted(args: dict[str, Any], now: float) -> dict[str, Any]:
+        nonlocal calls
+        calls += 1
+        return real(args, now)
+
+    views.ops["hosts"] = counted
+    for _ in range(10):
+        story.ask("hosts", limit=2)
+    assert calls == 1
+    story.tick(1.1)
+    story.ask("hosts", limit=2)
+    assert calls == 2
+
+
+def why(story: LeaderStory, host: str = "http://a.test") -> str:
+    story.tick(1.5)  # what was answered before is forgotten
+    story.beat()
+    (row,) = (one for one in answer(story, "hosts")["rows"] if one["host"] == host)
+    assert row["reason"]
+    code: str = row["why"]
+    return code
+
+
+def test_a_host_says_why_it_is_not_fetched() -> None:
+    """G8: each reason of the planner has its words."""
+    story = LeaderStory().elect()
+    story.submit(*urls(9), of=spec(SLOW))
+    assert why(story) == "no_worker"
+    story.join()
+    story.wait(1.0, story.beat)
+    assert why(story) == "pace"
+    story.ask("act", ref="1", action="pause")
+    assert why(story) == "paused"
+
+
+def test_a_host_at_its_limit_says_so() -> None:
+    """Four at a time, and all four are on their way."""
+    story = leading(*urls(40), politeness=Politeness(robots=False, rate=0, concurrency=4))
+    story.beat(slots=100)
+    story.wait(1.0, lambda: story.beat(slots=100))
+    assert why(story) in ("concurrency", "worker_full")
+
+
+def test_a_host_whose_last_request_waits_for_a_retry_says_until_when() -> None:
+    """Nothing happens, and the screen tells why."""
+    story = leading(*urls(1))
+    (one,) = story.assigned()
+    story.report(result_of(one, retry=RetryClass.THROTTLED, retry_after_s=60.0, **FAILED))
+    assert why(story) == "retry"
+    counts = answer(story, "overview")["why"]
+    assert counts == {"retry": [1, 1]}
+
+
+def test_failures_are_grouped_by_run_host_and_reason() -> None:
+    """With the newest URL, so that one can try it by hand."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one, retry=RetryClass.PERMANENT, status=404, **FAILED))
+    (group,) = answer(story, "errors")["rows"]
+    assert (group["count"], group["reason"], group["host"]) == (3, "dns", "http://a.test")
+    assert group["url"].startswith("http://a.test/") and group["name"] == "job"
+    assert answer(story, "errors", filter="tls")["total"] == 0
+
+
+def test_what_happens_is_told_to_all_and_kept_for_those_who_come_later() -> None:
+    """A worker joins, is lost, a run ends: EVENTs, and pages of them."""
+    story = leading(*urls(1))
+    story.report(result_of(story.assigned()[0]))
+    story.wait(12.0)
+    told = [body.name for body in story.published if isinstance(body, Event)]
+    assert {"worker_joined", "run_ended", "worker_lost"} <= set(told)
+    kept = answer(story, "events", sort="n", desc=True, limit=50)["rows"]
+    assert {"leader", "worker_joined", "run_ended", "worker_lost"} <= {one["name"] for one in kept}
+    (lost,) = (one for one in kept if one["name"] == "worker_lost")
+    assert (lost["level"], lost["text"], lost["source"]) == ("warning", "w1", "m1")
+
+
+def test_a_storm_of_one_kind_is_told_in_a_few_events() -> None:
+    """The rest is counted: a console must not drown, nor the leader."""
+    story = leading(*urls(1))
+    story.published.clear()
+    for _ in range(100):
+        story.ask("nonsense")
+    told = [one for one in story.published if isinstance(one, Event)]
+    assert 5 <= len([one for one in told if one.name == "request_refused"]) <= 25
+    story.wait(2.0, story.beat)
+    kept = answer(story, "events", filter="more request_refused")["rows"]
+    assert kept
+
+
+def test_the_history_has_rates_queue_and_latency() -> None:
+    """A point a second, of what was committed in it."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one))
+    story.wait(3.0, story.beat)
+    history = answer(story, "history", span_s=900)
+    assert history["step_s"] == 1 and len(history["at"]) >= 2
+    assert sum(history["pages_s"]) == pytest.approx(3.0, abs=1.0)
+    assert max(history["p95"]) == pytest.approx(1.0)
+    assert len({len(column) for name, column in history.items() if name != "step_s"}) == 1
+
+
+def test_queues_count_what_is_ready_delayed_and_in_the_database() -> None:
+    """By run, and by host within a run."""
+    story = leading(*urls(9), "http://b.test/1")
+    (row,) = answer(story, "queues")["rows"]
+    assert row["queued"] + row["leased"] == 10 and row["hosts"] >= 1
+    lanes = answer(story, "lanes", run=1)["rows"]
+    assert sum(one["queued"] for one in lanes) == row["queued"]
+
+
+def test_requests_in_flight_can_be_seen_by_worker() -> None:
+    """With how long they are out."""
+    story = leading(*urls(3))
+    story.tick(2.0)
+    rows = answer(story, "in_flight", worker="w1")["rows"]
+    assert len(rows) == 3 and all(one["since_s"] >= 2.0 for one in rows)
+    assert answer(story, "in_flight", worker="w2")["rows"] == []
+
+
+# ---------------------------------------------------------------- steering
+
+
+def test_a_runs_pace_can_be_changed_while_it_goes_on() -> None:
+    """From a crawl to a run: the leader dispatches faster, the worker is told, it is stored."""
+    story = leading(*urls(500), politeness=SLOW)
+    story.wait(4.0, story.beat)
+    slow = len(story.assigned())
+    assert slow <= 4
+    data = answer(story, "tune", ref="1", rate=0, concurrency=8)
+    assert data["changed"] == 1
+    for _ in range(40):
+        for one in story.assigned()[slow:]:
+            story.publish(result_of(one))
+        slow = len(story.assigned())
+        story.beat()
+        story.tick(0.1)
+    assert len(story.assigned()) > 20
+    last = story.bodies(Assign)[-1].grants[0]
+    assert (last.concurrency, last.interval_s) == (8, 0.0)
+    again = LeaderStory(story.store, "m2", story.now).elect()
+    assert again.leader.state.runs.active[1].spec.politeness.concurrency == 8
+    story.store.check()
+
+
+def test_a_pace_can_be_lowered_too() -> None:
+    """The parts that were granted shrink; the invariants hold at every step."""
+    story = leading(*urls(50), politeness=Politeness(robots=False, rate=0, concurrency=8))
+    answer(story, "tune", ref="1", rate=1.0, concurrency=1)
+    story.wait(2.0, story.beat)
+    grant = story.bodies(Assign)[-1].grants[0]
+    assert (grant.concurrency, grant.interval_s) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ({"ref": "1"}, "bad_request"),
+        ({"ref": "nobody", "rate": 1.0}, "no_such_job"),
+        ({"ref": "1", "rate": -1.0}, "job"),
+        ({"ref": "1", "concurrency": 0}, "job"),
+        ({"ref": "1", "rate": "fast"}, "job"),
+    ],
+)
+def test_a_bad_pace_is_refused(args: dict[str, Any], code: str) -> None:
+    """By the same rules as a job file."""
+    reply = leading(*urls(3)).ask("tune", **args)
+    assert reply is not None and (reply.ok, reply.data["code"]) == (False, code)
+
+
+def owner(story: LeaderStory) -> str:
+    story.tick(1.5)
+    for name in ("w1", "w2"):
+        story.beat(name)
+    name: str = answer(story, "hosts")["rows"][0]["owner"]
+    return name
+
+
+def test_a_host_goes_to_the_worker_that_is_named() -> None:
+    """When the one that has it has let go; and not before its owner is stored."""
+    story = leading(*urls(200), politeness=Politeness(robots=False, rate=2.0, concurrency=2))
+    story.join("w2")
+    story.wait(1.0, lambda: [story.beat(name) for name in ("w1", "w2")] and None)
+    first = owner(story)
+    other = "w2" if first == "w1" else "w1"
+    assert answer(story, "reassign", host="http://a.test", node=other)["node"] == other
+
+    def live() -> None:
+        for name in ("w1", "w2"):
+            story.beat(name)
+            for assign in story.bodies(Assign, name):
+                for one in assign.grants:
+                    story.leader.state.planner.granter.confirmed(
+                        f"{name}#1", one.host, one.revision, story.now
+                    )
+        for one in story.assigned(first):
+            story.publish(result_of(one), first)
+
+    story.wait(5.0, live)
+    assert owner(story) == other
+    story.master.check(story.now)
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ({}, "bad_request"),
+        ({"host": "http://nobody.test", "node": "w1"}, "no_such_host"),
+        ({"host": "http://a.test", "node": "w9"}, "no_such_node"),
+    ],
+)
+def test_a_bad_reassignment_is_refused(args: dict[str, Any], code: str) -> None:
+    """By name."""
+    reply = leading(*urls(3)).ask("reassign", **args)
+    assert reply is not None and (reply.ok, reply.data["code"]) == (False, code)
+
+
+def test_a_leader_steps_down_when_it_is_asked_to() -> None:
+    """After it has answered."""
+    story = leading(*urls(3))
+    assert answer(story, "step_down") == {"leader": "m1", "epoch": 1}
+    assert story.master.leader is None
+    story.elect(alone=False)
+    assert story.master.epoch == 2
+
+
+def test_a_retry_can_be_of_one_reason() -> None:
+    """All that match, and no others."""
+    story = leading(*urls(3))
+    for n, one in enumerate(story.assigned()):
+        reason = {"reason": "tls" if n else "dns"}
+        story.report(result_of(one, retry=RetryClass.PERMANENT, **{**FAILED, **reason}))
+    story.hear(heartbeat(story.now))
+    data = answer(story, "act", ref="1", action="retry", reason="tls")
+    assert data["changed"] == 2
+    failed = answer(story, "failed", run=1)["rows"]
+    assert [one["reason"] for one in failed] == ["dns"]
+
+
+def test_items_can_be_read_by_any_master() -> None:
+    """Newest first; a follower reads them from the database too."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one))
+    assert len(answer(story, "items", run=1, limit=2)["rows"]) == 2
+    assert answer(story, "items", text="nowhere")["rows"] == []

@@ -1,0 +1,123 @@
+"""Why a host is not being fetched right now, and what has to happen for it to go on (G8).
+
+Called by the desk for people who look. It reads the planner's state and changes nothing; the
+order of the questions is the order in which the planner asks them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState
+from zcrawl.dispatch.planner import Planner
+from zcrawl.dispatch.roster import Roster
+from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.frontier import Frontier
+
+
+class HostQueue(NamedTuple):
+    """What waits for a host: in memory and ready, in memory for a later moment, in the database."""
+
+    ready: int
+    delayed: int
+    beyond: int
+
+    @property
+    def total(self) -> int:
+        return self.ready + self.delayed + self.beyond
+
+
+class Why(NamedTuple):
+    code: str
+    text: str
+
+
+def host_queue(host: HostState, frontier: Frontier) -> HostQueue:
+    ready = delayed = beyond = 0
+    for run in host.runs:
+        lane = frontier.lanes.get((run, host.id))
+        if lane is not None:
+            ready += len(lane.ready)
+            delayed += len(lane.delayed)
+            beyond += lane.beyond
+    return HostQueue(ready + len(host.trials), delayed, beyond)
+
+
+def why(
+    host: HostState,
+    queue: HostQueue,
+    frontier: Frontier,
+    runs: Runs,
+    roster: Roster,
+    now: float,
+) -> Why:
+    held = sum(part.held for part in host.parts.values())
+    if queue.total == 0:
+        return (
+            Why("fetching", f"{held} in flight, none waiting") if held else Why("idle", "no work")
+        )
+    if not any(active.dispatches for run in host.runs if (active := runs.get(run)) is not None):
+        return Why("paused", "its jobs are paused")
+    if host.inherited and now < host.inherited_until:
+        owners = ", ".join(sorted(name.rpartition("#")[0] for name in host.inherited))
+        left = host.inherited_until - now
+        return Why("inherited", f"its last owner {owners} may still fetch; at most {left:.0f} s")
+    if host.storing:
+        return Why("storing", "its new owner is being stored")
+    if queue.ready == 0 and queue.beyond == 0:
+        return Why("retry", f"waits for a retry, {_next_retry(host, frontier, now):.0f} s")
+    if queue.ready == 0:
+        return Why("loading", "its queue is being read from the database")
+    return _why_not_sent(host, held, roster, now)
+
+
+def _next_retry(host: HostState, frontier: Frontier, now: float) -> float:
+    moments = [
+        due_at
+        for run in host.runs
+        if (lane := frontier.lanes.get((run, host.id))) is not None
+        for _, due_at in lane.delayed.values()
+    ]
+    return max(0.0, min(moments, default=now) - now)
+
+
+def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why:
+    granted = full = 0
+    for name, part in host.parts.items():
+        worker = roster.workers.get(name.rpartition("#")[0])
+        if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
+            continue
+        granted += 1
+        full += worker.credit <= 0
+    if not granted:
+        return Why("no_worker", "no worker has it now")
+    wait_s = host.pace.ready_at() - LOOKAHEAD_S - now
+    interval_s = host.demand.interval_s
+    if wait_s > 0 or (interval_s > 0 and held < host.demand.concurrency):
+        next_s = max(0.0, host.pace.ready_at() - now)
+        if host.crawl_delay_s >= interval_s > 0:
+            return Why("crawl_delay", f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
+        return Why("pace", f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
+    if full == granted:
+        return Why("worker_full", "its worker has no credit left")
+    if held >= host.demand.concurrency:
+        return Why("concurrency", f"{held} in flight, {host.demand.concurrency} at a time")
+    return Why("due", "goes out now")
+
+
+def _per_second(interval_s: float) -> str:
+    return f"{1 / interval_s:.3g}/s" if interval_s > 0 else "unlimited"
+
+
+def why_counts(
+    planner: Planner, frontier: Frontier, runs: Runs, roster: Roster, now: float
+) -> dict[str, tuple[int, int]]:
+    """code → (hosts, queued requests), of all hosts with work."""
+    counts: dict[str, tuple[int, int]] = {}
+    for host in planner.hosts.values():
+        queue = host_queue(host, frontier)
+        if queue.total:
+            code = why(host, queue, frontier, runs, roster, now).code
+            hosts, queued = counts.get(code, (0, 0))
+            counts[code] = (hosts + 1, queued + queue.total)
+    return counts

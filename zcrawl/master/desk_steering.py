@@ -1,0 +1,56 @@
+"""What an operator changes while the crawl goes on: a run's pace, a host's worker, the leader.
+
+A part of the desk: plain functions from arguments to what has to be done. A run's pace is stored
+with its spec, so it survives a failover; a host's worker is a wish that ends with this leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import RefusedError
+from zcrawl.master.state import LeaderState
+from zcrawl.store.queries import JobRow
+from zcrawl.store.rows import RunRow
+from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.validate import spec_from_dict
+
+TUNABLE: Final = ("rate", "concurrency", "burst")
+
+
+def tuned_spec(job: JobRow, args: Mapping[str, Any]) -> tuple[RunRow, bytes]:
+    """The newest run of a job and its spec with another pace; validated like a new one."""
+    wanted = {name: args[name] for name in TUNABLE if args.get(name) is not None}
+    if not wanted:
+        names = ", ".join(TUNABLE)
+        raise RefusedError(f"nothing to change: give one of {names}", code="bad_request")
+    if not job.runs:
+        raise RefusedError(f"job {job.id} has no run", code="no_such_run")
+    run = job.runs[0]
+    plain = msgspec.json.decode(run.spec)
+    plain["politeness"] = {**plain.get("politeness", {}), **wanted}
+    spec: JobSpec = spec_from_dict(plain, "change")
+    return run, to_json(spec)
+
+
+def reassign(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+    """A host goes to the named worker as soon as the one that has it lets go."""
+    wanted, node = str(args["host"]), str(args["node"])
+    found = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
+    host = next(found, None)
+    if host is None:
+        raise RefusedError(f"no host {wanted!r} is being crawled", code="no_such_host")
+    worker = state.roster.workers.get(node)
+    if worker is None or not worker.usable:
+        raise RefusedError(f"no worker {node!r} that could take it", code="no_such_node")
+    if host.demand.spread:
+        raise RefusedError(
+            f"{host.origin} is shared by several workers (spread): nobody owns it", code="spread"
+        )
+    host.wanted_owner = worker.id
+    state.planner.granter.dirty[host.id] = None
+    return {"host": host.origin, "node": worker.id}

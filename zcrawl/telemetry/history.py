@@ -1,0 +1,91 @@
+"""What the last hours looked like: one point a second, ten seconds, a minute. Pure, of fixed size.
+
+The leader adds a second's worth of counting once a second; consoles ask for a span. A new leader
+begins with an empty history and says since when it counts.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import deque
+from typing import Any, Final
+
+# Upper bounds of the latency classes in ms, each a quarter above the one before: 1 ms to 60 s.
+BOUNDS_MS: Final = tuple(round(1.25**n, 3) for n in range(50))
+RINGS: Final = ((1, 900), (10, 360), (60, 360))  # (seconds a point, points): 15 min, 1 h, 6 h
+COLUMNS: Final = ("at", "pages_s", "failed_s", "bytes_s", "queued", "in_flight")
+PERCENTILES: Final = (50, 95, 99)
+
+
+@dataclasses.dataclass(slots=True)
+class Second:
+    """What was counted since the last point."""
+
+    pages: int = 0
+    failed: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    queued: int = 0
+    in_flight: int = 0
+    latencies: list[int] = dataclasses.field(default_factory=lambda: [0] * (len(BOUNDS_MS) + 1))
+
+    def page(self, size: int, elapsed_ms: float) -> None:
+        self.pages += 1
+        self.bytes += size
+        self.latencies[bisect.bisect_left(BOUNDS_MS, elapsed_ms)] += 1
+
+    def add(self, other: Second) -> None:
+        self.pages += other.pages
+        self.failed += other.failed
+        self.bytes += other.bytes
+        self.seconds += other.seconds
+        self.queued, self.in_flight = other.queued, other.in_flight
+        self.latencies = [a + b for a, b in zip(self.latencies, other.latencies, strict=True)]
+
+    def point(self, at: float) -> tuple[float, ...]:
+        per = 1.0 / self.seconds if self.seconds > 0 else 0.0
+        return (
+            round(at, 1),
+            round(self.pages * per, 2),
+            round(self.failed * per, 2),
+            round(self.bytes * per),
+            self.queued,
+            self.in_flight,
+            *(self.percentile(one) for one in PERCENTILES),
+        )
+
+    def percentile(self, which: int) -> float:
+        """The bound below which so many of a hundred answers came; 0 without answers."""
+        total = sum(self.latencies)
+        if not total:
+            return 0.0
+        wanted, seen = total * which / 100, 0
+        for n, number in enumerate(self.latencies):
+            seen += number
+            if seen >= wanted:
+                return BOUNDS_MS[min(n, len(BOUNDS_MS) - 1)]
+        return BOUNDS_MS[-1]
+
+
+class History:
+    def __init__(self) -> None:
+        self._rings: list[deque[tuple[float, ...]]] = [deque(maxlen=n) for _, n in RINGS]
+        self._sums = [Second() for _ in RINGS]
+
+    def add(self, at: float, second: Second) -> None:
+        """`second.seconds` says how long it really was; the leader may have been held up."""
+        for n, (step_s, _) in enumerate(RINGS):
+            self._sums[n].add(second)
+            if self._sums[n].seconds >= step_s * 0.95:
+                self._rings[n].append(self._sums[n].point(at))
+                self._sums[n] = Second()
+
+    def series(self, span_s: float) -> dict[str, Any]:
+        """The finest points that reach back that far, oldest first, by column."""
+        step_s, number = next(((step, n) for step, n in RINGS if step * n >= span_s), RINGS[-1])
+        ring = self._rings[[step for step, _ in RINGS].index(step_s)]
+        names = (*COLUMNS, *(f"p{one}" for one in PERCENTILES))
+        points = list(ring)[-number:]
+        columns = zip(*points, strict=True) if points else ([] for _ in names)
+        return {"step_s": step_s, **dict(zip(names, map(list, columns), strict=True))}
