@@ -1,85 +1,379 @@
 """The Textual app: owns the View, feeds it, shows it, and turns keys into commands.
 
 Everything that decides is elsewhere: `view.reduce` what becomes of an event, `pictures` what the
-screen looks like, `feed_zmq` what the line does.
+screen looks like, `actions` what can be done, `feed_zmq` what the line does.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
-from textual import work
-from textual.app import App, ComposeResult
+from textual import events, work
+from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
-from console.feed_zmq import Find, ZmqFeed
-from console.lines import Span, line
-from console.pictures.frame import top_line
+from console import commands
+from console.actions import BY_NAME, Action, Request, by_key, offered, plan, result_text
+from console.feed import Feed
+from console.lines import Picture, Span, line, title
+from console.pictures.frame import foot_line, tab_line, top_line
+from console.pictures.help import help_picture
 from console.pictures.screen import body
-from console.view import Event, GoTo, Page, Ticked, TogglePause, View, reduce
+from console.plain import plain
+from console.screens.dialogs import AskDialog, ConfirmDialog, PictureDialog
+from console.screens.submit import Form, SubmitScreen
+from console.state import (
+    MAIN_PAGES,
+    Acted,
+    Answered,
+    Back,
+    Drill,
+    Event,
+    GoTo,
+    Mark,
+    MarkAll,
+    Move,
+    MoveTo,
+    Page,
+    Place,
+    Say,
+    SetFilter,
+    SetSpan,
+    SortBy,
+    Ticked,
+    TogglePause,
+    View,
+)
+from console.tables import Row, text
+from console.view import chosen_rows, current_row, questions, reduce
 from console.widgets.canvas import Canvas
+from console.widgets.prompt import COMMAND, FILTER, Prompt
+from zcrawl.errors import ZcrawlError
 
 TICK_S = 0.5
+MOST_TARGETS = 12  # lines of a question; the rest is counted
+
+
+def _keys() -> list[BindingType]:
+    pages = [
+        Binding(str(n), f"page('{page}')", str(page), id=f"page.{page}", show=False)
+        for n, page in enumerate(MAIN_PAGES, 1)
+    ]
+    moves = [
+        ("down,j", "move(1)", "move.down"),
+        ("up,k", "move(-1)", "move.up"),
+        ("pagedown", "move_page(1)", "move.page_down"),
+        ("pageup", "move_page(-1)", "move.page_up"),
+        ("home", "move_to(0)", "move.first"),
+        ("end", "move_to(-1)", "move.last"),
+    ]
+    plain_keys = [
+        ("q", "quit", "quit"),
+        ("p", "pause_view", "view.pause"),
+        ("enter", "drill", "view.open"),
+        ("escape", "go_back", "view.back"),
+        ("space", "mark", "row.mark"),
+        ("ctrl+a", "mark_all", "row.mark_all"),
+        ("slash", "filter", "view.filter"),
+        ("colon", "command", "view.command"),
+        ("question_mark", "help", "view.help"),
+        ("s", "span", "charts.span"),
+        ("n", "submit", "job.new"),
+        ("y", "copy", "row.copy"),
+    ]
+    acts = {action.key: f"act.{action.key}" for action in BY_NAME.values()}
+    return [
+        *pages,
+        *(Binding(key, action, id=id, show=False) for key, action, id in (*moves, *plain_keys)),
+        *(Binding(key, f"act('{key}')", id=id, show=False) for key, id in acts.items()),
+    ]
 
 
 class ConsoleApp(App[None]):
     CSS_PATH = "console.tcss"
     TITLE = "zcrawl"
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,ctrl+c", "quit", "quit", priority=True),
-        Binding("p", "pause_view", "pause the view"),
-        Binding("1", "page('overview')", "overview"),
-    ]
+    AUTO_FOCUS = ""
+    BINDINGS: ClassVar[list[BindingType]] = _keys()
 
     def __init__(
         self,
-        find: Find,
+        feed: Feed,
         *,
         name: str,
-        nobody: str,
         readonly: bool = False,
+        theme: str = "",
+        keys: dict[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        utc: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
-        self._find, self._nobody, self._clock = find, nobody, clock
+        self._feed, self._clock, self._utc = feed, clock, utc
+        self._asking: set[str] = set()
+        self._asked: dict[str, tuple[dict[str, Any], float]] = {}  # slot → what, when
         self.view = View(cluster=name, readonly=readonly)
-        self.feed: ZmqFeed | None = None
+        self._theme, self._user_keys = theme, keys or {}
+
+    # ------------------------------------------------------------ what is on the screen
 
     def compose(self) -> ComposeResult:
-        yield Canvas(id="top")
-        yield Canvas(id="body")
-        yield Canvas(id="foot")
+        yield Canvas("top")
+        yield Canvas("tabs")
+        yield Canvas("body")
+        yield Prompt(lambda typed: commands.completions(typed, self.view))
+        yield Canvas("foot")
 
     def on_mount(self) -> None:
-        self.set_interval(TICK_S, lambda: self.feed_event(Ticked(self._clock())))
+        if self._theme in self.available_themes:
+            self.theme = self._theme
+        if self._user_keys:
+            self.set_keymap(self._user_keys)
+        self.theme_changed_signal.subscribe(self, lambda theme: self.draw())
+        self.set_interval(TICK_S, self._tick)
         self._watch()
 
-    @work(exclusive=True, exit_on_error=True, group="feed")
+    @work(exclusive=True, group="feed")
     async def _watch(self) -> None:
-        async with ZmqFeed(self._find, self.feed_event, self._clock, self._nobody) as feed:
-            self.feed = feed
-            await feed.watch()
+        await self._feed.watch(self.feed_event)
 
     def feed_event(self, event: Event) -> None:
         """The one way in which the view changes."""
         before, self.view = self.view, reduce(self.view, event)
-        if self.view != before and self.is_running:
-            self.draw()
+        if self.view == before or not self.is_running:
+            return
+        if self.view.place != before.place or self.view.table != before.table:
+            self._ask_for_more()
+        self.draw()
 
     def draw(self) -> None:
-        top, main, foot = (self.query_one(f"#{name}", Canvas) for name in ("top", "body", "foot"))
-        top.show([top_line(self.view, top.size.width)])
-        main.show(body(self.view, main.size.width, main.size.height))
-        foot.show([line(Span(" q quit   p pause the view", "dim"))])
+        if len(self.screen_stack) == 0 or not self.screen_stack[0].is_mounted:
+            return
+        main = self.screen_stack[0]
+        canvases = {name: main.query_one(f"#{name}", Canvas) for name in ("top", "tabs", "foot")}
+        shown = main.query_one("#body", Canvas)
+        canvases["top"].show([top_line(self.view, shown.size.width)])
+        canvases["tabs"].show([tab_line(self.view, shown.size.width)])
+        canvases["foot"].show([foot_line(self.view, shown.size.width)])
+        shown.show(body(self.view, shown.size.width, shown.size.height))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw)
 
+    # ------------------------------------------------------------ what has to be asked
+
+    def _tick(self) -> None:
+        self.feed_event(Ticked(self._clock()))
+        self._ask_for_more()
+
+    def _ask_for_more(self) -> None:
+        """Each question of this place, when its answer is old or was to something else."""
+        now = self._clock()
+        for one in questions(self.view):
+            args, at = self._asked.get(one.slot, ({}, float("-inf")))
+            if one.slot not in self._asking and (args != one.args or now - at >= one.every_s):
+                self._asking.add(one.slot)
+                self._asked[one.slot] = (one.args, now)
+                self._ask(one.slot, one.op, one.args)
+
+    @work(group="ask")
+    async def _ask(self, slot: str, op: str, args: dict[str, Any]) -> None:
+        try:
+            data = await self._feed.ask(op, args)
+            answered = Answered(slot, data, self._clock())
+        except ZcrawlError as error:
+            answered = Answered(slot, {}, self._clock(), str(error))
+        finally:
+            self._asking.discard(slot)
+        self.feed_event(answered)
+
+    # ------------------------------------------------------------ keys
+
+    def on_key(self, event: events.Key) -> None:
+        """Shift and a letter sorts."""
+        char = event.character or ""
+        if len(self.screen_stack) == 1 and len(char) == 1 and char.isascii() and char.isupper():
+            event.stop()
+            self.feed_event(SortBy(char))
+
     def action_page(self, page: str) -> None:
-        self.feed_event(GoTo(Page(page)))
+        self.feed_event(GoTo(Place(Page(page))))
+
+    def action_move(self, by: int) -> None:
+        self.feed_event(Move(by))
+
+    def action_move_page(self, by: int) -> None:
+        self.feed_event(Move(by * max(1, self.query_one("#body").size.height - 3)))
+
+    def action_move_to(self, index: int) -> None:
+        self.feed_event(MoveTo(index))
+
+    def action_drill(self) -> None:
+        self.feed_event(Drill())
+
+    def action_go_back(self) -> None:
+        self.feed_event(Back())
+
+    def action_mark(self) -> None:
+        self.feed_event(Mark())
+
+    def action_mark_all(self) -> None:
+        self.feed_event(MarkAll())
 
     def action_pause_view(self) -> None:
         self.feed_event(TogglePause())
+
+    def action_span(self) -> None:
+        self.feed_event(SetSpan())
+
+    def action_help(self) -> None:
+        self.push_screen(PictureDialog(help_picture(self.view, 100)))
+
+    def action_copy(self) -> None:
+        row = current_row(self.view) or self.view.place.about
+        names = ("url", "host", "id", "name", "text", "data", "run")
+        value = next((text(row, name) for name in names if text(row, name)), "")
+        if value:
+            self.copy_to_clipboard(value)
+            self.feed_event(Say(f"copied: {plain(value, 100)}"))
+
+    def on_mouse_scroll_down(self) -> None:
+        self.feed_event(Move(3))
+
+    def on_mouse_scroll_up(self) -> None:
+        self.feed_event(Move(-3))
+
+    # ------------------------------------------------------------ typing
+
+    def action_command(self) -> None:
+        self.query_one(Prompt).open(COMMAND)
+
+    def action_filter(self) -> None:
+        state = self.view.table
+        self.query_one(Prompt).open(FILTER, ("!" if state.inverse else "") + state.filter)
+
+    def on_prompt_left(self) -> None:
+        self.query_one(Prompt).close()
+
+    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+        kind, typed = event.text[:1], event.text[1:]
+        if event.final:
+            self.query_one(Prompt).close()
+        if kind == FILTER:
+            self.feed_event(SetFilter(typed))
+        elif event.final:
+            self.obey(commands.parse(typed, self.view))
+
+    def obey(self, parsed: commands.Parsed) -> None:
+        match parsed:
+            case commands.Mistake(mistake):
+                self.feed_event(Say(mistake, "bad"))
+            case commands.Do(action, rows, typed):
+                self._begin(action, rows, typed)
+            case commands.AppCommand(name, argument):
+                self._app_command(name, argument)
+            case _:
+                self.feed_event(parsed)
+
+    def _app_command(self, name: str, argument: str) -> None:
+        if name == "theme" and argument in self.available_themes:
+            self.theme = argument
+        elif name == "theme":
+            self.feed_event(Say("themes: " + ", ".join(sorted(self.available_themes))))
+        elif name == "submit":
+            self.action_submit(argument)
+        elif name == "help":
+            self.action_help()
+        elif name == "quit":
+            self.exit()
+        else:
+            self.feed_event(Say(f"{name}: not from here", "bad"))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What ctrl+p offers: Textual's own, the pages, and what can be done here."""
+        yield from super().get_system_commands(screen)
+        for page in MAIN_PAGES:
+            yield SystemCommand(f"Go to {page}", "", lambda page=page: self.action_page(page))
+        for action in offered(self.view):
+            yield SystemCommand(
+                action.label.capitalize(),
+                f"key {action.key}",
+                lambda key=action.key: self.action_act(key),
+            )
+
+    # ------------------------------------------------------------ acting
+
+    def action_act(self, key: str) -> None:
+        """An action is about the rows that were on the screen when its key was pressed."""
+        action = by_key(self.view, key)
+        if action is not None:
+            self._begin(action, chosen_rows(self.view))
+
+    @work(group="act")
+    async def _begin(self, action: Action, rows: list[Row], typed: str = "") -> None:
+        if self.view.readonly:
+            self.feed_event(Say("read-only: nothing is changed from here", "bad"))
+            return
+        if action.ask and not typed:
+            lines: Picture = [
+                title(action.label.capitalize(), 80),
+                line(Span(f"  {action.ask}", "dim")),
+            ]
+            answer = await self.push_screen_wait(AskDialog(lines))
+            if not answer:
+                return
+            typed = answer
+        try:
+            requests = plan(action, rows, typed)
+        except ValueError as error:
+            self.feed_event(Say(str(error), "bad"))
+            return
+        if not requests:
+            self.feed_event(Say(f"nothing here can be done that with: {action.label}", "warn"))
+            return
+        if action.confirm and not await self.push_screen_wait(
+            ConfirmDialog(_question(action, requests))
+        ):
+            self.feed_event(Say("nothing was done"))
+            return
+        for request in requests:
+            await self._perform(request)
+
+    async def _perform(self, request: Request) -> None:
+        try:
+            reply = await self._feed.ask(request.op, request.args)
+            result, ok = result_text(request, reply), True
+        except ZcrawlError as error:
+            result, ok = f"{error} [{error.code}]", False
+        acted = Acted(plain(request.command), plain(result), ok, self._clock(), self._utc())
+        self.feed_event(acted)
+
+    @work(group="act")
+    async def action_submit(self, sources: str = "") -> None:
+        if self.view.readonly:
+            self.feed_event(Say("read-only: nothing is changed from here", "bad"))
+            return
+        form: Form | None = await self.push_screen_wait(SubmitScreen(sources))
+        if form is None or form.submission is None:
+            return
+        if form.submission.more:
+            mistake = "more than 1,000 seeds: use zcrawl submit"
+            self.feed_event(Say(mistake, "bad"))
+            return
+        await self._perform(Request("submit", form.submission.args("new", None), form.command))
+
+
+def _question(action: Action, requests: list[Request]) -> Picture:
+    lines: Picture = [
+        title(f"{action.label.capitalize()}?", 100),
+        (),
+        *(line(Span(f"  {plain(one.command)}", "bold")) for one in requests[:MOST_TARGETS]),
+    ]
+    if len(requests) > MOST_TARGETS:
+        lines.append(line(Span(f"  and {len(requests) - MOST_TARGETS} more", "dim")))
+    return [
+        *lines,
+        (),
+        line(Span("  y", "accent"), Span(" does it   "), Span("n", "accent"), Span(" does not")),
+    ]

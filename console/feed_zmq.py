@@ -11,14 +11,17 @@ import asyncio
 import contextlib
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import zmq
 
-from console.view import Event, HappeningCame, LinkChanged, LinkState, SnapshotCame
-from zcrawl.errors import UnreachableError, ZcrawlError
+from console.actions import READS
+from console.feed import Emit
+from console.state import HappeningCame, LinkChanged, LinkState, SnapshotCame
+from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 from zcrawl.mesh.mesh_zmq_sockets import SocketReader, topic
 from zcrawl.mesh.messages import BadBody, Kind, Reply, Request, Snapshot
@@ -27,7 +30,6 @@ from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.roles.client import answer
 
 Find: TypeAlias = Callable[[], list[Endpoints]]
-Emit: TypeAlias = Callable[[Event], None]
 
 SILENT_S: Final = 3.0  # a leader speaks every second
 LOOK_S: Final = 0.5
@@ -37,13 +39,19 @@ GIVE_UP_S: Final = 20.0
 
 
 class ZmqFeed:
-    """`async with ZmqFeed(find, emit, clock, nobody) as feed: await feed.watch()`."""
+    """Implements `feed.Feed`. Sockets live as long as `watch` runs."""
 
     def __init__(
-        self, find: Find, emit: Emit, clock: Callable[[], float], nobody: str = "no master found"
+        self,
+        find: Find,
+        nobody: str = "no master found",
+        *,
+        readonly: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._find, self._emit, self._clock = find, emit, clock
+        self._find, self._clock, self._readonly = find, clock, readonly
         self._nobody = nobody
+        self._emit: Emit = lambda event: None
         self._masters: dict[str, Endpoints] = {}
         self._lines: dict[str, ZmqClientMesh] = {}
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
@@ -51,7 +59,7 @@ class ZmqFeed:
         self._heard_at = float("-inf")
         self.counters: Counter[str] = Counter()
 
-    async def __aenter__(self) -> ZmqFeed:
+    def _open(self) -> None:
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.SUB)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -61,19 +69,28 @@ class ZmqFeed:
         for kind in (Kind.SNAPSHOT, Kind.EVENT):
             self._socket.setsockopt(zmq.SUBSCRIBE, topic(kind))
         self._reader = SocketReader(self._socket, False, self._on_published, self.counters)
-        return self
 
-    async def __aexit__(self, *error: object) -> None:
+    def _close(self) -> None:
         self._reader.close()
         for mesh in self._lines.values():
             mesh.close()
+        self._lines.clear()
+        self._masters.clear()
         self._socket.close(0)
         self._context.term()
 
     # ------------------------------------------------------------ listening
 
-    async def watch(self) -> None:
+    async def watch(self, emit: Emit) -> None:
         """Keeps the line up for as long as it is not cancelled."""
+        self._emit = emit
+        self._open()
+        try:
+            await self._keep_up()
+        finally:
+            self._close()
+
+    async def _keep_up(self) -> None:
         started_at = self._clock()
         found_at = float("-inf")
         said = ""
@@ -154,6 +171,8 @@ class ZmqFeed:
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         """The answer of the cluster; RefusedError or UsageError for a no, else Unreachable."""
+        if self._readonly and op not in READS:
+            raise RefusedError("read-only: nothing is changed from here", code="readonly")
         request = Request(secrets.token_hex(16), op, args)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + GIVE_UP_S

@@ -10,7 +10,8 @@ import time
 from console.feed_zmq import Find, ZmqFeed
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.view import Event, LinkState, View, reduce
+from console.state import Answered, Event, LinkState, View
+from console.view import questions, reduce
 from zcrawl.errors import UnreachableError
 
 SNAPSHOT_WAIT_S = 10.0
@@ -21,7 +22,7 @@ def run(find: Find, *, name: str, nobody: str, readonly: bool) -> int:
     """The console on this terminal, until the user leaves it."""
     from console.app import ConsoleApp
 
-    app = ConsoleApp(find, name=name, nobody=nobody, readonly=readonly)
+    app = ConsoleApp(ZmqFeed(find, nobody, readonly=readonly), name=name, readonly=readonly)
     app.run()
     return app.return_code or 0
 
@@ -47,16 +48,18 @@ async def _heard(find: Find, name: str, nobody: str) -> View:
         if snapshots >= SNAPSHOTS:
             enough.set()
 
-    async with ZmqFeed(find, emit, time.monotonic, nobody) as feed:
-        watching = asyncio.ensure_future(feed.watch())
-        try:
-            async with asyncio.timeout(SNAPSHOT_WAIT_S):
-                await enough.wait()
-        except TimeoutError:
-            if snapshots == 0:
-                reason = view.link.text or nobody
-                raise UnreachableError(reason) from None
-        finally:
-            watching.cancel()
+    feed = ZmqFeed(find, nobody, readonly=True)
+    watching = asyncio.ensure_future(feed.watch(emit))
+    try:
+        async with asyncio.timeout(SNAPSHOT_WAIT_S):
+            await enough.wait()
+        for one in questions(view):
+            emit(Answered(one.slot, await feed.ask(one.op, one.args), time.monotonic()))
+    except TimeoutError:
+        if snapshots == 0:
+            raise UnreachableError(view.link.text or nobody) from None
+    finally:
+        watching.cancel()
+        await asyncio.wait([watching])
     assert view.link.state is LinkState.LIVE
     return view

@@ -49,6 +49,8 @@ class Run(_Data, frozen=True):
     bytes: int = 0
     seconds: float = 0.0
     max_pages: int | None = None
+    rate: float | None = None
+    concurrency: int | None = None
 
     @property
     def ended(self) -> bool:
@@ -92,6 +94,7 @@ class Snapshot(_Data, frozen=True):
     store: StoreHealth = StoreHealth()
     next_retry_s: float | None = None
     counters: dict[str, int] = {}
+    masters: tuple[Any, ...] = ()
 
 
 def read_snapshot(data: dict[str, Any]) -> Snapshot:

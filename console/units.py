@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 
 def count(number: float) -> str:
     """`812`, `12,345`, `1.23 M`: never more than seven characters."""
@@ -50,3 +52,10 @@ def duration(seconds: float | None) -> str:
 def percent(share: float) -> str:
     shown = share * 100
     return f"{shown:.0f} %" if shown in (0, 100) or shown >= 10 else f"{shown:.1f} %"
+
+
+def clock_text(at: float) -> str:
+    """The time of day, UTC, of the leader's clock; empty for never."""
+    if not 0 < at < 4e10:
+        return ""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%H:%M:%S")

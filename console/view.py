@@ -1,119 +1,120 @@
-"""The console's state and the one function that changes it.
+"""The one function that changes the console's state: `reduce(view, event) -> view`.
 
-`reduce(view, event) -> view`: events come from the feed (what the cluster said, how the line is)
-and from keys (commands). Frozen data in, frozen data out, no clock: times come with the events.
-Called by `app`, by `--snapshot` and by tests, which need no terminal.
+Events come from the feed (what the cluster said, how the line is) and from keys (commands).
+Frozen data in, frozen data out, no clock: times come with the events. Called by `app`, by
+`--snapshot` and by tests, which need no terminal. `questions` says what the View wants to know.
 """
 
 from __future__ import annotations
 
-import enum
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, NamedTuple, assert_never
 
 import msgspec
 
-from console.model import Snapshot, read_snapshot
-from console.rates import Rates, measure
+from console.columns import TABLES
+from console.model import read_snapshot
+from console.rates import measure
+from console.state import (
+    MAIN_PAGES,
+    Acted,
+    Answer,
+    Answered,
+    Back,
+    Drill,
+    Event,
+    GoTo,
+    Happening,
+    HappeningCame,
+    Known,
+    Link,
+    LinkChanged,
+    LinkState,
+    Mark,
+    MarkAll,
+    Message,
+    Move,
+    MoveTo,
+    Page,
+    Place,
+    Say,
+    SetFilter,
+    SetSpan,
+    SnapshotCame,
+    SortBy,
+    TableState,
+    Ticked,
+    TogglePause,
+    View,
+)
+from console.tables import LOADED, STEP, Row, Shown, question, shown, text
 
 EVENTS_KEPT: Final = 500
+ANSWERS_KEPT: Final = 30
+TREND: Final = 12  # points of a queue's trend
+TRAIL: Final = 20
+SPANS_S: Final = (900, 3_600, 21_600)
+MESSAGE_S: Final = 15.0
+# What enter opens: the page, and the field of the row that it is about.
+DRILLS: Final = {
+    Page.NODES: (Page.NODE, "id"),
+    Page.JOBS: (Page.JOB, "run"),
+    Page.QUEUES: (Page.LANES, "id"),
+    Page.LANES: (Page.HOST, "id"),
+    Page.HOSTS: (Page.HOST, "id"),
+    Page.ERRORS: (Page.FAILED, "run"),
+    Page.ITEMS: (Page.ITEM, "id"),
+}
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
+class Question(NamedTuple):
+    """Something that the place on the screen needs from a master."""
+
+    slot: str
+    op: str
+    args: dict[str, Any]
+    every_s: float
 
 
-class Page(enum.StrEnum):
-    """What the main screen shows; the first nine have the keys 1 to 9."""
-
-    OVERVIEW = "overview"
-
-
-class LinkState(enum.StrEnum):
-    CONNECTING = "connecting"  # nobody has spoken yet
-    LIVE = "live"  # a snapshot came within the last seconds
-    LOST = "lost"  # the leader is silent: a failover, or the end
-
-
-class Link(_Data, frozen=True):
-    state: LinkState = LinkState.CONNECTING
-    text: str = ""  # what the console is doing about it
-    since: float = 0.0
-
-
-class Happening(_Data, frozen=True):
-    """Something notable: said by the leader, or seen by the console itself."""
-
-    at: float  # UTC
-    name: str
-    text: str = ""
-    source: str = ""
-    level: str = "info"
-
-
-class Known(_Data, frozen=True):
-    """What was heard of the cluster. Frozen as a whole when the view is paused."""
-
-    snapshot: Snapshot | None = None
-    rates: Rates = Rates()
-    happenings: tuple[Happening, ...] = ()
-
-
-class View(_Data, frozen=True):
-    cluster: str = ""  # its name, or its data folder
-    page: Page = Page.OVERVIEW
-    link: Link = Link()
-    live: Known = Known()
-    held: Known | None = None  # what the screen shows while the view is paused
-    clock: float = 0.0  # the time of the newest event
-    bad_messages: int = 0
-    readonly: bool = False
-
-    @property
-    def known(self) -> Known:
-        """What is on the screen."""
-        return self.held or self.live
-
-    @property
-    def paused(self) -> bool:
-        return self.held is not None
-
-
-# ---------------------------------------------------------------- events of the feed
-
-
-class SnapshotCame(_Data, frozen=True):
-    data: dict[str, Any]
-    at: float
-
-
-class HappeningCame(_Data, frozen=True):
-    name: str
-    fields: dict[str, Any]
-    at: float
-
-
-class LinkChanged(_Data, frozen=True):
-    state: LinkState
-    text: str
-    at: float
-
-
-class Ticked(_Data, frozen=True):
-    at: float
-
-
-# ---------------------------------------------------------------- commands of a person
-
-
-class GoTo(_Data, frozen=True):
-    page: Page
-
-
-class TogglePause(_Data, frozen=True):
-    pass
-
-
-Event: TypeAlias = SnapshotCame | HappeningCame | LinkChanged | Ticked | GoTo | TogglePause
+def questions(view: View) -> list[Question]:
+    """What the place on the screen needs to know beyond the snapshot."""
+    place = view.place
+    table = TABLES.get(place.page)
+    if table is not None and table.op:
+        op, args = question(table, view)
+        return [Question(place.key, op, args, 1.0 if not table.newest_first else 2.0)]
+    match place.page:
+        case Page.OVERVIEW:
+            return [
+                Question("overview:", "overview", {}, 2.0),
+                Question("log:", "events", {"sort": "n", "desc": True, "limit": 200}, 30.0),
+            ]
+        case Page.LOG:
+            return [Question("log:", "events", {"sort": "n", "desc": True, "limit": 500}, 10.0)]
+        case Page.CHARTS:
+            every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
+            return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
+        case Page.NODE:
+            flight = {"worker": place.ref, "sort": "since", "limit": 100}
+            return [
+                Question(place.key, "node", {"node": place.ref}, 1.0),
+                Question(place.key + ":flight", "in_flight", flight, 1.0),
+            ]
+        case Page.JOB:
+            run = int(place.ref) if place.ref.isdigit() else 0
+            return [
+                Question(place.key, "job", {"ref": text(place.about, "job")}, 2.0),
+                Question(place.key + ":depths", "depths", {"run": run}, 2.0),
+                Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
+            ]
+        case Page.HOST:
+            one = {"filter": text(place.about, "host"), "limit": 20}
+            flight = {"host": int(place.ref or 0), "sort": "since", "limit": 50}
+            return [
+                Question(place.key, "hosts", one, 1.0),
+                Question(place.key + ":flight", "in_flight", flight, 1.0),
+            ]
+        case _:
+            return []
 
 
 def reduce(view: View, event: Event) -> View:
@@ -122,20 +123,49 @@ def reduce(view: View, event: Event) -> View:
             return _on_snapshot(view, event)
         case HappeningCame():
             return _on_happening(view, event)
-        case LinkChanged(state, text, at):
-            return _changed(view, link=Link(state, text, at), clock=at)
+        case Answered():
+            return _on_answer(view, event)
+        case Acted():
+            return _on_acted(view, event)
+        case LinkChanged(state, what, at):
+            return _changed(view, link=Link(state, what, at), clock=at)
         case Ticked(at):
-            return _changed(view, clock=at)
-        case GoTo(page):
-            return _changed(view, page=page)
+            old = view.message.text and at - view.message.at > MESSAGE_S
+            return _changed(view, clock=at, **({"message": Message()} if old else {}))
+        case GoTo(place):
+            return _go(view, place)
+        case Back():
+            return _back(view)
+        case Drill():
+            return _drill(view)
+        case Move(by):
+            return _move(view, by, relative=True)
+        case MoveTo(index):
+            return _move(view, index, relative=False)
+        case Mark():
+            return _mark(view)
+        case MarkAll():
+            return _mark_all(view)
+        case SortBy(letter):
+            return _sort(view, letter)
+        case SetFilter(wanted):
+            return _filter(view, wanted)
         case TogglePause():
             return _changed(view, held=None if view.paused else view.live)
+        case SetSpan():
+            after = SPANS_S[(SPANS_S.index(view.span_s) + 1) % len(SPANS_S)]
+            return _changed(view, span_s=after)
+        case Say(what, style):
+            return _changed(view, message=Message(what, style, view.clock))
         case _:
             assert_never(event)
 
 
 def _changed(view: View, **fields: Any) -> View:
     return msgspec.structs.replace(view, **fields)
+
+
+# ---------------------------------------------------------------- what the cluster says
 
 
 def _on_snapshot(view: View, event: SnapshotCame) -> View:
@@ -149,9 +179,9 @@ def _on_snapshot(view: View, event: SnapshotCame) -> View:
         return _changed(view, clock=event.at)
     happenings = live.happenings
     if before is not None and snapshot.epoch != before.epoch:
-        text = f"{snapshot.leader} leads in epoch {snapshot.epoch}, before: {before.leader}"
-        happenings = _with(happenings, Happening(snapshot.at, "new_leader", text, "console"))
-    live = Known(snapshot, measure(live.rates, snapshot), happenings)
+        told = f"{snapshot.leader} leads in epoch {snapshot.epoch}, before: {before.leader}"
+        happenings = _with(happenings, Happening(snapshot.at, "new_leader", told, "console"))
+    live = Known(snapshot, measure(live.rates, snapshot), happenings, live.answers)
     link = view.link
     if link.state is not LinkState.LIVE:
         link = Link(LinkState.LIVE, "", event.at)
@@ -174,3 +204,171 @@ def _on_happening(view: View, event: HappeningCame) -> View:
 
 def _with(happenings: tuple[Happening, ...], one: Happening) -> tuple[Happening, ...]:
     return (*happenings[-EVENTS_KEPT + 1 :], one)
+
+
+def _on_answer(view: View, event: Answered) -> View:
+    data = event.data
+    before = view.live.answers.get(event.slot)
+    if event.error and before is not None:
+        data = before.data  # an old answer is better than none, and the error is shown with it
+    elif event.slot == "queues:":
+        data = _with_trend(before, data)
+    answers = {key: one for key, one in view.live.answers.items() if key != event.slot}
+    while len(answers) >= ANSWERS_KEPT:
+        del answers[next(iter(answers))]
+    answers[event.slot] = Answer(data, event.at, event.error)
+    live = msgspec.structs.replace(view.live, answers=answers)
+    return _changed(view, live=live, clock=event.at)
+
+
+def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:
+    """Each queue's length over the last answers."""
+    trends = {text(row, "id"): row.get("trend", ()) for row in before.rows} if before else {}
+    rows = [
+        row | {"trend": (*trends.get(text(row, "id"), ()), row.get("queued", 0))[-TREND:]}
+        for row in Answer(data, 0.0).rows
+    ]
+    return {**data, "rows": rows}
+
+
+def _on_acted(view: View, event: Acted) -> View:
+    level = "info" if event.ok else "error"
+    name = "done" if event.ok else "refused"
+    told = f"{event.command}  →  {event.result}"
+    one = Happening(event.utc, name, told, "console", level)
+    live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
+    message = Message(told, "good" if event.ok else "bad", event.at)
+    return _changed(view, live=live, message=message, clock=event.at)
+
+
+# ---------------------------------------------------------------- where one is
+
+
+def _go(view: View, place: Place) -> View:
+    if place == view.place:
+        return view
+    trail = () if place.page in MAIN_PAGES and not place.ref else (*view.trail, view.place)
+    view = _changed(view, place=place, trail=trail[-TRAIL:])
+    wanted = place.about.get("filter")
+    return _filter(view, wanted) if isinstance(wanted, str) else view
+
+
+def _back(view: View) -> View:
+    """Out of a filter first, then out of marks, then to where one came from."""
+    state = view.table
+    if state.filter:
+        return _filter(view, "")
+    if state.marks:
+        return _look(view, msgspec.structs.replace(state, marks=frozenset()))
+    if view.trail:
+        return _changed(view, place=view.trail[-1], trail=view.trail[:-1])
+    return _changed(view, place=Place())
+
+
+def _drill(view: View) -> View:
+    row = current_row(view)
+    if view.page is Page.OVERVIEW:
+        return _go(view, Place(Page.JOBS))
+    if row is None or view.page not in DRILLS:
+        return view
+    page, field = DRILLS[view.page]
+    if page is Page.NODE and row.get("kind") != "worker":
+        return _changed(view, message=Message("a master has no page of its own", "", view.clock))
+    ref = text(row, field)
+    if page is Page.FAILED:
+        ref = f"{ref}/{text(row, 'host_id')}/{text(row, 'reason')}"
+    plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
+    return _go(view, Place(page, ref, plain_row))
+
+
+# ---------------------------------------------------------------- tables
+
+
+def current(view: View) -> Shown | None:
+    table = TABLES.get(view.page)
+    return shown(table, view) if table is not None else None
+
+
+def current_row(view: View) -> Row | None:
+    now = current(view)
+    return now.current if now is not None else None
+
+
+def chosen_rows(view: View) -> list[Row]:
+    """What an action is about: the marked rows, else the row at the cursor."""
+    table = TABLES.get(view.page)
+    if table is None:
+        return [view.place.about] if view.place.row else []
+    now = shown(table, view)
+    marked = [row for row in now.rows if table.key(row) in view.table.marks]
+    return marked or ([now.current] if now.current is not None else [])
+
+
+def _look(view: View, state: TableState) -> View:
+    return _changed(view, tables={**view.tables, view.place.key: state})
+
+
+def _move(view: View, to: int, relative: bool) -> View:
+    table = TABLES.get(view.page)
+    state = view.table
+    if table is None:  # a page of text: the index is the first line on the screen
+        index = max(0, state.index + to) if relative else max(0, to)
+        return _look(view, msgspec.structs.replace(state, index=index))
+    now = shown(table, view)
+    if not now.rows:
+        return view
+    index = now.index + to if relative else to if to >= 0 else len(now.rows) - 1
+    offset = state.offset
+    if table.op and not table.newest_first and not view.paused:
+        last = offset + len(now.rows)
+        if index >= len(now.rows) and last < now.total:
+            offset = min(offset + STEP, max(0, now.total - LOADED))
+        elif index < 0 and offset > 0:
+            offset = max(0, offset - STEP)
+    index = max(0, min(len(now.rows) - 1, index))
+    cursor = table.key(now.rows[index])
+    # Where the row will be in the list that begins at the new offset.
+    index -= offset - state.offset
+    return _look(
+        view, msgspec.structs.replace(state, cursor=cursor, index=max(0, index), offset=offset)
+    )
+
+
+def _mark(view: View) -> View:
+    table, row = TABLES.get(view.page), current_row(view)
+    if table is None or row is None:
+        return view
+    marks = view.table.marks ^ {table.key(row)}
+    return _move(_look(view, msgspec.structs.replace(view.table, marks=marks)), 1, relative=True)
+
+
+def _mark_all(view: View) -> View:
+    table, now = TABLES.get(view.page), current(view)
+    if table is None or now is None:
+        return view
+    keys = frozenset(table.key(row) for row in now.rows)
+    marks = frozenset() if keys <= view.table.marks else view.table.marks | keys
+    return _look(view, msgspec.structs.replace(view.table, marks=marks))
+
+
+def _sort(view: View, letter: str) -> View:
+    """The second press turns the order round."""
+    table, state = TABLES.get(view.page), view.table
+    columns = table.columns if table is not None and not table.newest_first else ()
+    column = next((one for one in columns if one.letter == letter), None)
+    if column is None or table is None:
+        return view
+    name, desc = (state.sort, state.desc) if state.sort else (table.sort, table.desc)
+    desc = not desc if name == column.sort else column.desc
+    state = msgspec.structs.replace(
+        state, sort=column.sort, desc=desc, offset=0, index=0, cursor=""
+    )
+    return _look(view, state)
+
+
+def _filter(view: View, wanted: str) -> View:
+    inverse = wanted.startswith("!")
+    state = msgspec.structs.replace(
+        view.table, filter=wanted.removeprefix("!"), inverse=inverse, offset=0, index=0, cursor=""
+    )
+    return _look(view, state)

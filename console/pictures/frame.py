@@ -1,15 +1,17 @@
-"""The lines around every page: who is watched, how the line is, which page this is."""
+"""The lines around every page: who is watched, how the line is, which page this is, which keys."""
 
 from __future__ import annotations
 
-import datetime
+from typing import Final
 
-from console.lines import Line, Span, line, line_width
+from console.actions import offered
+from console.columns import TABLES
+from console.lines import Line, Span, cut, line, line_width
 from console.plain import plain
-from console.units import duration
-from console.view import LinkState, View
+from console.state import MAIN_PAGES, LinkState, Page, View
+from console.units import clock_text, duration
 
-LINK_MARK = {
+LINK_MARK: Final = {
     LinkState.CONNECTING: ("○ connecting", "warn"),
     LinkState.LIVE: ("● live", "good"),
     LinkState.LOST: ("○ lost", "bad"),
@@ -19,7 +21,8 @@ LINK_MARK = {
 def top_line(view: View, cells: int) -> Line:
     """`zcrawl  NAME  ● live  leader m1  epoch 3          12:01:22`."""
     mark, style = LINK_MARK[view.link.state]
-    left = [Span(" zcrawl ", "tab"), Span(f" {plain(view.cluster)}  ", "bold"), Span(mark, style)]
+    name = plain(view.cluster, 40)
+    left = [Span(" zcrawl ", "tab"), Span(f" {name}  ", "bold"), Span(mark, style)]
     snapshot = view.known.snapshot
     if view.paused:
         left.append(Span("  ▮▮ paused", "warn"))
@@ -29,14 +32,66 @@ def top_line(view: View, cells: int) -> Line:
         since = duration(max(0.0, view.clock - view.link.since))
         left.append(Span(f"  {plain(view.link.text)} ({since})", style))
     elif snapshot is not None:
-        left.append(Span(f"  leader {plain(snapshot.leader)}  epoch {snapshot.epoch}", "dim"))
+        left.append(Span(f"  leader {plain(snapshot.leader, 40)}  epoch {snapshot.epoch}", "dim"))
+    if view.bad_messages:
+        left.append(Span(f"  {view.bad_messages} unreadable", "bad"))
     right = Span(clock_text(snapshot.at) + " " if snapshot else "", "dim")
-    gap = cells - line_width(tuple(left)) - len(right.text)
-    return line(*left, Span(" " * max(1, gap)), right)
+    room = cells - len(right.text) - 1
+    return (*cut(tuple(left), room), Span(" "), right)
 
 
-def clock_text(at: float) -> str:
-    """UTC, of the leader's clock."""
-    if not at:
-        return ""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%H:%M:%S")
+def tab_line(view: View, cells: int) -> Line:
+    """The nine pages by their keys; the one that is shown stands out, with what it is about."""
+    root = view.trail[0].page if view.trail and view.page not in MAIN_PAGES else view.page
+    spans: list[Span] = [Span(" ")]
+    narrow = cells < 100
+    for n, page in enumerate(MAIN_PAGES, 1):
+        here = page is root
+        name = str(page).capitalize()
+        gap = "" if narrow else " "
+        spans.append(
+            Span(f"{gap}{n} {name}{gap}" if not narrow else f"{n}{name}", "tab" if here else "dim")
+        )
+        spans.append(Span(" "))
+    if view.page not in MAIN_PAGES:
+        spans.append(Span(f"› {_about(view)}", "accent"))
+    elif view.place.ref:
+        spans.append(Span(f"› run {plain(view.place.ref, 20)}", "accent"))
+    return tuple(spans)
+
+
+def _about(view: View) -> str:
+    about = view.place.about
+    named = {
+        Page.JOB: about.get("name", view.place.ref),
+        Page.LANES: about.get("name", view.place.ref),
+        Page.HOST: about.get("host", view.place.ref),
+        Page.FAILED: f"{about.get('reason', '')} at {about.get('host', '')}",
+    }
+    return f"{view.page} {plain(named.get(view.page, view.place.ref), 60)}"
+
+
+def foot_line(view: View, cells: int) -> Line:
+    """What an action did just now, else the keys of this page."""
+    if view.message.text:
+        return line(Span(f" {plain(view.message.text)}", view.message.style))
+    spans: list[Span] = []
+    for key, label in key_hints(view):
+        spans += [Span(f" {key}", "accent"), Span(f" {label} ", "dim")]
+    spans = [one for one in spans if one.text]
+    while line_width(tuple(spans)) > cells and len(spans) > 2:
+        del spans[-4:-2]  # the last hint, `?`, stays
+    return tuple(spans)
+
+
+def key_hints(view: View) -> list[tuple[str, str]]:
+    hints: list[tuple[str, str]] = []
+    if view.page in TABLES:
+        hints += [("↵", "open"), ("/", "filter"), ("␣", "mark")]
+    if view.page is Page.CHARTS:
+        hints.append(("s", "span"))
+    hints += [(action.key, action.label) for action in offered(view)]
+    if not view.readonly:
+        hints.append(("n", "new job"))
+    resume = "go on" if view.paused else "pause the view"
+    return [*hints, ("p", resume), (":", "command"), ("q", "quit"), ("?", "help")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from console.columns import LEVEL_STYLE, STATE_STYLE, log_rows
 from console.lines import (
     Line,
     Picture,
@@ -15,27 +16,28 @@ from console.lines import (
     title,
 )
 from console.model import Run, Snapshot, Worker
-from console.pictures.frame import clock_text
 from console.plain import fit, plain
 from console.rates import Rates
-from console.units import count, duration, percent, rate, size
-from console.view import Known, View
+from console.state import Known, View
+from console.tables import number, text
+from console.units import clock_text, count, duration, percent, rate, size
 
+BACKLOG = 400  # results; two full batches
 WIDE = 140  # from here on two columns
-STATE_STYLE = {
-    "busy": "good",
-    "idle": "",
-    "joining": "warn",
-    "suspect": "warn",
-    "draining": "warn",
-    "lost": "bad",
-    "offline": "dim",
-    "running": "good",
-    "paused": "warn",
-    "completed": "dim",
-    "cancelled": "dim",
-    "deleted": "dim",
-}
+# What hosts wait for, in an operator's words; what is to be mended first comes first.
+WHY_TEXT = (
+    ("no_worker", "no worker has them: start workers", "bad"),
+    ("worker_full", "their workers have no room: add workers or slots", "warn"),
+    ("storing", "an owner is being stored: the database is slow", "warn"),
+    ("loading", "their queue is being read: the database is slow", "warn"),
+    ("inherited", "an earlier owner may still fetch: passes by itself", "warn"),
+    ("paused", "their jobs are paused", "warn"),
+    ("retry", "all that is left waits for a retry", "warn"),
+    ("crawl_delay", "robots.txt asks for a delay", "accent"),
+    ("pace", "their pace: raise the job's rate (t on Jobs)", "accent"),
+    ("concurrency", "all they may have is in flight: slow answers, or raise concurrency", "accent"),
+    ("due", "being sent right now", "good"),
+)
 
 
 def overview(view: View, cells: int, rows: int) -> Picture:
@@ -44,13 +46,15 @@ def overview(view: View, cells: int, rows: int) -> Picture:
         return [(), line(Span("  waiting for the leader's first snapshot", "dim"))]
     if cells >= WIDE:
         half = (cells - 2) // 2
-        left = [*throughput(known, half), (), *jobs(known, half, rows - 9)]
+        left = [*throughput(known, half), (), *why_not_faster(known, half), ()]
+        left += jobs(known, half, rows - len(left))
         right = [*nodes(known.snapshot, half, max(6, rows // 2)), ()]
-        right += events(known, half, rows - len(right))
+        right += events(view, half, rows - len(right))
         return beside(left, right, half, cells - 2 - half)[:rows]
-    top = [*throughput(known, cells), (), *nodes(known.snapshot, cells, 4), ()]
+    top = [*throughput(known, cells), *why_not_faster(known, cells, 2)]
+    top += nodes(known.snapshot, cells, max(2, min(8, (rows - len(top)) // 4)))
     middle = jobs(known, cells, max(3, (rows - len(top)) // 2))
-    return [*top, *middle, (), *events(known, cells, rows - len(top) - len(middle) - 1)][:rows]
+    return [*top, *middle, *events(view, cells, rows - len(top) - len(middle))][:rows]
 
 
 # ---------------------------------------------------------------- how fast
@@ -90,6 +94,31 @@ def throughput(known: Known, cells: int) -> Picture:
         *trouble(snapshot),
         *answers(snapshot, cells),
     ]
+
+
+def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
+    """What most hosts with work wait for."""
+    answer = known.answers.get("overview:")
+    counts = answer.data.get("why") if answer is not None else None
+    lines: Picture = [title("Why not faster", cells)]
+    if not isinstance(counts, dict):
+        return [*lines, line(Span("  asking the leader", "dim"))]
+    backlog = number(answer.data, "commit_backlog") if answer is not None else 0
+    if backlog > BACKLOG:
+        text = f"  {count(backlog):>7} results wait to be committed: the database is the bottleneck"
+        lines.append(line(Span(text, "bad")))
+    for code, words, style in WHY_TEXT:
+        pair = counts.get(code)
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            continue
+        hosts, queued = (number({"n": one}, "n") for one in pair)
+        what = f"{count(hosts):>7} host{'s' if hosts != 1 else ' '} "
+        lines.append(
+            line(Span("  " + what, style), Span(f"({count(queued)} queued)  ", "dim"), Span(words))
+        )
+    if len(lines) == 1:
+        lines.append(line(Span("  nothing is queued", "dim")))
+    return lines[: most + 1]
 
 
 def trouble(snapshot: Snapshot) -> Picture:
@@ -217,17 +246,16 @@ def _job(one: Run, rates: Rates, cells: int) -> Line:
     )
 
 
-def events(known: Known, cells: int, rows: int) -> Picture:
+def events(view: View, cells: int, rows: int) -> Picture:
     lines: Picture = [title("Events", cells)]
-    newest = known.happenings[::-1][: max(0, rows - 1)]
-    for one in newest:
-        style = {"warning": "warn", "error": "bad"}.get(one.level, "")
-        where = f"{plain(one.source, 40)} " if one.source else ""
+    newest = log_rows(view)[: max(0, rows - 1)]
+    for row in newest:
+        style = LEVEL_STYLE.get(text(row, "level"), "")
         lines.append(
             line(
-                Span(f"  {clock_text(one.at)} ", "dim"),
-                Span(f"{where}{plain(one.name, 40)} ", style or "accent"),
-                Span(plain(one.text, 300), style),
+                Span(f"  {clock_text(number(row, 'at')):8} ", "dim"),
+                Span(f"{text(row, 'source')} {text(row, 'name')} ", style or "accent"),
+                Span(text(row, "text"), style),
             )
         )
     if not newest:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.view import SnapshotCame, View, reduce
+from console.state import SnapshotCame, View
+from console.view import reduce
 
 AT = 1_700_000_000.0
 

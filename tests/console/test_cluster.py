@@ -10,9 +10,10 @@ import pytest
 from textual.pilot import Pilot
 
 from console.app import ConsoleApp
+from console.feed_zmq import ZmqFeed
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.view import LinkState, View
+from console.state import LinkState, View
 from zcrawl.cli.console_command import masters_in
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.demo_server_loop import DemoServer
@@ -42,7 +43,7 @@ async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
     data: Path,
 ) -> None:
     """Nodes, queue, throughput; then the cluster goes away and comes back, and so does the line."""
-    app = ConsoleApp(masters_in(data), name="test", nobody="nobody is here")
+    app = ConsoleApp(ZmqFeed(masters_in(data), "nobody is here"), name="test")
     async with DemoServer() as server, app.run_test(size=(100, 30)) as pilot:
         await until(pilot, app, lambda view: view.link.text == "nobody is here")
         submission = prepare([server.url], None, None, {"name": "shop", "politeness.rate": 20.0})

@@ -6,19 +6,12 @@ import pytest
 
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.view import (
-    EVENTS_KEPT,
-    HappeningCame,
-    LinkChanged,
-    LinkState,
-    TogglePause,
-    View,
-    reduce,
-)
+from console.state import HappeningCame, LinkChanged, LinkState, TogglePause, View
+from console.view import EVENTS_KEPT, reduce
 from tests.console.samples import heard, run, snapshot
 
 
-def screen(view: View, cells: int = 120, rows: int = 40) -> str:
+def screen(view: View, cells: int = 160, rows: int = 40) -> str:
     return as_text(whole(view, cells, rows))
 
 

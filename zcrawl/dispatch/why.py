@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState
+from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
@@ -91,9 +91,9 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
         full += worker.credit <= 0
     if not granted:
         return Why("no_worker", "no worker has it now")
-    wait_s = host.pace.ready_at() - LOOKAHEAD_S - now
     interval_s = host.demand.interval_s
-    if wait_s > 0 or (interval_s > 0 and held < host.demand.concurrency):
+    # A host whose answers are slow falls behind its pace; one that keeps up with it is held by it.
+    if interval_s > 0 and host.pace.ready_at() > now - interval_s:
         next_s = max(0.0, host.pace.ready_at() - now)
         if host.crawl_delay_s >= interval_s > 0:
             return Why("crawl_delay", f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")

@@ -1,0 +1,186 @@
+"""What an operator can do from the console: to what, by which key, and the command line that does
+the same. Pure: `app` asks the questions and sends the requests.
+
+`READS` is the one list that `--readonly` goes by: the line refuses every other request, and no
+action is offered.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from console.state import Page, View
+from console.tables import Row, number, text
+
+READS: Final = frozenset(
+    (
+        "jobs",
+        "job",
+        "nodes",
+        "overview",
+        "hosts",
+        "queues",
+        "lanes",
+        "errors",
+        "events",
+        "history",
+        "in_flight",
+        "node",
+        "depths",
+        "items",
+        "failed",
+    )
+)
+RUN_PAGES: Final = (Page.JOBS, Page.QUEUES, Page.JOB)
+ENDED: Final = ("completed", "cancelled", "deleted")
+
+
+class Request(NamedTuple):
+    """One thing to be done: what is sent, and the command line that does the same."""
+
+    op: str
+    args: dict[str, Any]
+    command: str
+
+
+class Action(NamedTuple):
+    name: str
+    key: str
+    label: str
+    pages: tuple[Page, ...]
+    request: Callable[[Row, str], Request]
+    fits: Callable[[Row], bool] = lambda row: True
+    confirm: bool = False  # it cannot be undone
+    ask: str = ""  # what has to be typed first
+
+
+def _act(action: str) -> Callable[[Row, str], Request]:
+    def request(row: Row, typed: str) -> Request:
+        ref = text(row, "job")
+        return Request("act", {"ref": ref, "action": action}, f"zcrawl {action} {_q(ref)}")
+
+    return request
+
+
+def _retry_group(row: Row, typed: str) -> Request:
+    ref, reason, host = text(row, "job"), text(row, "reason"), int(number(row, "host_id"))
+    args = {"ref": ref, "action": "retry", "reason": reason, "host": host}
+    command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}"
+    return Request("act", args, command)
+
+
+def _drain(row: Row, typed: str) -> Request:
+    node = text(row, "id")
+    return Request("drain", {"node": node}, f"zcrawl drain {_q(node)}")
+
+
+def _tune(row: Row, typed: str) -> Request:
+    ref = text(row, "job")
+    wanted = read_pace(typed)
+    flags = " ".join(f"--{name} {value:g}" for name, value in wanted.items())
+    return Request("tune", {"ref": ref, **wanted}, f"zcrawl tune {_q(ref)} {flags}")
+
+
+def _reassign(row: Row, typed: str) -> Request:
+    host, node = text(row, "host"), typed.strip()
+    command = f"zcrawl reassign {_q(host)} {_q(node)}"
+    return Request("reassign", {"host": host, "node": node}, command)
+
+
+def _step_down(row: Row, typed: str) -> Request:
+    return Request("step_down", {}, "zcrawl step-down")
+
+
+def read_pace(typed: str) -> dict[str, float]:
+    """`rate=5 concurrency=2`, or `5 2`: rate, then concurrency. ValueError for anything else."""
+    names = ("rate", "concurrency", "burst")
+    wanted: dict[str, float] = {}
+    for n, part in enumerate(typed.replace(",", " ").split()):
+        name, found, value = part.rpartition("=")
+        name = name if found else names[min(n, 2)]
+        if name not in names:
+            raise ValueError(f"{name!r} is none of {', '.join(names)}")
+        wanted[name] = float(value) if name == "rate" else int(value)
+    if not wanted:
+        raise ValueError("nothing was given")
+    return wanted
+
+
+def _goes_on(row: Row) -> bool:
+    return text(row, "state") not in ENDED
+
+
+def _is_worker(row: Row) -> bool:
+    return text(row, "kind") == "worker" or "slots" in row
+
+
+ACTIONS: Final = (
+    Action("pause", "h", "hold the job", RUN_PAGES, _act("pause"), _goes_on),
+    Action("resume", "g", "go on with the job", RUN_PAGES, _act("resume"), _goes_on),
+    Action("cancel", "x", "cancel the job", RUN_PAGES, _act("cancel"), _goes_on, confirm=True),
+    Action("retry", "r", "retry what failed", RUN_PAGES, _act("retry")),
+    Action("delete", "d", "delete the job and all it has", RUN_PAGES, _act("delete"), confirm=True),
+    Action(
+        "tune",
+        "t",
+        "change rate and concurrency",
+        RUN_PAGES,
+        _tune,
+        _goes_on,
+        ask="rate and concurrency per host, e.g. rate=5 concurrency=2",
+    ),
+    Action("drain", "d", "drain the worker", (Page.NODES, Page.NODE), _drain, _is_worker, True),
+    Action(
+        "step_down",
+        "l",
+        "let the leader step down",
+        (Page.NODES, Page.OVERVIEW),
+        _step_down,
+        confirm=True,
+    ),
+    Action(
+        "reassign",
+        "m",
+        "move the host to a worker",
+        (Page.HOSTS, Page.HOST, Page.LANES),
+        _reassign,
+        ask="the worker that shall have it",
+    ),
+    Action("retry_group", "r", "retry these failures", (Page.ERRORS,), _retry_group),
+)
+BY_NAME: Final = {action.name: action for action in ACTIONS}
+
+
+def offered(view: View) -> list[Action]:
+    """What may be done here. What may not be done is not offered."""
+    if view.readonly:
+        return []
+    return [action for action in ACTIONS if view.page in action.pages]
+
+
+def by_key(view: View, key: str) -> Action | None:
+    return next((action for action in offered(view) if action.key == key), None)
+
+
+def plan(action: Action, rows: list[Row], typed: str = "") -> list[Request]:
+    """One request for each row that it fits; each only once. ValueError tells what was mistyped."""
+    if action.name == "step_down":
+        rows = [{}]
+    requests = [action.request(row, typed) for row in rows if action.fits(row)]
+    return list({request.command: request for request in requests}.values())
+
+
+def result_text(request: Request, reply: dict[str, Any]) -> str:
+    """A reply in a few words."""
+    if request.op in ("act", "tune"):
+        changed = reply.get("changed", 0)
+        more = f", {changed} tried again" if request.args.get("action") == "retry" else ""
+        same = "" if changed or more else ", as it was before"
+        return f"run {reply.get('run')}: {reply.get('state')}{more}{same}"
+    return ", ".join(f"{key} {value}" for key, value in reply.items())
+
+
+def _q(value: str) -> str:
+    return shlex.quote(value)

@@ -1,0 +1,132 @@
+"""The command line of the console: what was typed becomes an event or an action. Pure.
+
+`:nodes` goes to a page, `:job docs` to a job, `:pause docs` acts, `:theme nord` is the app's. The
+completions are what the View knows: pages, jobs, workers, hosts on the screen.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from console.actions import BY_NAME, Action
+from console.columns import job_rows, node_rows
+from console.state import MAIN_PAGES, Event, GoTo, Page, Place, SetFilter, View
+from console.tables import Row, text
+
+JOB_ACTIONS: Final = ("pause", "resume", "cancel", "delete", "retry", "tune")
+WORDS: Final = (
+    *(str(page) for page in MAIN_PAGES),
+    "job",
+    "node",
+    "host",
+    *JOB_ACTIONS,
+    "drain",
+    "reassign",
+    "stepdown",
+    "submit",
+    "filter",
+    "theme",
+    "cluster",
+    "help",
+    "quit",
+)
+
+
+class Do(NamedTuple):
+    """An action on rows that were named, not chosen."""
+
+    action: Action
+    rows: list[Row]
+    typed: str = ""
+
+
+class AppCommand(NamedTuple):
+    """For the app itself: theme, submit, cluster, help, quit."""
+
+    name: str
+    argument: str = ""
+
+
+class Mistake(NamedTuple):
+    text: str
+
+
+Parsed: TypeAlias = Event | Do | AppCommand | Mistake
+
+
+def parse(typed: str, view: View) -> Parsed:
+    try:
+        words = shlex.split(typed)
+    except ValueError as error:
+        return Mistake(f"{error}")
+    if not words:
+        return Mistake("nothing was typed")
+    name, rest = _expand(words[0].lower()), words[1:]
+    if name in (str(page) for page in MAIN_PAGES):
+        ref = rest[0] if rest and name == Page.ITEMS and rest[0].isdigit() else ""
+        return GoTo(Place(Page(name), ref))
+    if name in ("theme", "cluster", "submit", "help", "quit"):
+        return AppCommand(name, " ".join(rest))
+    if name == "filter":
+        return SetFilter(" ".join(rest))
+    if name == "stepdown":
+        return Do(BY_NAME["step_down"], [{}])
+    if name not in WORDS:
+        return Mistake(f"no command {words[0]!r}; tab completes, ? helps")
+    if not rest:
+        return Mistake(f"{name} needs a name or a number")
+    return _about(name, rest, view)
+
+
+def _expand(word: str) -> str:
+    """A beginning that fits one word only is that word."""
+    word = {"q": "quit", "e": "errors", "h": "hosts"}.get(word, word)
+    fits = [one for one in WORDS if one.startswith(word)]
+    return word if word in WORDS or len(fits) != 1 else fits[0]
+
+
+def _about(name: str, rest: Sequence[str], view: View) -> Parsed:
+    ref, more = rest[0], " ".join(rest[1:])
+    if name == "node":
+        return GoTo(Place(Page.NODE, ref, (("id", ref),)))
+    if name == "host":
+        return GoTo(Place(Page.HOSTS, "", (("filter", ref),)))  # it has no number that one knows
+    if name == "drain":
+        return Do(BY_NAME["drain"], [{"id": ref, "kind": "worker"}])
+    if name == "reassign":
+        return (
+            Do(BY_NAME["reassign"], [{"host": ref}], more) if more else Mistake("to which worker?")
+        )
+    row = _job(ref, view)
+    if name == "job":
+        run = text(row, "run") or ref
+        plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
+        return GoTo(Place(Page.JOB, run, plain_row))
+    if name == "tune" and not more:
+        return Mistake("which pace? e.g. :tune docs rate=5 concurrency=2")
+    return Do(BY_NAME[name], [row], more)
+
+
+def _job(ref: str, view: View) -> Row:
+    """The newest run of the job that is meant; the leader knows jobs that are not on the screen."""
+    found = [row for row in job_rows(view) if ref in (text(row, "job"), text(row, "name"))]
+    return max(found, key=lambda row: int(row["run"]), default={"job": ref})
+
+
+def completions(typed: str, view: View) -> list[str]:
+    """Whole command lines that begin with what was typed."""
+    word, space, rest = typed.partition(" ")
+    if not space:
+        return [one for one in WORDS if one.startswith(word.lower())]
+    name = _expand(word.lower())
+    values: list[str] = []
+    if name == "job" or name in JOB_ACTIONS:
+        values = [text(row, "name") for row in job_rows(view)]
+    elif name in ("node", "drain"):
+        values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
+    elif name in ("host", "reassign"):
+        values = [text(row, "host") for row in view.known.rows("hosts:")]
+    quoted = [shlex.quote(one) for one in dict.fromkeys(values) if one]
+    return [f"{word} {one}" for one in quoted if one.strip("'").startswith(rest.strip("'"))]

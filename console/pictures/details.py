@@ -1,0 +1,298 @@
+"""Pages about one thing: a worker, a job, a host, an item. Text that scrolls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from console.columns import STATE_STYLE, WHY_STYLE, host_pace, item_of
+from console.lines import Line, Picture, Span, beside, line, progress_bar, title
+from console.plain import fit, plain
+from console.state import Page, View
+from console.tables import Row, number, text
+from console.units import count, duration, percent, rate, size
+
+NAME: Final = 16
+WIDE: Final = 120
+
+
+def details(view: View, cells: int, rows: int) -> Picture:
+    pictures = {
+        Page.NODE: node_page,
+        Page.JOB: job_page,
+        Page.HOST: host_page,
+        Page.ITEM: item_page,
+    }
+    lines = pictures[view.page](view, cells)
+    most = max(0, len(lines) - rows)
+    top = min(view.table.index, most)
+    return lines[top : top + rows]
+
+
+def _fact(name: str, value: object, style: str = "") -> Line:
+    return line(Span(f"  {fit(name, NAME)}", "dim"), Span(plain(value), style))
+
+
+def _answer(view: View, more: str = "") -> tuple[dict[str, Any], Picture]:
+    """What was answered about this place, and a line that says why it is not there."""
+    answer = view.known.answers.get(view.place.key + more)
+    if answer is None:
+        return {}, [line(Span("  asking the leader", "dim"))]
+    if answer.error:
+        return answer.data, [line(Span(f"  {plain(answer.error)}", "bad"))]
+    return answer.data, []
+
+
+# ---------------------------------------------------------------- a worker
+
+
+def node_page(view: View, cells: int) -> Picture:
+    data, note = _answer(view)
+    row = {**view.place.about, **data}
+    state = text(row, "state")
+    running, slots = number(row, "running"), number(row, "slots")
+    facts: Picture = [
+        title(f"Worker {plain(view.place.ref, 60)}", cells),
+        *note,
+        _fact("state", state, STATE_STYLE.get(state, "")),
+        line(
+            Span(f"  {fit('load', NAME)}", "dim"),
+            *progress_bar(running / slots if slots else 0.0, 20),
+            Span(
+                f"  {running:.0f} of {slots:.0f} slots, "
+                f"{number(row, 'waiting'):.0f} wait for a pace"
+            ),
+        ),
+        _fact("rate", f"{rate(number(row, 'rate'))} results/s"),
+        _fact("credit", f"{number(row, 'credit'):.0f} more requests would be sent"),
+        _fact("hosts", f"{number(row, 'hosts'):.0f} owned or shared"),
+        _fact("outbox", f"{number(row, 'outbox'):.0f} results that nobody has acked yet"),
+        _fact("memory", size(number(row, "rss_bytes"))),
+        _fact(
+            "loop lag",
+            f"{number(row, 'lag_ms'):.0f} ms",
+            "warn" if number(row, "lag_ms") > 200 else "",
+        ),
+        _fact("heard", f"{duration(number(row, 'heard_s_ago'))} ago"),
+        _fact("process", f"pid {number(row, 'pid'):.0f} on {text(row, 'hostname')}"),
+        _fact("version", text(row, "version")),
+        (),
+    ]
+    return [*facts, *in_flight(view, cells), (), *log_of(view, view.place.ref, cells)]
+
+
+def in_flight(view: View, cells: int) -> Picture:
+    answer = view.known.answers.get(view.place.key + ":flight")
+    rows = answer.rows if answer is not None else []
+    total = number(answer.data, "total") if answer is not None else 0
+    lines: Picture = [title(f"In flight: {total:.0f}", cells)]
+    for row in rows:
+        since = number(row, "since_s")
+        state = "uncommitted" if row.get("received") else ""
+        attempt = f"try {number(row, 'attempt'):.0f}" if number(row, "attempt") > 1 else ""
+        lines.append(
+            line(
+                Span(f"  {duration(since):>7} ", "warn" if since > 15 else "dim"),
+                Span(f"{fit(attempt, 6)}{fit(state, 12 if state else 0)} ", "accent"),
+                Span(text(row, "url")),
+            )
+        )
+    return lines
+
+
+def log_of(view: View, wanted: str, cells: int) -> Picture:
+    """Events that name this node."""
+    lines: Picture = [title("Events", cells)]
+    found = [
+        one for one in reversed(view.known.happenings) if wanted in (one.text + " " + one.source)
+    ]
+    lines += [
+        line(Span(f"  {plain(one.name, 40)} ", "accent"), Span(plain(one.text, 300)))
+        for one in found[:20]
+    ]
+    return lines if found else [*lines, line(Span("  none since the console runs", "dim"))]
+
+
+# ---------------------------------------------------------------- a job
+
+
+def job_page(view: View, cells: int) -> Picture:
+    data, note = _answer(view)
+    row: Row = {**view.place.about, **data}
+    snapshot = view.known.snapshot
+    live = (
+        next((one for one in snapshot.runs if str(one.run) == view.place.ref), None)
+        if snapshot
+        else None
+    )
+    share = live.share if live is not None else number(row, "percent") / 100
+    state = text(row, "state")
+    speed = view.known.rates.by_run.get(int(number(row, "run")), 0.0)
+    facts: Picture = [
+        title(
+            f"Job {text(row, 'job')} {text(row, 'name')}",
+            cells,
+            [Span(f"  run {text(row, 'run')}", "dim")],
+        ),
+        *note,
+        _fact(
+            "state",
+            state + (f" ({text(row, 'reason')})" if text(row, "reason") else ""),
+            STATE_STYLE.get(state, ""),
+        ),
+        line(
+            Span(f"  {fit('progress', NAME)}", "dim"),
+            *progress_bar(share, 30),
+            Span(f"  {percent(share)}"),
+        ),
+        _fact(
+            "pages",
+            f"{count(number(row, 'pages'))}, {rate(speed)}/s now, {size(number(row, 'bytes'))}",
+        ),
+        _fact(
+            "queued",
+            f"{count(number(row, 'queued'))} and {count(number(row, 'in_flight'))} in flight",
+        ),
+        _fact("failed", count(number(row, "failed")), "bad" if number(row, "failed") else ""),
+        _fact("skipped", count(number(row, "skipped"))),
+        _fact("items", count(number(row, "items"))),
+        _fact("time", f"{duration(number(row, 'seconds'))} since {text(row, 'started_at')}"),
+        _fact("workers", ", ".join(plain(one, 40) for one in row.get("workers", ()) or ())),
+        *_spec(row),
+        (),
+    ]
+    half = (cells - 2) // 2 if cells >= WIDE else cells
+    left = [
+        *_tally("Answers", row.get("statuses"), half),
+        (),
+        *_tally("Failed because of", row.get("failed_reasons"), half, "bad"),
+        (),
+        *_tally("Skipped because of", row.get("skipped_reasons"), half),
+    ]
+    depths = view.known.answers.get(view.place.key + ":depths")
+    right = [
+        *_tally(
+            "Pages by depth, since this leader",
+            (depths.data if depths else {}).get("depths"),
+            half,
+            "bar",
+            by_name=True,
+        ),
+        (),
+        *fill_rates(view, half),
+    ]
+    both = beside(left, right, half, half) if cells >= WIDE else [*left, (), *right]
+    return [*facts, *both, (), *recent_items(view, cells)]
+
+
+def _spec(row: Row) -> Picture:
+    spec = row.get("spec")
+    if not isinstance(spec, dict):
+        return []
+    lines: Picture = [
+        _fact("seeds", ", ".join(plain(one, 200) for one in list(spec.get("seeds", ()))[:3]))
+    ]
+    for section in ("scope", "politeness", "fetch"):
+        values = spec.get(section)
+        if isinstance(values, dict):
+            shown = [f"{plain(k, 30)}={plain(v, 80)}" for k, v in values.items() if v]
+            lines.append(_fact(section, "  ".join(shown)))
+    return lines
+
+
+def _tally(
+    name: str, values: object, cells: int, style: str = "bar", by_name: bool = False
+) -> Picture:
+    """Counts with bars, the largest first."""
+    lines: Picture = [title(name, cells)]
+    pairs = (
+        [(plain(k, 40), number({"n": v}, "n")) for k, v in values.items()]
+        if isinstance(values, dict)
+        else []
+    )
+    if not by_name:
+        pairs.sort(key=lambda pair: -pair[1])
+    top = max((n for _, n in pairs), default=0.0) or 1.0
+    bar = max(4, min(30, cells - 36))
+    for key, n in pairs[:12]:
+        lines.append(
+            line(
+                Span(f"  {fit(key, 20)}"),
+                *progress_bar(n / top, bar, style),
+                Span(f" {count(n):>8}"),
+            )
+        )
+    return lines if pairs else [*lines, line(Span("  none", "dim"))]
+
+
+def fill_rates(view: View, cells: int) -> Picture:
+    """Of the newest items: how many have something in each field."""
+    answer = view.known.answers.get(view.place.key + ":items")
+    rows = answer.rows if answer is not None else []
+    filled: Counter[str] = Counter()
+    for row in rows:
+        fields = item_of(row)
+        filled.update(
+            {plain(k, 40): 1 if v not in (None, "", [], {}) else 0 for k, v in fields.items()}
+        )
+    lines: Picture = [title(f"Fields of the newest {len(rows)} items", cells)]
+    for name, n in list(filled.items())[:12]:
+        share = n / len(rows)
+        style = "bar" if share > 0.95 else "warn" if share > 0.5 else "bad"
+        bar = progress_bar(share, max(4, min(30, cells - 36)), style)
+        lines.append(line(Span(f"  {fit(name, 20)}"), *bar, Span(f" {percent(share):>8}")))
+    return lines if rows else [*lines, line(Span("  no items yet", "dim"))]
+
+
+def recent_items(view: View, cells: int) -> Picture:
+    answer = view.known.answers.get(view.place.key + ":items")
+    lines: Picture = [title("Newest items", cells)]
+    for row in (answer.rows if answer is not None else [])[:10]:
+        fields = item_of(row)
+        what = text(fields, "title") or "  ".join(plain(v, 60) for v in list(fields.values())[:4])
+        url_cells = cells // 2
+        lines.append(line(Span(f"  {fit(text(fields, 'url'), url_cells)} ", "dim"), Span(what)))
+    return lines
+
+
+# ---------------------------------------------------------------- a host, an item
+
+
+def host_page(view: View, cells: int) -> Picture:
+    answer = view.known.answers.get(view.place.key)
+    found = [one for one in (answer.rows if answer else []) if text(one, "id") == view.place.ref]
+    row: Row = {**view.place.about, **(found[0] if found else {})}
+    delay = number(row, "crawl_delay_s")
+    facts: Picture = [
+        title(text(row, "host") or "Host", cells),
+        _fact("now", text(row, "reason"), WHY_STYLE.get(text(row, "why"), "bold")),
+        _fact(
+            "queued",
+            f"{count(number(row, 'queued'))}: {count(number(row, 'ready'))} ready, "
+            f"{count(number(row, 'delayed'))} for later",
+        ),
+        _fact(
+            "in flight",
+            f"{count(number(row, 'in_flight'))} of {number(row, 'concurrency'):.0f} at a time",
+        ),
+        _fact("pace", f"{host_pace(row)}, next in {duration(number(row, 'next_in_s'))}"),
+        _fact(
+            "robots.txt", f"asks for {delay:g} s between requests" if delay else "asks for no delay"
+        ),
+        _fact("owner", text(row, "owner") or "nobody"),
+        _fact("runs", ", ".join(plain(one, 20) for one in row.get("runs", ()) or ())),
+        (),
+    ]
+    return [*facts, *in_flight(view, cells)]
+
+
+def item_page(view: View, cells: int) -> Picture:
+    row = view.place.about
+    lines: Picture = [title(f"Item {text(row, 'id')} of run {text(row, 'run')}", cells)]
+    for name, value in item_of(row).items():
+        words = plain(value, 10_000)
+        room = max(10, cells - NAME - 3)
+        pieces = [words[n : n + room] for n in range(0, len(words), room)] or [""]
+        for n, piece in enumerate(pieces[:40]):
+            lines.append(_fact(plain(name, NAME) if n == 0 else "", piece))
+    return lines

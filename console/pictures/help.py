@@ -1,0 +1,74 @@
+"""What `?` shows: the keys that do something on this page, and what its words mean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from console.actions import offered
+from console.columns import TABLES
+from console.lines import Picture, Span, line, title
+from console.plain import fit
+from console.state import Page, View
+
+ABOUT: Final = {
+    Page.OVERVIEW: "How fast, what is left, who works, and why it is not faster.",
+    Page.NODES: "Masters and workers. Silent for 3 heartbeats: suspect; for 10: lost.",
+    Page.JOBS: "The newest runs. Left is what is queued, over the rate of the last 5 seconds.",
+    Page.QUEUES: "Ready: in memory, due. Delayed: waits for a retry. Stored: only in the database.",
+    Page.HOSTS: "A host has one pace for all jobs. The last column says why it is not fetched now.",
+    Page.ERRORS: "Failures for good, by reason and host, since this leader took over.",
+    Page.ITEMS: "The newest items of all runs; / searches in them at the database.",
+    Page.LOG: "What the leader and this console noted. / filters by level, node or text.",
+    Page.CHARTS: "The history of this leader: a point a second, ten seconds or a minute.",
+    Page.NODE: "One worker, what it is fetching, and the events that name it.",
+    Page.JOB: "One job: answers, failures, depths, fields, newest items.",
+    Page.LANES: "The queues of one run, host by host.",
+    Page.HOST: "One host, and what is in flight to it.",
+    Page.FAILED: "The URLs of one group of failures, from the database.",
+    Page.ITEM: "One item, field by field.",
+}
+KEYS: Final = (
+    ("1 … 9", "the nine pages"),
+    ("enter", "open the row"),
+    ("escape", "clear the filter, clear the marks, go back"),
+    ("↑ ↓ pgup pgdn home end, j k", "move"),
+    ("space", "mark the row; ctrl+a marks all rows, or none"),
+    ("shift + letter", "sort by the column with that capital; again turns it round"),
+    ("/text   /!text", "show what matches; show what does not"),
+    (":", "command line, tab completes: :job docs, :pause 3, :theme nord"),
+    ("p", "pause the view; what is behind it stays live"),
+    ("ctrl+p", "all commands, to choose from"),
+    ("y", "copy the row's main field to the clipboard, also over SSH"),
+    ("q", "quit"),
+)
+
+
+def help_picture(view: View, cells: int) -> Picture:
+    lines: Picture = [
+        title(str(view.page).capitalize(), cells),
+        line(Span(f"  {ABOUT[view.page]}")),
+        (),
+    ]
+    actions = offered(view)
+    if actions:
+        lines.append(
+            title("What can be done here, to the marked rows or the row at the cursor", cells)
+        )
+        lines += [
+            line(
+                Span(f"  {fit(action.key, 6)}", "accent"),
+                Span(fit(action.label, 34)),
+                Span("asks before it acts" if action.confirm else "", "warn"),
+            )
+            for action in actions
+        ]
+        lines.append(())
+    table = TABLES.get(view.page)
+    sortable = [one for one in table.columns if one.letter] if table is not None else []
+    if sortable:
+        lines.append(title("Sort", cells))
+        lines.append(line(Span("  " + "   ".join(f"{one.letter} {one.title}" for one in sortable))))
+        lines.append(())
+    lines.append(title("Keys", cells))
+    lines += [line(Span(f"  {fit(key, 28)}", "accent"), Span(what)) for key, what in KEYS]
+    return lines

@@ -1,0 +1,136 @@
+"""Tables as data: columns, rows, and what of them is on the screen.
+
+Two kinds: local ones, whose rows are in the snapshot and are filtered and sorted here, and remote
+ones, of which the leader sends one page, filtered and sorted there. `columns.py` has them all;
+the reducer asks for rows and keys, `pictures/table.py` for cells.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from console.lines import Span
+from console.plain import plain
+from console.state import Known, TableState, View
+
+Row: TypeAlias = dict[str, Any]
+LOADED: Final = 200  # rows of a remote table that are here at a time
+STEP: Final = 100  # by which the loaded part moves
+
+
+class Column(NamedTuple):
+    title: str
+    cells: int  # 0: what is left
+    cell: Callable[[Row], Span]
+    sort: str = ""  # the name under which it can be sorted; "" cannot
+    letter: str = ""  # shift and this letter sorts by it
+    right: bool = False
+    key: Callable[[Row], Any] | None = None  # local tables: what is compared
+    least: int = 0  # the screen must be this wide for it to be shown
+    desc: bool = False  # the first press of the letter: the largest first
+
+
+class Table(NamedTuple):
+    columns: tuple[Column, ...]
+    key: Callable[[Row], str]  # names a row for good
+    sort: str  # at first
+    desc: bool
+    rows: Callable[[View], list[Row]] | None = None  # a local table
+    text: Callable[[Row], str] = lambda row: " ".join(map(plain, row.values()))
+    op: str = ""  # a remote table
+    args: Callable[[View], Row] = lambda view: {}
+    empty: str = "nothing here"
+    newest_first: bool = False  # rows come in the order of time: nothing to sort by
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shown:
+    """What of a table is here to be shown."""
+
+    rows: Sequence[Row]
+    total: int
+    offset: int  # of the first row in the whole table
+    index: int  # of the cursor, within `rows`
+
+    @property
+    def current(self) -> Row | None:
+        return self.rows[self.index] if self.rows else None
+
+
+def text(row: Row, name: str) -> str:
+    value = row.get(name, "")
+    return plain(value) if value is not None else ""
+
+
+def number(row: Row, name: str) -> float:
+    """A number of a row that may have been sent by anybody."""
+    value = row.get(name, 0)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def sorting(table: Table, state: TableState) -> tuple[str, bool]:
+    return (state.sort, state.desc) if state.sort else (table.sort, table.desc)
+
+
+def slot_of(view: View) -> str:
+    """Where the answer for the table of this place is kept."""
+    return view.place.key
+
+
+def question(table: Table, view: View) -> tuple[str, Row]:
+    """What to ask a master for the rows of a remote table."""
+    state = view.table
+    args: Row = {"limit": LOADED, **table.args(view)}
+    if table.newest_first:
+        return table.op, args | ({"text": state.filter} if table.op == "items" else {})
+    name, desc = sorting(table, state)
+    args |= {"sort": name, "desc": desc, "offset": state.offset}
+    if state.filter:
+        args |= {"filter": state.filter, "inverse": state.inverse}
+    return table.op, args
+
+
+def shown(table: Table, view: View, known: Known | None = None) -> Shown:
+    state = view.table
+    if table.rows is not None:
+        rows = _local(table, state, table.rows(view))
+        total, offset = len(rows), 0
+    else:
+        answer = (known or view.known).answers.get(slot_of(view))
+        rows = answer.rows if answer is not None else []
+        if table.newest_first and state.filter:
+            rows = [row for row in rows if _matches(table, state, row)]
+        data = answer.data if answer is not None else {}
+        total = int(number(data, "total")) if "total" in data else len(rows)
+        offset = int(number(data, "offset"))
+    return Shown(rows, total, offset, _cursor(table, state, rows))
+
+
+def _local(table: Table, state: TableState, rows: list[Row]) -> list[Row]:
+    if state.filter:
+        rows = [row for row in rows if _matches(table, state, row)]
+    if table.newest_first:
+        return rows
+    name, desc = sorting(table, state)
+    column = next((one for one in table.columns if one.sort == name), None)
+    if column is not None and column.key is not None:
+        rows = sorted(rows, key=column.key, reverse=desc)
+    return rows
+
+
+def _matches(table: Table, state: TableState, row: Row) -> bool:
+    return (state.filter.casefold() in table.text(row).casefold()) is not state.inverse
+
+
+def _cursor(table: Table, state: TableState, rows: Sequence[Row]) -> int:
+    """The row that the cursor is on; when it is gone, the one that took its place."""
+    if state.cursor:
+        at = min(state.index, len(rows) - 1)
+        if at >= 0 and table.key(rows[at]) == state.cursor:
+            return at
+        for n, row in enumerate(rows):
+            if table.key(row) == state.cursor:
+                return n
+    return max(0, min(state.index, len(rows) - 1))
