@@ -1,6 +1,6 @@
 """The operator console: `zcrawl console`, a Textual app. zcrawl itself never imports it.
 
-    feed_zmq ──events──▶ view.reduce ──View──▶ pictures ──lines──▶ widgets ──▶ terminal
+    feed_loop ──events──▶ view.reduce ──View──▶ pictures ──lines──▶ widgets ──▶ terminal
         ▲                    ▲                                        │
         └──requests── app ───┴──────────────── keys ──────────────────┘
 

@@ -117,25 +117,25 @@ def _is_worker(row: Row) -> bool:
 
 
 ACTIONS: Final = (
-    Action("pause", "h", "hold the job", RUN_PAGES, _act("pause"), _goes_on),
-    Action("resume", "g", "go on with the job", RUN_PAGES, _act("resume"), _goes_on),
-    Action("cancel", "x", "cancel the job", RUN_PAGES, _act("cancel"), _goes_on, confirm=True),
-    Action("retry", "r", "retry what failed", RUN_PAGES, _act("retry")),
-    Action("delete", "d", "delete the job and all it has", RUN_PAGES, _act("delete"), confirm=True),
+    Action("pause", "h", "hold", RUN_PAGES, _act("pause"), _goes_on),
+    Action("resume", "g", "go on", RUN_PAGES, _act("resume"), _goes_on),
+    Action("cancel", "x", "cancel", RUN_PAGES, _act("cancel"), _goes_on, confirm=True),
+    Action("retry", "r", "retry failed", RUN_PAGES, _act("retry")),
+    Action("delete", "d", "delete with all it has", RUN_PAGES, _act("delete"), confirm=True),
     Action(
         "tune",
         "t",
-        "change rate and concurrency",
+        "change pace",
         RUN_PAGES,
         _tune,
         _goes_on,
         ask="rate and concurrency per host, e.g. rate=5 concurrency=2",
     ),
-    Action("drain", "d", "drain the worker", (Page.NODES, Page.NODE), _drain, _is_worker, True),
+    Action("drain", "d", "drain", (Page.NODES, Page.NODE), _drain, _is_worker, True),
     Action(
         "step_down",
         "l",
-        "let the leader step down",
+        "step the leader down",
         (Page.NODES, Page.OVERVIEW),
         _step_down,
         confirm=True,
@@ -143,12 +143,12 @@ ACTIONS: Final = (
     Action(
         "reassign",
         "m",
-        "move the host to a worker",
+        "move to a worker",
         (Page.HOSTS, Page.HOST, Page.LANES),
         _reassign,
         ask="the worker that shall have it",
     ),
-    Action("retry_group", "r", "retry these failures", (Page.ERRORS,), _retry_group),
+    Action("retry_group", "r", "retry", (Page.ERRORS,), _retry_group),
 )
 BY_NAME: Final = {action.name: action for action in ACTIONS}
 

@@ -1,7 +1,7 @@
 """The Textual app: owns the View, feeds it, shows it, and turns keys into commands.
 
 Everything that decides is elsewhere: `view.reduce` what becomes of an event, `pictures` what the
-screen looks like, `actions` what can be done, `feed_zmq` what the line does.
+screen looks like, `actions` what can be done, `feed_loop` what the line does.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 
 from textual import events, work
 from textual.app import App, ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 
 from console import commands
-from console.actions import BY_NAME, Action, Request, by_key, offered, plan, result_text
+from console.actions import Action, Request, by_key, offered, plan, result_text
 from console.feed import Feed
+from console.feed_loop import MeshFeed
+from console.keymap import bindings
 from console.lines import Picture, Span, line, title
 from console.pictures.frame import foot_line, tab_line, top_line
 from console.pictures.help import help_picture
@@ -52,65 +54,36 @@ from console.view import chosen_rows, current_row, questions, reduce
 from console.widgets.canvas import Canvas
 from console.widgets.prompt import COMMAND, FILTER, Prompt
 from zcrawl.errors import ZcrawlError
+from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
 MOST_TARGETS = 12  # lines of a question; the rest is counted
-
-
-def _keys() -> list[BindingType]:
-    pages = [
-        Binding(str(n), f"page('{page}')", str(page), id=f"page.{page}", show=False)
-        for n, page in enumerate(MAIN_PAGES, 1)
-    ]
-    moves = [
-        ("down,j", "move(1)", "move.down"),
-        ("up,k", "move(-1)", "move.up"),
-        ("pagedown", "move_page(1)", "move.page_down"),
-        ("pageup", "move_page(-1)", "move.page_up"),
-        ("home", "move_to(0)", "move.first"),
-        ("end", "move_to(-1)", "move.last"),
-    ]
-    plain_keys = [
-        ("q", "quit", "quit"),
-        ("p", "pause_view", "view.pause"),
-        ("enter", "drill", "view.open"),
-        ("escape", "go_back", "view.back"),
-        ("space", "mark", "row.mark"),
-        ("ctrl+a", "mark_all", "row.mark_all"),
-        ("slash", "filter", "view.filter"),
-        ("colon", "command", "view.command"),
-        ("question_mark", "help", "view.help"),
-        ("s", "span", "charts.span"),
-        ("n", "submit", "job.new"),
-        ("y", "copy", "row.copy"),
-    ]
-    acts = {action.key: f"act.{action.key}" for action in BY_NAME.values()}
-    return [
-        *pages,
-        *(Binding(key, action, id=id, show=False) for key, action, id in (*moves, *plain_keys)),
-        *(Binding(key, f"act('{key}')", id=id, show=False) for key, id in acts.items()),
-    ]
 
 
 class ConsoleApp(App[None]):
     CSS_PATH = "console.tcss"
     TITLE = "zcrawl"
     AUTO_FOCUS = ""
-    BINDINGS: ClassVar[list[BindingType]] = _keys()
+    BINDINGS: ClassVar[list[BindingType]] = bindings()
 
     def __init__(
         self,
-        feed: Feed,
+        targets: dict[str, WatchTarget],
         *,
-        name: str,
+        feed: Feed | None = None,
         readonly: bool = False,
         theme: str = "",
         keys: dict[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         utc: Callable[[], float] = time.time,
+        record: Callable[[Event], None] = lambda event: None,
     ) -> None:
         super().__init__()
-        self._feed, self._clock, self._utc = feed, clock, utc
+        self._clock, self._utc, self._record = clock, utc, record
+        self._targets = targets
+        name = next(iter(targets))
+        self._target = targets[name]
+        self._feed: Feed = feed or MeshFeed(self._target, readonly=readonly)
         self._asking: set[str] = set()
         self._asked: dict[str, tuple[dict[str, Any], float]] = {}  # slot → what, when
         self.view = View(cluster=name, readonly=readonly)
@@ -140,6 +113,7 @@ class ConsoleApp(App[None]):
 
     def feed_event(self, event: Event) -> None:
         """The one way in which the view changes."""
+        self._record(event)
         before, self.view = self.view, reduce(self.view, event)
         if self.view == before or not self.is_running:
             return
@@ -281,6 +255,8 @@ class ConsoleApp(App[None]):
             self.theme = argument
         elif name == "theme":
             self.feed_event(Say("themes: " + ", ".join(sorted(self.available_themes))))
+        elif name == "cluster":
+            self._watch_other(argument)
         elif name == "submit":
             self.action_submit(argument)
         elif name == "help":
@@ -289,6 +265,19 @@ class ConsoleApp(App[None]):
             self.exit()
         else:
             self.feed_event(Say(f"{name}: not from here", "bad"))
+
+    def _watch_other(self, name: str) -> None:
+        """Another cluster, with a fresh view: nothing of the old one may stand beside it."""
+        if name not in self._targets:
+            self.feed_event(Say("clusters: " + ", ".join(self._targets)))
+            return
+        readonly = self.view.readonly
+        self._target = self._targets[name]
+        self.view = View(cluster=name, readonly=readonly)
+        self._feed = MeshFeed(self._target, readonly=readonly)
+        self._asked.clear()
+        self._watch()
+        self.draw()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What ctrl+p offers: Textual's own, the pages, and what can be done here."""
@@ -346,7 +335,8 @@ class ConsoleApp(App[None]):
             result, ok = result_text(request, reply), True
         except ZcrawlError as error:
             result, ok = f"{error} [{error.code}]", False
-        acted = Acted(plain(request.command), plain(result), ok, self._clock(), self._utc())
+        command = f"{request.command} {self._target.flags}".strip()
+        acted = Acted(plain(command), plain(result), ok, self._clock(), self._utc())
         self.feed_event(acted)
 
     @work(group="act")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from console.actions import BY_NAME, Action
-from console.columns import job_rows, node_rows
+from console.columns_work import job_rows, node_rows
 from console.state import MAIN_PAGES, Event, GoTo, Page, Place, SetFilter, View
 from console.tables import Row, text
 

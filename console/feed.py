@@ -1,4 +1,4 @@
-"""What the app needs of a line to a cluster. Backends: `feed_zmq` (live) and `replay_file`."""
+"""What the app needs of a line to a cluster. Backends: `feed_loop` (live) and `replay_file`."""
 
 from __future__ import annotations
 

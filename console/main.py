@@ -6,38 +6,59 @@ import asyncio
 import shutil
 import sys
 import time
+from pathlib import Path
 
-from console.feed_zmq import Find, ZmqFeed
+from console.commands import Mistake, parse
+from console.feed_loop import MeshFeed
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import Answered, Event, LinkState, View
+from console.state import Answered, Event, GoTo, LinkState, View
 from console.view import questions, reduce
-from zcrawl.errors import UnreachableError
+from zcrawl.config import ConsoleConfig
+from zcrawl.errors import UnreachableError, UsageError, ZcrawlError
+from zcrawl.roles.watching import WatchTarget
 
 SNAPSHOT_WAIT_S = 10.0
 SNAPSHOTS = 3  # the first has no rates yet
 
 
-def run(find: Find, *, name: str, nobody: str, readonly: bool) -> int:
-    """The console on this terminal, until the user leaves it."""
+def run(
+    targets: dict[str, WatchTarget],
+    config: ConsoleConfig,
+    *,
+    readonly: bool,
+    record: Path | None = None,
+    replay: Path | None = None,
+) -> int:
+    """The console on this terminal, until the user leaves it. The first target is shown."""
     from console.app import ConsoleApp
+    from console.record_file import Recorder, ReplayFeed
 
-    app = ConsoleApp(ZmqFeed(find, nobody, readonly=readonly), name=name, readonly=readonly)
-    app.run()
+    feed = ReplayFeed(replay) if replay is not None else None
+    with Recorder(record) as recorder:
+        app = ConsoleApp(
+            targets,
+            feed=feed,
+            readonly=readonly or replay is not None,
+            theme=config.theme,
+            keys=config.keys,
+            record=recorder.write,
+        )
+        app.run()
     return app.return_code or 0
 
 
-def print_snapshot(find: Find, *, name: str, nobody: str) -> int:
+def print_snapshot(target: WatchTarget, page: str) -> int:
     """One screen as text on stdout."""
-    view = asyncio.run(_heard(find, name, nobody))
+    view = asyncio.run(_heard(target, page))
     size = shutil.get_terminal_size((120, 40))
     sys.stdout.write(as_text(whole(view, size.columns, size.lines)) + "\n")
     return 0
 
 
-async def _heard(find: Find, name: str, nobody: str) -> View:
+async def _heard(target: WatchTarget, page: str) -> View:
     """The view after a few snapshots. UnreachableError when none came."""
-    view = View(cluster=name)
+    view = View(cluster=target.name, readonly=True)
     snapshots = 0
     enough = asyncio.Event()
 
@@ -48,18 +69,36 @@ async def _heard(find: Find, name: str, nobody: str) -> View:
         if snapshots >= SNAPSHOTS:
             enough.set()
 
-    feed = ZmqFeed(find, nobody, readonly=True)
+    feed = MeshFeed(target, readonly=True)
     watching = asyncio.ensure_future(feed.watch(emit))
     try:
         async with asyncio.timeout(SNAPSHOT_WAIT_S):
             await enough.wait()
-        for one in questions(view):
-            emit(Answered(one.slot, await feed.ask(one.op, one.args), time.monotonic()))
     except TimeoutError:
         if snapshots == 0:
-            raise UnreachableError(view.link.text or nobody) from None
+            raise UnreachableError(view.link.text or target.nobody) from None
+    else:
+        emit(_place(page, view))
+        for one in questions(view):
+            emit(await _answer(feed, one.slot, one.op, one.args))
     finally:
         watching.cancel()
         await asyncio.wait([watching])
     assert view.link.state is LinkState.LIVE
     return view
+
+
+def _place(page: str, view: View) -> Event:
+    """`jobs`, or `job docs`: what the console's command line would go to."""
+    parsed = parse(page, view)
+    if isinstance(parsed, GoTo):
+        return parsed
+    reason = parsed.text if isinstance(parsed, Mistake) else "it is no page"
+    raise UsageError(f"--snapshot {page!r}: {reason}")
+
+
+async def _answer(feed: MeshFeed, slot: str, op: str, args: dict[str, object]) -> Answered:
+    try:
+        return Answered(slot, await feed.ask(op, args), time.monotonic())
+    except ZcrawlError as error:  # the screen says so where the rows would be
+        return Answered(slot, {}, time.monotonic(), str(error))

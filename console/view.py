@@ -278,6 +278,7 @@ def _drill(view: View) -> View:
     if page is Page.FAILED:
         ref = f"{ref}/{text(row, 'host_id')}/{text(row, 'reason')}"
     plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
+    view = _move(view, 0, relative=True)  # the cursor is on this row when one comes back
     return _go(view, Place(page, ref, plain_row))
 
 

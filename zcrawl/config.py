@@ -86,6 +86,14 @@ class BodiesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: bool = False  # the folder is one that all nodes reach under this name
 
 
+class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How `zcrawl console` looks, and what it can watch."""
+
+    theme: str = ""  # a Textual theme, e.g. nord; empty: Textual's own
+    keys: dict[str, str] = {}  # binding → keys, e.g. {"view.pause" = "f2"}
+    clusters: dict[str, str] = {}  # name → a configuration file or a data folder
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     worker: WorkerConfig = WorkerConfig()
     data: DataConfig = DataConfig()
@@ -95,6 +103,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: DatabaseConfig = DatabaseConfig()
     mesh: MeshConfig = MeshConfig()
     bodies: BodiesConfig = BodiesConfig()
+    console: ConsoleConfig = ConsoleConfig()
 
     @property
     def is_cluster(self) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from console.columns import STATE_STYLE, WHY_STYLE, host_pace, item_of
+from console.cells import STATE_STYLE, WHY_STYLE
+from console.columns_found import item_of
+from console.columns_work import host_pace
 from console.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.plain import fit, plain
 from console.state import Page, View

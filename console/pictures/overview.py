@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from console.columns import LEVEL_STYLE, STATE_STYLE, log_rows
+from console.cells import LEVEL_STYLE, STATE_STYLE
+from console.columns_found import log_rows
 from console.lines import (
     Line,
     Picture,

@@ -10,14 +10,13 @@ import pytest
 from textual.pilot import Pilot
 
 from console.app import ConsoleApp
-from console.feed_zmq import ZmqFeed
 from console.lines import as_text
 from console.pictures.screen import whole
 from console.state import LinkState, View
-from zcrawl.cli.console_command import masters_in
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.demo_server_loop import DemoServer
 from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.roles.watching import in_folder
 
 PATIENCE_S = 30.0
 
@@ -43,9 +42,9 @@ async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
     data: Path,
 ) -> None:
     """Nodes, queue, throughput; then the cluster goes away and comes back, and so does the line."""
-    app = ConsoleApp(ZmqFeed(masters_in(data), "nobody is here"), name="test")
+    app = ConsoleApp({"test": in_folder(data)})
     async with DemoServer() as server, app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, app, lambda view: view.link.text == "nobody is here")
+        await until(pilot, app, lambda view: "no cluster runs" in view.link.text)
         submission = prepare([server.url], None, None, {"name": "shop", "politeness.rate": 20.0})
         async with EmbeddedCluster(data, 1) as cluster:
             await cluster.ask("submit", submission.args("new", None))
@@ -53,7 +52,7 @@ async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
             assert view.link.state is LinkState.LIVE
             assert "shop" in screen(app) and "w1" in screen(app)
         await until(pilot, app, lambda view: view.link.state is LinkState.LOST)
-        assert "nobody is here" in screen(app)
+        assert "no cluster runs" in screen(app)
         async with EmbeddedCluster(data, 0):
             view = await until(pilot, app, lambda view: view.link.state is LinkState.LIVE)
             assert view.live.snapshot is not None and view.live.snapshot.epoch == 2

@@ -82,7 +82,7 @@ class LazyGroup(Group):
 
     def load(self, name: str) -> click.Command:
         module = importlib.import_module(self.table[name][0])
-        command = getattr(module, f"{name}_command")
+        command = getattr(module, f"{name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
 

@@ -8,56 +8,124 @@ without it, and without Textual.
 from __future__ import annotations
 
 import importlib
+import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.base import Command, Settings, common, load_settings
 from zcrawl.errors import UsageError
 
 if TYPE_CHECKING:
-    from zcrawl.mesh.ports import Endpoints
+    from zcrawl.roles.watching import WatchTarget
 
 
 @click.command("console", cls=Command)
 @click.option("--readonly", is_flag=True, help="Look, and change nothing.")
-@click.option("--snapshot", is_flag=True, help="Print one screen as text, and end.")
+@click.option(
+    "--cluster", metavar="NAME", help="A cluster that [console] in the configuration names."
+)
+@click.option(
+    "--snapshot",
+    metavar="PAGE",
+    is_flag=False,
+    flag_value="overview",
+    help="Print one page as text, and end. [default: overview]",
+)
+@click.option(
+    "--record", type=click.Path(path_type=Path), metavar="FILE", help="Keep what is heard."
+)
+@click.option("--replay", type=click.Path(path_type=Path), metavar="FILE", help="Show a recording.")
+@click.option("--web", is_flag=True, help="Serve the console to a browser on this machine.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8040,
+    metavar="N",
+    help="For --web. [default: 8040; 0: any]",
+)
 @common
-def console_command(settings: Settings, readonly: bool, snapshot: bool) -> int:
+def console_command(
+    settings: Settings,
+    readonly: bool,
+    cluster: str | None,
+    snapshot: str | None,
+    record: Path | None,
+    replay: Path | None,
+    web: bool,
+    port: int,
+) -> int:
     """Watch the cluster live, and act on it."""
-    nobody = f"no cluster runs in {settings.data}; `zcrawl up --data {settings.data}` starts one"
-    target: dict[str, Any] = {"name": settings.data.name, "nobody": nobody}
-    find = masters_in(settings.data)
-    console = load_console()
-    if snapshot:
-        return int(console.print_snapshot(find, **target))
+    if replay is not None and (record is not None or snapshot is not None or web):
+        raise UsageError("--replay goes with none of --record, --snapshot and --web")
+    targets = targets_of(settings, cluster)
+    console = load_console("console.main")
+    if snapshot is not None:
+        return int(console.print_snapshot(next(iter(targets.values())), snapshot))
+    if web:
+        arguments = _without_web(sys.argv[1:])
+        return int(load_console("console.web_loop").serve(arguments, port))
     if not sys.stdout.isatty():
-        raise UsageError("the console needs a terminal; --snapshot prints one screen as text")
-    return int(console.run(find, **target, readonly=readonly))
+        raise UsageError("the console needs a terminal; --snapshot prints one page as text")
+    config = settings.config.console
+    return int(console.run(targets, config, readonly=readonly, record=record, replay=replay))
 
 
-def masters_in(data: Path) -> Callable[[], list[Endpoints]]:
-    """How to look up the master of a data folder, again and again."""
+def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]:
+    """All that can be watched, by name; the first is shown."""
+    from zcrawl.roles.watching import in_folder, of_cluster
 
-    def find() -> list[Endpoints]:
-        from zcrawl.roles.client import is_live
-        from zcrawl.roles.place import read_mesh_file
+    if settings.in_cluster:
+        here = of_cluster(settings.config)
+    else:
+        flags = f"--data {shlex.quote(str(settings.data))}" if settings.data_named else ""
+        here = in_folder(settings.data, flags)
+    targets = {here.name: here}
+    for name, place in settings.config.console.clusters.items():
+        path = Path(place).expanduser()
+        flags = (
+            f"--config {shlex.quote(place)}"
+            if path.suffix == ".toml"
+            else f"--data {shlex.quote(place)}"
+        )
+        if path.suffix != ".toml":
+            targets[name] = in_folder(path.resolve(), flags)
+            continue
+        other = load_settings(str(path), {})
+        found = (
+            of_cluster(other.config, flags) if other.in_cluster else in_folder(other.data, flags)
+        )
+        targets[name] = found
+    if chosen is None:
+        return targets
+    if chosen not in targets:
+        known = ", ".join(targets)
+        raise UsageError(f"no cluster {chosen!r}; known: {known}", code="no_such_cluster")
+    return {chosen: targets[chosen], **targets}
 
-        found = read_mesh_file(data) if is_live(data) else None
-        return [found.endpoints] if found is not None else []
 
-    return find
+def _without_web(arguments: list[str]) -> list[str]:
+    """The same command line for each browser, on a terminal of its own."""
+    kept, skip = [], False
+    for one in arguments:
+        if one == "--port":
+            skip = True
+        elif skip:
+            skip = False
+        elif one != "--web" and not one.startswith("--port="):
+            kept.append(one)
+    return kept
 
 
-def load_console() -> Any:
+def load_console(module: str) -> Any:
     try:
-        return importlib.import_module("console.main")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
+        extra = "web" if "web" in module else "console"
         raise UsageError(
             f"the console needs {error.name}, which is not installed: "
-            "pip install 'zcrawl[console]'",
+            f"pip install 'zcrawl[{extra}]'",
             code="no_console",
         ) from None

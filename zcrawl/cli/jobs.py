@@ -103,13 +103,13 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     return {name: value for name, value in lines.items() if value not in ("", None)}
 
 
-def _act(settings: Settings, ref: str, action: str) -> int:
+def _act(settings: Settings, ref: str, action: str, **only: str | int) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
     async def act() -> dict[str, Any]:
         async with connect.for_actions(settings) as ask:
-            return await ask("act", {"ref": ref, "action": action})
+            return await ask("act", {"ref": ref, "action": action, **only})
 
     reply = run_async(act())
     if settings.json:
@@ -165,7 +165,9 @@ def delete_command(settings: Settings, ref: str) -> int:
 
 @click.command("retry", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
+@click.option("--reason", default="", help="Only those that failed for it, e.g. connect.")
+@click.option("--host", type=int, default=0, help="Only those of the host with this number.")
 @common
-def retry_command(settings: Settings, ref: str) -> int:
+def retry_command(settings: Settings, ref: str, reason: str, host: int) -> int:
     """Try a job's failed URLs again."""
-    return _act(settings, ref, "retry")
+    return _act(settings, ref, "retry", reason=reason, host=host)

@@ -36,12 +36,15 @@ COMMANDS: Final = {
     "cancel": (JOBS, "End a job; what it has stays."),
     "delete": (JOBS, "End a job and remove all that it has."),
     "retry": (JOBS, "Try a job's failed URLs again."),
+    "tune": ("zcrawl.cli.steer", "Change a job's pace while it runs."),
     "nodes": (
         "zcrawl.cli.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
     ),
     "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
     "console": ("zcrawl.cli.console_command", "Watch the cluster live, and act on it."),
+    "reassign": ("zcrawl.cli.steer", "Give a host to another worker."),
+    "step-down": ("zcrawl.cli.steer", "Make the leader hand over."),
     "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
     "keys": ("zcrawl.cli.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (

@@ -6,6 +6,7 @@ Called by `store_peewee` on the reader's connection, inside one read transaction
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from zcrawl.model import RequestState, RunState
@@ -153,7 +154,7 @@ def read_failed(session: Session, query: ReadFailed) -> Failures:
 
 def _failed_rows(
     session: Session, query: ReadFailed, state: str, reason: str
-) -> list[tuple[Any, ...]]:
+) -> Sequence[tuple[Any, ...]]:
     only = ("AND q.reason = ? " if reason else "") + ("AND q.host = ? " if query.host else "")
     wanted = [one for one in (reason, query.host) if one]
     return session.all(

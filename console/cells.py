@@ -1,0 +1,75 @@
+"""The small parts that tables are made of: how one value of a row looks and compares. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from console.lines import Span
+from console.tables import Column, Row, number, text
+from console.units import count
+
+STATE_STYLE: Final = {
+    "busy": "good",
+    "leader": "good",
+    "follower": "",
+    "idle": "",
+    "joining": "warn",
+    "suspect": "warn",
+    "draining": "warn",
+    "lost": "bad",
+    "offline": "dim",
+    "running": "good",
+    "paused": "warn",
+    "completed": "dim",
+    "cancelled": "dim",
+    "deleted": "dim",
+}
+WHY_STYLE: Final = {
+    "fetching": "good",
+    "due": "good",
+    "concurrency": "good",
+    "pace": "accent",
+    "crawl_delay": "accent",
+    "idle": "dim",
+    "paused": "warn",
+    "retry": "warn",
+    "no_worker": "bad",
+    "worker_full": "warn",
+}
+LEVEL_STYLE: Final = {"warning": "warn", "error": "bad"}
+
+
+def text_cell(name: str, style: str = "") -> Callable[[Row], Span]:
+    return lambda row: Span(text(row, name), style)
+
+
+def count_cell(name: str, style: str = "") -> Callable[[Row], Span]:
+    return lambda row: Span(count(number(row, name)), style if number(row, name) else "dim")
+
+
+def by_text(name: str) -> Callable[[Row], Any]:
+    return lambda row: text(row, name).casefold()
+
+
+def by_number(name: str) -> Callable[[Row], Any]:
+    return lambda row: number(row, name)
+
+
+def state_cell(row: Row) -> Span:
+    state = text(row, "state")
+    return Span(state, STATE_STYLE.get(state, ""))
+
+
+def amount(title: str, name: str, letter: str, style: str = "", least: int = 0) -> Column:
+    return Column(
+        title,
+        9,
+        count_cell(name, style),
+        name,
+        letter,
+        True,
+        by_number(name),
+        least=least,
+        desc=True,
+    )

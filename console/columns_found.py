@@ -1,0 +1,128 @@
+"""The tables of what came out of it: errors, failed URLs, items, the log. Pure data."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from console.cells import LEVEL_STYLE, amount, count_cell, text_cell
+from console.lines import Span
+from console.plain import plain
+from console.state import View
+from console.tables import Column, Row, Table, number, text
+from console.units import clock_text
+
+ERRORS = Table(
+    columns=(
+        amount("Count", "count", "C", "bad"),
+        Column("Reason", 18, text_cell("reason", "bad"), "reason", "R"),
+        Column("Code", 5, lambda row: Span(text(row, "status") if number(row, "status") else "")),
+        Column("Host", 26, text_cell("host"), "host", "H"),
+        Column("Job", 14, text_cell("name"), "name", "J", least=100),
+        Column(
+            "At", 9, lambda row: Span(clock_text(number(row, "at")), "dim"), "at", "A", desc=True
+        ),
+        Column("Newest URL", 0, text_cell("url", "dim")),
+    ),
+    key=lambda row: f"{text(row, 'run')}/{text(row, 'host_id')}/{text(row, 'reason')}",
+    sort="count",
+    desc=True,
+    op="errors",
+    empty="no failures since this leader took over",
+)
+
+FAILED = Table(
+    columns=(
+        Column("State", 8, text_cell("state", "bad")),
+        Column("Reason", 18, text_cell("reason")),
+        Column("Code", 5, lambda row: Span(text(row, "status") if number(row, "status") else "")),
+        Column("Tries", 6, count_cell("attempts"), right=True),
+        Column("URL", 0, text_cell("url")),
+        Column("Linked from", 40, text_cell("parent", "dim"), least=130),
+    ),
+    key=lambda row: text(row, "seq"),
+    sort="",
+    desc=False,
+    op="failed",
+    args=lambda view: {
+        "run": int(number(view.place.about, "run")),
+        "reason": text(view.place.about, "reason"),
+        "host": int(number(view.place.about, "host_id")),
+    },
+    newest_first=True,
+    empty="none of them failed any more",
+)
+
+
+def item_of(row: Row) -> Row:
+    """The fields of an item; what is no object is shown as it is."""
+    try:
+        found = json.loads(row.get("data", ""))
+    except (TypeError, ValueError):
+        return {"data": row.get("data", "")}
+    return found if isinstance(found, dict) else {"data": found}
+
+
+def _item_url(row: Row) -> Span:
+    return Span(text(item_of(row), "url"), "dim")
+
+
+def _item_text(row: Row) -> Span:
+    fields = item_of(row)
+    if fields.get("title"):
+        return Span(text(fields, "title"))
+    hidden = ("url", "final_url", "fetched_at", "parent", "content_type")
+    parts = [f"{plain(name, 40)}={plain(value, 80)}" for name, value in fields.items() if value]
+    return Span("  ".join(one for one in parts if not one.startswith(hidden)))
+
+
+ITEMS = Table(
+    columns=(
+        Column("Id", 9, text_cell("id", "dim"), right=True),
+        Column("Run", 5, text_cell("run", "dim"), right=True),
+        Column("What", 0, _item_text),
+        Column("URL", 50, _item_url, least=100),
+    ),
+    key=lambda row: text(row, "id"),
+    sort="",
+    desc=True,
+    op="items",
+    args=lambda view: {"run": int(view.place.ref)} if view.place.ref else {},
+    newest_first=True,
+    text=lambda row: text(row, "data"),
+    empty="no items yet",
+)
+
+
+def log_rows(view: View) -> list[Row]:
+    """Newest first: what was heard since the console runs, and before that what the leader kept."""
+    heard = [msgspec.structs.asdict(one) for one in reversed(view.known.happenings)]
+    oldest = min((one["at"] for one in heard if one["source"] != "console"), default=1e18)
+    before = [row for row in view.known.rows("log:") if number(row, "at") < oldest]
+    return [*heard, *before]
+
+
+LOG = Table(
+    columns=(
+        Column("At", 9, lambda row: Span(clock_text(number(row, "at")), "dim")),
+        Column(
+            "Level",
+            8,
+            lambda row: Span(text(row, "level"), LEVEL_STYLE.get(text(row, "level"), "dim")),
+        ),
+        Column("Node", 9, text_cell("source", "accent")),
+        Column(
+            "Event",
+            20,
+            lambda row: Span(text(row, "name"), LEVEL_STYLE.get(text(row, "level"), "")),
+        ),
+        Column("What", 0, text_cell("text")),
+    ),
+    key=lambda row: f"{text(row, 'at')}/{text(row, 'name')}/{text(row, 'text')}",
+    sort="",
+    desc=True,
+    rows=log_rows,
+    newest_first=True,
+    empty="nothing has happened yet",
+)

@@ -1,0 +1,277 @@
+"""The tables of who works on what: nodes, jobs, queues, hosts. Pure data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from console.cells import WHY_STYLE, amount, by_number, by_text, count_cell, state_cell, text_cell
+from console.lines import Span, sparkline
+from console.state import View
+from console.tables import Column, Row, Table, number, text
+from console.units import count, duration, percent, rate, size
+
+# ---------------------------------------------------------------- nodes
+
+
+def node_rows(view: View) -> list[Row]:
+    snapshot = view.known.snapshot
+    if snapshot is None:
+        return []
+    rows = [msgspec.structs.asdict(one) | {"kind": "worker"} for one in snapshot.workers]
+    masters = [dict(one) for one in snapshot.masters if isinstance(one, dict)]
+    if not any(text(one, "id") == snapshot.leader for one in masters):
+        masters.append({"id": snapshot.leader})
+    for one in masters:
+        leads = text(one, "id") == snapshot.leader
+        rows.append(one | {"kind": "master", "state": "leader" if leads else "follower"})
+    return rows
+
+
+def _load(row: Row) -> Span:
+    if row.get("kind") != "worker":
+        return Span("")
+    return Span(f"{number(row, 'running'):.0f}/{number(row, 'slots'):.0f}")
+
+
+def _of_worker(
+    show: Callable[[Row], str], warn: Callable[[Row], bool] | None = None
+) -> Callable[[Row], Span]:
+    def cell(row: Row) -> Span:
+        if row.get("kind") != "worker":
+            return Span("")
+        return Span(show(row), "warn" if warn is not None and warn(row) else "")
+
+    return cell
+
+
+NODES = Table(
+    columns=(
+        Column("Node", 0, text_cell("id"), "id", "N", key=by_text("id")),
+        Column("Kind", 7, text_cell("kind", "dim"), "kind", "K", key=by_text("kind"), least=90),
+        Column("State", 9, state_cell, "state", "S", key=by_text("state")),
+        Column("Load", 9, _load, "load", "L", True, by_number("running"), desc=True),
+        Column("Wait", 6, _of_worker(lambda r: count(number(r, "waiting"))), right=True, least=90),
+        Column(
+            "Rate/s",
+            8,
+            _of_worker(lambda r: rate(number(r, "rate"))),
+            "rate",
+            "R",
+            True,
+            by_number("rate"),
+            desc=True,
+        ),
+        Column(
+            "Memory",
+            10,
+            _of_worker(lambda r: size(number(r, "rss_bytes"))),
+            "memory",
+            "M",
+            True,
+            by_number("rss_bytes"),
+            desc=True,
+        ),
+        Column(
+            "laG ms",
+            8,
+            _of_worker(lambda r: f"{number(r, 'lag_ms'):.0f}", lambda r: number(r, "lag_ms") > 200),
+            "lag",
+            "G",
+            True,
+            by_number("lag_ms"),
+            desc=True,
+        ),
+        Column(
+            "Heard",
+            8,
+            _of_worker(
+                lambda r: duration(number(r, "heard_s_ago")), lambda r: number(r, "heard_s_ago") > 3
+            ),
+            "heard",
+            "H",
+            True,
+            by_number("heard_s_ago"),
+            desc=True,
+        ),
+        Column(
+            "Outbox", 7, _of_worker(lambda r: count(number(r, "outbox"))), right=True, least=110
+        ),
+        Column("Host", 16, text_cell("hostname", "dim"), least=120),
+        Column("Version", 9, text_cell("version", "dim"), least=130),
+    ),
+    key=lambda row: f"{text(row, 'kind')}/{text(row, 'id')}",
+    sort="id",
+    desc=False,
+    rows=node_rows,
+    empty="no nodes yet",
+)
+
+# ---------------------------------------------------------------- jobs
+
+
+def job_rows(view: View) -> list[Row]:
+    known = view.known
+    if known.snapshot is None:
+        return []
+    rows = []
+    for one in known.snapshot.runs:
+        speed = known.rates.final_by_run.get(one.run, 0.0)
+        left = one.left / speed if speed > 0 and not one.ended else None
+        rows.append(
+            msgspec.structs.asdict(one)
+            | {"pages_s": known.rates.by_run.get(one.run, 0.0), "share": one.share, "eta": left}
+        )
+    return rows
+
+
+def _share(row: Row) -> Span:
+    share = number(row, "share")
+    full = round(share * 10)
+    bar = "█" * full + "░" * (10 - full)
+    style = "good" if text(row, "state") == "running" else "dim"
+    return Span(f"{bar}{percent(share):>6}", style)
+
+
+def _eta(row: Row) -> Span:
+    if text(row, "state") in ("completed", "cancelled", "deleted"):
+        return Span(duration(number(row, "seconds")), "dim")
+    return Span(duration(row.get("eta")))
+
+
+JOBS = Table(
+    columns=(
+        Column("Job", 5, text_cell("job", "dim"), "job", "J", True, by_number("job")),
+        Column("Name", 0, text_cell("name"), "name", "N", key=by_text("name")),
+        Column("State", 10, state_cell, "state", "S", key=by_text("state")),
+        Column("Progress", 17, _share, "progress", "P", key=by_number("share"), desc=True),
+        Column(
+            "Rate/s",
+            7,
+            lambda row: Span(rate(number(row, "pages_s")), "bold"),
+            "rate",
+            "R",
+            True,
+            by_number("pages_s"),
+            desc=True,
+        ),
+        amount("Done", "pages", "D"),
+        amount("Queued", "queued", "Q"),
+        amount("Failed", "failed", "F", "bad"),
+        amount("Items", "items", "I", least=110),
+        Column("Left", 9, _eta, "left", "L", True, lambda row: row.get("eta") or 1e18),
+        Column("Pace", 12, lambda row: Span(_pace(row), "dim"), right=True, least=130),
+        Column("Why", 20, text_cell("reason", "dim"), least=150),
+    ),
+    key=lambda row: text(row, "run"),
+    sort="job",
+    desc=True,
+    rows=job_rows,
+    empty="no jobs; `n` submits one",
+)
+
+
+def _pace(row: Row) -> str:
+    if row.get("rate") is None:
+        return ""
+    speed = f"{number(row, 'rate'):g}/s" if number(row, "rate") else "no limit"
+    return f"{speed} × {number(row, 'concurrency'):.0f}"
+
+
+# ---------------------------------------------------------------- queues and hosts
+
+
+def _why(row: Row) -> Span:
+    return Span(text(row, "reason"), WHY_STYLE.get(text(row, "why"), ""))
+
+
+def _trend(row: Row) -> Span:
+    trend = row.get("trend")
+    if not isinstance(trend, list | tuple):
+        return Span("")
+    return Span(sparkline([float(one) for one in trend], 12), "accent")
+
+
+QUEUES = Table(
+    columns=(
+        Column("Job", 5, text_cell("job", "dim"), right=True),
+        Column("Name", 0, text_cell("name"), "name", "N"),
+        Column("State", 9, state_cell),
+        amount("Queued", "queued", "Q"),
+        Column("trend", 12, _trend, least=90),
+        Column("Ready", 8, count_cell("ready"), right=True),
+        Column("Delayed", 8, count_cell("delayed"), right=True),
+        Column("Stored", 9, count_cell("beyond"), right=True, least=90),
+        Column("Leased", 8, count_cell("leased"), "leased", "L", True, desc=True),
+        Column("Uncommitted", 12, count_cell("backlog"), right=True, least=100),
+        Column("Hosts", 7, count_cell("hosts"), "hosts", "H", True, desc=True),
+    ),
+    key=lambda row: text(row, "id"),
+    sort="queued",
+    desc=True,
+    op="queues",
+    empty="no run is going on",
+)
+
+LANES = Table(
+    columns=(
+        Column("Host", 0, text_cell("host"), "host", "H"),
+        amount("Queued", "queued", "Q"),
+        Column("Ready", 7, count_cell("ready"), right=True),
+        Column("Delayed", 8, count_cell("delayed"), right=True),
+        Column("Stored", 8, count_cell("beyond"), right=True, least=90),
+        Column("Owner", 10, text_cell("owner"), least=90),
+        Column("Why it waits", 38, _why),
+    ),
+    key=lambda row: text(row, "id"),
+    sort="queued",
+    desc=True,
+    op="lanes",
+    args=lambda view: {"run": int(view.place.ref or 0)},
+    empty="nothing is queued",
+)
+
+HOSTS = Table(
+    columns=(
+        Column("Host", 0, text_cell("host"), "host", "H"),
+        amount("Queued", "queued", "Q"),
+        Column("Flight", 7, count_cell("in_flight"), "in_flight", "F", True, desc=True),
+        Column("Owner", 10, text_cell("owner"), "owner", "O"),
+        Column(
+            "Pace",
+            9,
+            lambda row: Span(host_pace(row), "dim"),
+            "interval",
+            "P",
+            True,
+            desc=True,
+            least=90,
+        ),
+        Column(
+            "Next",
+            7,
+            lambda row: Span(duration(number(row, "next_in_s")), "dim"),
+            "next",
+            "N",
+            True,
+            least=100,
+        ),
+        Column("Robots", 7, lambda row: Span(_delay(row), "accent"), right=True, least=110),
+        Column("Why it waits", 38, _why),
+    ),
+    key=lambda row: text(row, "id"),
+    sort="queued",
+    desc=True,
+    op="hosts",
+    empty="no host is known yet",
+)
+
+
+def host_pace(row: Row) -> str:
+    interval_s = number(row, "interval_s")
+    return f"{1 / interval_s:.3g}/s" if interval_s > 0 else "no limit"
+
+
+def _delay(row: Row) -> str:
+    return f"{number(row, 'crawl_delay_s'):g} s" if number(row, "crawl_delay_s") else ""

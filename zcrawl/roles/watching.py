@@ -1,0 +1,43 @@
+"""Whom a console watches: the master of a data folder, or a cluster's masters. Wiring only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from zcrawl.config import Config
+from zcrawl.mesh.ports import Endpoints
+
+if TYPE_CHECKING:
+    from zcrawl.mesh.security import MeshKeys
+
+
+class WatchTarget(NamedTuple):
+    name: str  # for people
+    find: Callable[[], Awaitable[list[Endpoints]]]  # asked again whenever the leader is silent
+    nobody: str  # what to say when it finds none
+    keys: MeshKeys | None = None
+    flags: str = ""  # what a command line needs to mean this cluster
+
+
+def in_folder(data: Path, flags: str = "") -> WatchTarget:
+    async def find() -> list[Endpoints]:
+        from zcrawl.roles.client import is_live
+        from zcrawl.roles.place import read_mesh_file
+
+        found = read_mesh_file(data) if is_live(data) else None
+        return [found.endpoints] if found is not None else []
+
+    nobody = f"no cluster runs in {data}; `zcrawl up --data {data}` starts one"
+    return WatchTarget(data.name, find, nobody, flags=flags)
+
+
+def of_cluster(config: Config, flags: str = "") -> WatchTarget:
+    from zcrawl.roles.cluster import client_keys, find_masters
+
+    async def find() -> list[Endpoints]:
+        return await find_masters(config)
+
+    name = config.cluster.name
+    return WatchTarget(name, find, f"no master of {name} is known", client_keys(config), flags)
