@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from console.plain import fit, width
+from console.plain import fit, plain, width
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 STYLES: Final = (
@@ -47,10 +47,13 @@ def line_width(spans: Line) -> int:
 
 
 def cut(spans: Line, cells: int, style: str = "") -> Line:
-    """The line in exactly so many cells."""
+    """The line in exactly so many cells. The last border before the terminal: what a picture
+    forgot to make plain is made so here."""
     taken = 0
     kept: list[Span] = []
     for span in spans:
+        if not span.text.isprintable():
+            span = Span(plain(span.text), span.style)
         size = width(span.text)
         if taken + size > cells:
             kept.append(Span(fit(span.text, cells - taken), span.style))

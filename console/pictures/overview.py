@@ -196,7 +196,7 @@ def _worker(one: Worker, cells: int) -> Line:
     name = max(8, cells - 66)
     return line(
         Span("  " + fit(plain(one.id), name)),
-        Span(fit(one.state, 9), STATE_STYLE.get(one.state, "")),
+        Span(fit(plain(one.state, 9), 9), STATE_STYLE.get(one.state, "")),
         *progress_bar(load, 8),
         Span(f" {one.running:>4}/{one.slots:<4}"),
         Span(f"{rate(one.rate):>6}/s ", "bold"),
@@ -220,7 +220,7 @@ def jobs(known: Known, cells: int, rows: int) -> Picture:
 
 def _job_counts(runs: list[Run]) -> str:
     states = Counter(one.state for one in runs)
-    return ", ".join(f"{number} {state}" for state, number in states.most_common())
+    return ", ".join(f"{number} {plain(state, 12)}" for state, number in states.most_common())
 
 
 def time_left(run: Run, rates: Rates) -> float | None:
@@ -238,7 +238,7 @@ def _job(one: Run, rates: Rates, cells: int) -> Line:
     left = duration(one.seconds) if one.ended else duration(time_left(one, rates))
     return line(
         Span("  " + fit(plain(one.name), name) + " "),
-        Span(fit(one.state, 10), STATE_STYLE.get(one.state, "")),
+        Span(fit(plain(one.state, 10), 10), STATE_STYLE.get(one.state, "")),
         *progress_bar(one.share, bar, "bar" if one.state == "running" else "rest"),
         Span(f"{percent(one.share):>6}"),
         Span(f"{count(one.pages):>8} pages"),

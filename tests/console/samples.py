@@ -1,11 +1,18 @@
-"""Snapshots and views to look at, without a cluster."""
+"""Snapshots, answers and views to look at, without a cluster; and a feed that plays them."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
-from console.state import SnapshotCame, View
-from console.view import reduce
+from console.app import ConsoleApp
+from console.feed import Emit
+from console.state import Answered, GoTo, Place, SnapshotCame, View
+from console.view import questions, reduce
+from zcrawl.errors import RefusedError
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.roles.watching import WatchTarget
 
 AT = 1_700_000_000.0
 
@@ -26,8 +33,8 @@ def worker(name: str = "w1", **changes: Any) -> dict[str, Any]:
 def run(number: int = 1, name: str = "docs", **changes: Any) -> dict[str, Any]:
     fields: dict[str, Any] = {"job": number, "state": "running", "reason": "", "pages": 500}
     fields |= {"items": 500, "failed": 3, "skipped": 7, "queued": 480, "in_flight": 10}
-    fields |= {"admitted": 1000, "bytes": 5_000_000, "seconds": 12.5}
-    return {"run": number, "name": name, **fields, **changes}
+    fields |= {"admitted": 1000, "bytes": 5_000_000, "seconds": 12.5, "rate": 5.0}
+    return {"run": number, "name": name, **fields, "concurrency": 4, **changes}
 
 
 def snapshot(at: float = 0.0, **changes: Any) -> dict[str, Any]:
@@ -45,9 +52,107 @@ def snapshot(at: float = 0.0, **changes: Any) -> dict[str, Any]:
     return {**fields, "at": AT + at, **changes}
 
 
+def host(number: int = 1, **changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {"host": f"https://h{number}.test", "queued": 90 - number}
+    fields |= {"ready": 40, "delayed": 2, "beyond": 9, "in_flight": 4, "owner": "w1"}
+    fields |= {"interval_s": 0.2, "concurrency": 4, "crawl_delay_s": 0.0, "next_in_s": 0.1}
+    fields |= {"runs": [1], "why": "pace", "reason": "pace: 5/s; next in 0.1 s"}
+    return {"id": number, **fields, **changes}
+
+
+def item(number: int, **fields: Any) -> dict[str, Any]:
+    data = {"url": f"https://h1.test/{number}", "status": 200, "title": f"Page {number}", **fields}
+    return {"id": number, "run": 1, "data": json.dumps(data)}
+
+
+def answers(words: str = "") -> dict[str, dict[str, Any]]:
+    """What a leader says, by request; `words` stands wherever the web has its say."""
+    said = words or "https://h1.test/a"
+    flight = {"seq": 5, "url": said, "run": 1, "worker": "w1", "attempt": 2, "since_s": 3.0}
+    failed = {"seq": 9, "url": said, "state": "dead", "reason": words or "dns", "status": 0}
+    group = {"run": 1, "job": 1, "name": words or "docs", "host_id": 4, "host": said, "count": 12}
+    group |= {"reason": words or "dns", "status": 503, "url": said, "at": AT}
+    queue = {"id": 1, "job": 1, "name": words or "docs", "state": "running", "queued": 480}
+    queue |= {"ready": 70, "delayed": 10, "beyond": 400, "leased": 10, "backlog": 3, "hosts": 7}
+    events = [
+        {"n": n, "at": AT - n, "name": words or "worker_joined", "text": said, "source": "m1"}
+        | {"level": ("info", "warning", "error")[n % 3]}
+        for n in range(30)
+    ]
+    wave = [float(n % 60) for n in range(200)]
+    names = ("pages_s", "failed_s", "bytes_s", "queued", "in_flight", "p50", "p95", "p99")
+    rows = [host(n, host=said if words and n == 1 else f"https://h{n}.test") for n in range(1, 61)]
+    return {
+        "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
+        "hosts": {"rows": rows, "total": 10_000, "offset": 0},
+        "lanes": {"rows": rows[:9], "total": 9, "offset": 0},
+        "queues": {"rows": [queue], "total": 1, "offset": 0},
+        "errors": {"rows": [group], "total": 1, "offset": 0},
+        "failed": {"rows": [{**failed, "attempts": 4, "depth": 2, "parent": said}]},
+        "items": {"rows": [item(n, title=words or f"Page {n}") for n in range(50, 0, -1)]},
+        "events": {"rows": events, "total": 30, "offset": 0},
+        "history": {"step_s": 1, "at": [AT + n for n in range(200)], **dict.fromkeys(names, wave)},
+        "in_flight": {"rows": [flight], "total": 1, "offset": 0},
+        "node": {**worker("w1", hostname=words or "here"), "credit": 29, "hosts": 4},
+        "depths": {"depths": {"0": 1, "1": 40, "2": 459}},
+        "job": {**run(1, words or "docs"), "percent": 51.0, "started_at": "2026", "workers": ["w1"]}
+        | {"spec": {"seeds": [said], "scope": {"include": [said]}, "politeness": {"rate": 5}}}
+        | {"statuses": {"200": 500}, "failed_reasons": {words or "dns": 3}, "skipped_reasons": {}},
+    }
+
+
 def heard(*snapshots: dict[str, Any], view: View | None = None) -> View:
     """A view that heard these, a second apart."""
     view = view or View(cluster="test")
     for one in snapshots:
         view = reduce(view, SnapshotCame(one, one["at"] - AT))
     return view
+
+
+def at(place: Place, view: View | None = None, words: str = "") -> View:
+    """A view of a place, with all that it asks for answered."""
+    view = reduce(view or heard(snapshot(0), snapshot(1)), GoTo(place))
+    said = answers(words)
+    for one in questions(view):
+        view = reduce(view, Answered(one.slot, said[one.op], 1.0))
+    return view
+
+
+class FakeFeed:
+    """Implements `feed.Feed`: says a few snapshots, answers what it knows, notes what is asked."""
+
+    def __init__(self, *snapshots: dict[str, Any], said: dict[str, Any] | None = None) -> None:
+        self.snapshots = snapshots or (snapshot(0), snapshot(1))
+        self.said = said if said is not None else answers()
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.emit: Emit = lambda event: None
+
+    async def watch(self, emit: Emit) -> None:
+        self.emit = emit
+        for one in self.snapshots:
+            emit(SnapshotCame(one, one["at"] - AT))
+        await asyncio.Event().wait()
+
+    async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+        self.asked.append((op, args))
+        if op not in self.said:
+            raise RefusedError(f"{op} is not known here", code="unknown_op")
+        answer: dict[str, Any] = self.said[op]
+        return answer
+
+    def done(self, op: str) -> list[dict[str, Any]]:
+        return [args for asked, args in self.asked if asked == op]
+
+
+async def _nobody() -> list[Endpoints]:
+    return []
+
+
+TARGET = WatchTarget("test", _nobody, "nobody is here")
+
+
+def fake_app(feed: FakeFeed | None = None, **options: Any) -> ConsoleApp:
+    """An app on a fake feed, with a clock that stands still."""
+    return ConsoleApp(
+        {"test": TARGET}, feed=feed or FakeFeed(), clock=lambda: 1.0, utc=lambda: AT, **options
+    )

@@ -8,6 +8,7 @@ without it, and without Textual.
 from __future__ import annotations
 
 import importlib
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def console_command(
     if web:
         arguments = _without_web(sys.argv[1:])
         return int(load_console("console.web_loop").serve(arguments, port))
-    if not sys.stdout.isatty():
+    if not sys.stdout.isatty() and "TEXTUAL_DRIVER" not in os.environ:  # of a browser
         raise UsageError("the console needs a terminal; --snapshot prints one page as text")
     config = settings.config.console
     return int(console.run(targets, config, readonly=readonly, record=record, replay=replay))

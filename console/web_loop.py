@@ -1,0 +1,75 @@
+"""`zcrawl console --web`: the same console in a browser, by textual-serve, on loopback only.
+
+Each browser gets a console process of its own. Whoever can reach the port needs the token that is
+printed at the start: it is handed over once in the address, then kept in a cookie that scripts
+cannot read. Requests under another host name are refused, so that no web page can reach it by
+pointing its own name here.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import shlex
+import socket
+import sys
+from typing import Final
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from textual_serve.server import Server
+
+COOKIE: Final = "zcrawl_console"
+HOST: Final = "127.0.0.1"
+
+
+def serve(arguments: list[str], port: int) -> int:
+    """Until Ctrl-C. `arguments` are those of the command that each browser runs."""
+    port = port or _free_port()
+    command = shlex.join([sys.executable, "-m", "zcrawl", *arguments])
+    ConsoleServer(command, port, secrets.token_urlsafe(24)).serve()
+    return 0
+
+
+class ConsoleServer(Server):
+    def __init__(self, command: str, port: int, token: str) -> None:
+        super().__init__(command, host=HOST, port=port, title="zcrawl console")
+        self._token = token
+
+    async def _make_app(self) -> web.Application:
+        app: web.Application = await super()._make_app()
+        app.middlewares.append(guard(self._token, self.port))
+        return app
+
+    async def on_startup(self, app: web.Application) -> None:
+        address = f"{self.public_url}/?token={self._token}"
+        print(f"the console is at {address}   (Ctrl-C ends)", file=sys.stderr, flush=True)
+
+
+def guard(token: str, port: int) -> Middleware:
+    """Lets in who has the token, under this machine's own name."""
+    names = {f"{name}:{port}" for name in (HOST, "localhost")}
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        origin = request.headers.get("Origin", "")
+        if request.host not in names or (origin and origin.partition("://")[2] not in names):
+            raise web.HTTPForbidden(text="this console is served to this machine only\n")
+        given = request.query.get("token", "")
+        if given and hmac.compare_digest(given.encode(), token.encode()):
+            answer = web.HTTPFound("/")  # out of the address bar, and of the history
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="Strict")
+            raise answer
+        kept = request.cookies.get(COOKIE, "")
+        if not hmac.compare_digest(kept.encode(), token.encode()):
+            raise web.HTTPUnauthorized(text="open the address that the console printed\n")
+        return await handler(request)
+
+    return check
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+    return port

@@ -1,0 +1,107 @@
+"""Pictures of every page in two sizes, light and dark, compared with stored ones.
+
+`ZCRAWL_UPDATE_PICTURES=1 pytest tests/console/test_screens.py` stores them anew; look at the
+difference before you commit it. (pytest-textual-snapshot would hold pytest at 8.x.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from console.app import ConsoleApp
+from console.state import MAIN_PAGES, Drill, GoTo, Page, Place
+from tests.console.samples import FakeFeed, fake_app, run, snapshot, worker
+
+STORED = Path(__file__).parent / "pictures"
+UPDATE = os.environ.get("ZCRAWL_UPDATE_PICTURES") == "1"
+SIZES = {"80x24": (80, 24), "160x48": (160, 48)}
+THEMES = {"dark": "textual-dark", "light": "textual-light"}
+
+
+def crawl() -> FakeFeed:
+    """A cluster with some of everything, three seconds long."""
+    states = ("busy", "busy", "idle", "suspect", "draining", "lost")
+    workers = [
+        worker(f"w{n}", state=state, rate=10.0 * n, running=5 * n, lag_ms=90.0 * n)
+        for n, state in enumerate(states, 1)
+    ]
+    shots = [
+        snapshot(
+            at,
+            workers=workers,
+            runs=[
+                run(4, "python-docs", pages=4000 + 120 * at, queued=3000 - 100 * at, admitted=7500),
+                run(3, "shop", pages=900 + 7 * at, max_pages=2000, failed=12),
+                run(2, "news", state="paused", reason="paused by request"),
+                run(1, "wiki", state="completed", pages=99_000, seconds=3_723.0),
+            ],
+        )
+        for at in range(4)
+    ]
+    return FakeFeed(*shots)
+
+
+def normal(svg: str) -> str:
+    """Without what differs from run to run: rich numbers its styles by their content."""
+    return re.sub(r"terminal-\d+", "terminal", svg)
+
+
+async def picture(app: ConsoleApp, size: tuple[int, int], place: Place, drill: bool) -> str:
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        app.feed_event(GoTo(place))
+        for _ in range(3):
+            await pilot.pause()
+        if drill:
+            app.feed_event(Drill())
+            for _ in range(3):
+                await pilot.pause()
+        asking = [one for one in app.workers if one.group == "ask"]
+        if asking:
+            await app.workers.wait_for_complete(asking)
+        app.draw()
+        await pilot.pause()
+        return normal(app.export_screenshot())
+
+
+def compare(name: str, svg: str) -> None:
+    path = STORED / f"{name}.svg"
+    if UPDATE:
+        STORED.mkdir(exist_ok=True)
+        path.write_text(svg, "utf-8")
+    assert path.is_file(), f"no stored picture {path.name}: ZCRAWL_UPDATE_PICTURES=1 stores it"
+    if svg != path.read_text("utf-8"):
+        seen = path.with_suffix(".new.svg")
+        seen.write_text(svg, "utf-8")
+        raise AssertionError(f"{path.name} looks different now: compare it with {seen.name}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("page", MAIN_PAGES)
+async def test_a_page_looks_as_it_did(page: Page, size: str, theme: str) -> None:
+    """Every page, in both sizes, light and dark."""
+    app = fake_app(crawl(), theme=THEMES[theme])
+    svg = await picture(app, SIZES[size], Place(page), False)
+    compare(f"{page}-{size}-{theme}", svg)
+
+
+@pytest.mark.parametrize("page", [Page.NODES, Page.JOBS, Page.QUEUES, Page.HOSTS, Page.ERRORS])
+async def test_what_one_drills_into_looks_as_it_did(page: Page) -> None:
+    """One size is enough: they are text that scrolls."""
+    app = fake_app(crawl())
+    svg = await picture(app, (120, 40), Place(page), True)
+    compare(f"inside-{page}", svg)
+
+
+async def test_the_pictures_can_fail(tmp_path: Path) -> None:
+    """A page with another number is another picture."""
+    first = await picture(fake_app(crawl()), (80, 24), Place(Page.JOBS), False)
+    other = FakeFeed(*(snapshot(at, runs=[run(4, "python-docs", pages=5)]) for at in range(4)))
+    second = await picture(fake_app(other), (80, 24), Place(Page.JOBS), False)
+    again = await picture(fake_app(crawl()), (80, 24), Place(Page.JOBS), False)
+    assert first == again and first != second

@@ -1,0 +1,222 @@
+"""Tables: what is on the screen, what the cursor is on, and what an action is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.columns import TABLES
+from console.lines import as_text, line_width
+from console.pictures.screen import whole
+from console.state import (
+    Acted,
+    Answered,
+    Back,
+    Drill,
+    GoTo,
+    Mark,
+    MarkAll,
+    Move,
+    MoveTo,
+    Page,
+    Place,
+    SetFilter,
+    SetSpan,
+    SortBy,
+    TogglePause,
+    View,
+)
+from console.tables import STEP, shown
+from console.view import chosen_rows, current_row, questions, reduce
+from tests.console.samples import answers, at, heard, host, run, snapshot, worker
+
+NODES, JOBS, HOSTS = Place(Page.NODES), Place(Page.JOBS), Place(Page.HOSTS)
+
+
+def then(view: View, *events: Any) -> View:
+    for event in events:
+        view = reduce(view, event)
+    return view
+
+
+def ids(view: View, name: str = "id") -> list[Any]:
+    return [row[name] for row in shown(TABLES[view.page], view).rows]
+
+
+def nodes(*workers: dict[str, Any]) -> View:
+    return then(heard(snapshot(0, workers=list(workers))), GoTo(NODES))
+
+
+def test_the_cursor_follows_its_row_when_the_order_changes() -> None:
+    """btop#192: the wrong process was killed because the list had moved."""
+    view = then(nodes(worker("a"), worker("b"), worker("c")), Move(1))
+    assert (current_row(view) or {})["id"] == "b"
+    more = [worker(name) for name in ("0", "1", "2", "a", "b", "c")]
+    view = heard(snapshot(1, workers=more), view=view)
+    assert (current_row(view) or {})["id"] == "b"
+
+
+def test_when_its_row_is_gone_the_cursor_stays_where_it_was() -> None:
+    """On the row that took the place, or on the last one."""
+    view = then(nodes(worker("a"), worker("b"), worker("c")), MoveTo(-1))
+    view = heard(snapshot(1, workers=[worker("a")]), view=view)
+    assert (current_row(view) or {})["id"] == "m1" or (current_row(view) or {})["id"] == "a"
+    assert current_row(heard(snapshot(2, workers=[]), view=view)) is not None
+
+
+def test_a_letter_sorts_and_again_turns_round() -> None:
+    """Numbers begin with the largest, names with the first."""
+    view = nodes(worker("a", rate=5.0), worker("b", rate=50.0), worker("c", rate=1.0))
+    assert ids(then(view, SortBy("R")))[:3] == ["b", "a", "c"]
+    assert ids(then(view, SortBy("R"), SortBy("R")))[-3:] == ["c", "a", "b"]
+    assert ids(then(view, SortBy("N"))) == ["m1", "c", "b", "a"]
+    assert then(view, SortBy("Z")) == view
+
+
+def test_a_filter_shows_what_matches_and_its_inverse_what_does_not() -> None:
+    """In any case of letters; escape clears it first."""
+    view = then(nodes(worker("alpha"), worker("beta")), SetFilter("ALP"))
+    assert ids(view) == ["alpha"]
+    view = then(view, SetFilter("!alp"))
+    assert ids(view) == ["beta", "m1"]
+    assert len(ids(then(view, Back()))) == 3
+
+
+def test_marks_choose_rows_and_stay_with_them() -> None:
+    """An action is about the marked rows, or about the row at the cursor."""
+    view = then(nodes(worker("a"), worker("b"), worker("c")), Mark(), Mark())
+    assert [row["id"] for row in chosen_rows(view)] == ["a", "b"]
+    view = heard(snapshot(1, workers=[worker("z"), worker("b"), worker("a")]), view=view)
+    assert sorted(row["id"] for row in chosen_rows(view)) == ["a", "b"]
+    assert [row["id"] for row in chosen_rows(then(view, Back()))] != ["a", "b"]
+    assert len(chosen_rows(then(view, MarkAll()))) == 4
+    assert len(chosen_rows(then(view, MarkAll(), MarkAll()))) == 1
+
+
+def test_a_paused_view_keeps_its_rows_while_the_data_goes_on() -> None:
+    """What is chosen is what is seen; then the newest is shown again."""
+    view = then(nodes(worker("a"), worker("b")), Move(1), TogglePause())
+    after = heard(snapshot(1, workers=[worker("x")]), view=view)
+    assert ids(after) == ["a", "b", "m1"]
+    assert (chosen_rows(after)[0])["id"] == "b"
+    assert ids(then(after, TogglePause())) == ["m1", "x"]
+
+
+def test_a_remote_table_asks_for_its_page_filter_and_order() -> None:
+    """The leader filters and sorts: ten thousand rows never travel."""
+    view = then(at(HOSTS), SetFilter("!news"), SortBy("O"))
+    (asked,) = questions(view)
+    assert asked.op == "hosts"
+    wanted = {"filter": "news", "inverse": True, "sort": "owner", "desc": False, "offset": 0}
+    assert wanted.items() <= asked.args.items()
+    assert "filter" not in questions(at(HOSTS))[0].args
+
+
+def loaded(offset: int) -> dict[str, Any]:
+    rows = [host(n) for n in range(offset + 1, offset + 201)]
+    return {"rows": rows, "total": 1_000, "offset": offset}
+
+
+def test_moving_past_the_last_loaded_row_asks_for_more() -> None:
+    """And the cursor stays on its row while the window moves under it."""
+    view = then(at(HOSTS), Answered("hosts:", loaded(0), 1.0), MoveTo(-1))
+    assert (current_row(view) or {})["id"] == 200
+    view = then(view, Move(1))
+    assert questions(view)[0].args["offset"] == STEP
+    view = then(view, Answered("hosts:", loaded(STEP), 2.0))
+    assert (current_row(view) or {})["id"] == 200
+    view = then(view, Move(1))
+    assert (current_row(view) or {})["id"] == 201
+    view = then(view, MoveTo(0), Move(-1), Answered("hosts:", loaded(0), 3.0))
+    assert questions(view)[0].args["offset"] == 0
+    assert (current_row(view) or {})["id"] == 101
+
+
+def test_enter_opens_and_escape_comes_back_to_the_same_row() -> None:
+    """Each list has its detail; the trail is remembered."""
+    view = then(at(JOBS), SortBy("J"), Move(1))
+    chosen = current_row(view)
+    inside = then(view, Drill())
+    assert (inside.page, inside.place.ref) == (Page.JOB, str((chosen or {})["run"]))
+    back = then(inside, Back())
+    assert (back.page, current_row(back)) == (Page.JOBS, chosen)
+    assert then(back, Back()).page is Page.OVERVIEW
+
+
+@pytest.mark.parametrize(
+    ("page", "inside"),
+    [
+        (Page.NODES, Page.NODE),
+        (Page.JOBS, Page.JOB),
+        (Page.QUEUES, Page.LANES),
+        (Page.HOSTS, Page.HOST),
+        (Page.ERRORS, Page.FAILED),
+        (Page.ITEMS, Page.ITEM),
+    ],
+)
+def test_every_list_can_be_drilled_into(page: Page, inside: Page) -> None:
+    """And the page inside asks for what it shows."""
+    view = then(at(Place(page)), MoveTo(-1 if page is Page.NODES else 0), Drill())
+    if page is Page.NODES:
+        view = then(at(Place(page)), MoveTo(1), Drill())
+    assert view.page is inside
+    known = answers()
+    assert all(one.op in known for one in questions(view))
+    shown_text = as_text(whole(at(view.place, view), 120, 40))
+    assert "asking the leader" not in shown_text
+
+
+@pytest.mark.parametrize("page", list(Page))
+@pytest.mark.parametrize("size", [(20, 4), (40, 10), (80, 24), (160, 48), (400, 100)])
+def test_every_page_fills_exactly_its_screen(page: Page, size: tuple[int, int]) -> None:
+    """At every size, with and without answers."""
+    for view in (reduce(View(), GoTo(Place(page))), at(Place(page, "1"))):
+        lines = whole(view, *size)
+        assert len(lines) == size[1]
+        assert {line_width(one) for one in lines} == {size[0]}
+
+
+def test_an_error_of_the_leader_is_shown_where_the_rows_would_be() -> None:
+    """And old rows stay, with the error beside them."""
+    fresh = then(heard(snapshot(0)), GoTo(HOSTS), Answered("hosts:", {}, 1.0, "no leader"))
+    assert "no leader" in as_text(whole(fresh, 120, 30))
+    stale = then(at(HOSTS), Answered("hosts:", {}, 2.0, "no leader"))
+    text = as_text(whole(stale, 120, 30))
+    assert "no leader" in text and "https://h1.test" in text
+
+
+def test_what_an_action_did_is_shown_and_kept() -> None:
+    """With the command line that does the same."""
+    view = then(heard(snapshot(0)), Acted("zcrawl pause 1", "run 1: paused", True, 1.0, 5.0))
+    assert "zcrawl pause 1  →  run 1: paused" in as_text(whole(view, 120, 30))
+    assert view.live.happenings[-1].text == "zcrawl pause 1  →  run 1: paused"
+
+
+def test_queues_have_a_trend() -> None:
+    """Of the last answers, row by row."""
+    view = at(Place(Page.QUEUES))
+    for n in range(20):
+        rows = [{"id": 1, "queued": n}]
+        view = then(view, Answered("queues:", {"rows": rows, "total": 1}, float(n)))
+    (row,) = shown(TABLES[Page.QUEUES], view).rows
+    assert row["trend"] == tuple(range(8, 20))
+
+
+def test_time_left_is_what_is_left_over_the_rate() -> None:
+    """max_pages ends a job sooner than its queue."""
+    first = [run(1, pages=100, queued=400, in_flight=0, failed=0, skipped=0)]
+    second = [run(1, pages=110, queued=390, in_flight=0, failed=0, skipped=0, max_pages=130)]
+    view = heard(snapshot(0, runs=first), snapshot(1, runs=second))
+    (row,) = shown(TABLES[Page.JOBS], then(view, GoTo(JOBS))).rows
+    assert row["eta"] == pytest.approx(2.0)
+
+
+def test_the_charts_have_three_spans() -> None:
+    """And ask for the one that is shown."""
+    view = then(heard(snapshot(0)), GoTo(Place(Page.CHARTS)))
+    spans = []
+    for _ in range(3):
+        spans.append(questions(view)[0].args["span_s"])
+        view = then(view, SetSpan())
+    assert spans == [900, 3_600, 21_600]
