@@ -46,7 +46,9 @@ class Prompt(Input):
         """Escape: nothing is wanted."""
 
     def __init__(self, complete: Callable[[str], list[str]]) -> None:
-        super().__init__(id="prompt", suggester=Completer(complete), compact=True)
+        super().__init__(
+            id="prompt", suggester=Completer(complete), compact=True, select_on_focus=False
+        )
         self._complete = complete
         self.display = False
 

@@ -1,33 +1,78 @@
-"""The console on a real embedded cluster."""
+"""The console on a real embedded cluster: what it shows, and every action."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from console.app import ConsoleApp
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import LinkState, View
+from console.state import LinkState, Page, View
+from console.view import current_row
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.demo_server_loop import DemoServer
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.watching import in_folder
 
 PATIENCE_S = 30.0
+GONE = "http://127.0.0.1:9/gone"  # nobody listens there
 
 
-@pytest.fixture
-async def data(tmp_path: Path) -> AsyncIterator[Path]:
-    yield tmp_path
+class Scene(NamedTuple):
+    """A cluster that crawls a site slowly, and a console that watches it."""
+
+    app: ConsoleApp
+    pilot: Pilot[None]
+    cluster: EmbeddedCluster
+    site: str
+
+    async def until(self, true: Callable[[View], bool]) -> View:
+        """The first view of which something is true."""
+        return await until(self.pilot, self.app, true)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def row(self, page: str, **fields: Any) -> None:
+        """Go to a page, and to the row that has these fields."""
+        await self.press(page)
+
+        def is_here(view: View) -> bool:
+            row = current_row(view)
+            return row is not None and fields.items() <= row.items()
+
+        async with asyncio.timeout(PATIENCE_S):
+            while not is_here(self.app.view):
+                await self.press("home")
+                for _ in range(5):
+                    if is_here(self.app.view):
+                        return
+                    await self.press("down")
+                await self.pilot.pause(0.1)
+
+    async def acted(self, command: str) -> str:
+        """What the console says that this command line did."""
+
+        def says(view: View) -> bool:
+            return any(command in one.text for one in view.live.happenings)
+
+        view = await self.until(says)
+        return next(one.text for one in view.live.happenings if command in one.text)
+
+    def states(self) -> dict[str, str]:
+        return {row["name"]: row["state"] for row in self.cluster.snapshot()["runs"]}
 
 
 async def until(pilot: Pilot[None], app: ConsoleApp, true: Callable[[View], bool]) -> View:
-    """The first view of which something is true."""
     async with asyncio.timeout(PATIENCE_S):
         while not true(app.view):
             await pilot.pause(0.05)
@@ -38,22 +83,197 @@ def screen(app: ConsoleApp) -> str:
     return as_text(whole(app.view, app.size.width, app.size.height))
 
 
+@contextlib.asynccontextmanager
+async def scene(data: Path, workers: int = 1, **options: Any) -> AsyncIterator[Scene]:
+    async with DemoServer() as server, EmbeddedCluster(data, workers) as cluster:
+        slow = {"name": "shop", "politeness.rate": 2.0}
+        await cluster.ask("submit", prepare([server.url], None, None, slow).args("new", None))
+        app = ConsoleApp({"test": in_folder(data)}, **options)
+        async with app.run_test(size=(160, 40)) as pilot:
+            found = Scene(app, pilot, cluster, server.url)
+            await found.until(lambda view: view.link.state is LinkState.LIVE)
+            yield found
+
+
 async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
-    data: Path,
+    tmp_path: Path,
 ) -> None:
     """Nodes, queue, throughput; then the cluster goes away and comes back, and so does the line."""
-    app = ConsoleApp({"test": in_folder(data)})
+    app = ConsoleApp({"test": in_folder(tmp_path)})
     async with DemoServer() as server, app.run_test(size=(100, 30)) as pilot:
         await until(pilot, app, lambda view: "no cluster runs" in view.link.text)
         submission = prepare([server.url], None, None, {"name": "shop", "politeness.rate": 20.0})
-        async with EmbeddedCluster(data, 1) as cluster:
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
             await cluster.ask("submit", submission.args("new", None))
             view = await until(pilot, app, lambda view: view.live.rates.now.pages_s > 0)
             assert view.link.state is LinkState.LIVE
             assert "shop" in screen(app) and "w1" in screen(app)
         await until(pilot, app, lambda view: view.link.state is LinkState.LOST)
         assert "no cluster runs" in screen(app)
-        async with EmbeddedCluster(data, 0):
+        async with EmbeddedCluster(tmp_path, 0):
             view = await until(pilot, app, lambda view: view.link.state is LinkState.LIVE)
             assert view.live.snapshot is not None and view.live.snapshot.epoch == 2
             assert "new_leader" in screen(app)
+
+
+async def test_jobs_are_held_resumed_tuned_cancelled_retried_and_deleted(tmp_path: Path) -> None:
+    """Each by its key, with the command line that does the same and its result."""
+    async with scene(tmp_path) as one:
+        await one.row("3", name="shop")
+        await one.press("h")
+        assert "run 1: paused" in await one.acted("zcrawl pause 1")
+        assert one.states() == {"shop": "paused"}
+        await one.press("g")
+        assert "run 1: running" in await one.acted("zcrawl resume 1")
+
+        await one.press("t")
+        one.app.screen.query_one("#answer", Input).value = "rate=50 concurrency=8"
+        await one.press("enter")
+        await one.acted("zcrawl tune 1 --rate 50 --concurrency 8")
+        (row,) = one.cluster.snapshot()["runs"]
+        assert (row["rate"], row["concurrency"]) == (50.0, 8)
+        await one.until(lambda view: view.live.rates.now.pages_s > 10)
+
+        await one.press("x")
+        assert one.states() == {"shop": "running"}, "it asks first"
+        await one.press("enter")
+        await one.until(lambda view: view.message.text == "nothing was done")
+        await one.press("x", "y")
+        assert "run 1: cancelled" in await one.acted("zcrawl cancel 1")
+
+        await one.press("r")
+        assert "[run_ended]" in await one.acted("zcrawl retry 1")
+        await one.press("d", "y")
+        await one.acted("zcrawl delete 1")
+        await one.until(lambda view: "deleted" in screen(one.app) or "no jobs" in screen(one.app))
+
+
+async def test_marked_jobs_are_acted_on_together(tmp_path: Path) -> None:
+    """k9s#2533: marks, one question, all of them."""
+    async with scene(tmp_path) as one:
+        for name in ("one", "two"):
+            spec = prepare([one.site], None, None, {"name": name, "politeness.rate": 1.0})
+            await one.cluster.ask("submit", spec.args("new", None))
+        await one.press("3")
+        await one.until(
+            lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 3
+        )
+        await one.press("slash", "o", "enter", "space", "space", "x")
+        await one.press("y")
+        await one.until(
+            lambda view: sorted(one.states().values()) == ["cancelled", "cancelled", "running"]
+        )
+
+
+async def test_an_action_is_about_the_row_that_was_chosen(tmp_path: Path) -> None:
+    """The view is paused, the cluster goes on: the row on the screen is the one that is meant."""
+    async with scene(tmp_path) as one:
+        await one.row("3", name="shop")
+        await one.press("p")
+        for n in range(3):
+            spec = prepare([one.site], None, None, {"name": f"new{n}", "politeness.rate": 1.0})
+            await one.cluster.ask("submit", spec.args("new", None))
+        await one.until(
+            lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 4
+        )
+        assert "new0" not in screen(one.app)
+        await one.press("h")
+        await one.acted("zcrawl pause 1")
+        assert one.states() == {"shop": "paused", **{f"new{n}": "running" for n in range(3)}}
+
+
+async def test_a_job_is_submitted_with_the_form(tmp_path: Path) -> None:
+    """It is checked while one types; what is wrong is not sent."""
+    async with scene(tmp_path) as one:
+        await one.press("n")
+        form = one.app.screen
+        form.query_one("#field-sources", Input).value = "nonsense://"
+        await one.press("ctrl+s")
+        assert one.app.screen is form, "a mistake keeps the form open"
+        form.query_one("#field-sources", Input).value = one.site
+        form.query_one("#field-name", Input).value = "second"
+        form.query_one("#field-pages", Input).value = "3"
+        await one.press("ctrl+s")
+        said = await one.acted("zcrawl submit")
+        assert "--name second --max-pages 3" in said and "job 2" in said
+        assert "second" in one.states()
+
+
+async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
+    """By group; the URLs behind a group can be looked at."""
+    async with scene(tmp_path) as one:
+        spec = prepare([GONE], None, None, {"name": "down", "fetch.retries": 0})
+        await one.cluster.ask("submit", spec.args("new", None))
+        await one.row("6", reason="connect")
+        await one.press("enter")
+        await one.until(lambda view: view.page is Page.FAILED and GONE in screen(one.app))
+        await one.press("escape", "r")
+        said = await one.acted("zcrawl retry 2 --reason connect")
+        assert "1 tried again" in said
+
+
+async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
+    """The host goes to the worker that was named; then its old owner leaves in peace."""
+    async with scene(tmp_path, workers=2) as one:
+        await one.press("5")
+        view = await one.until(lambda view: bool((current_row(view) or {}).get("owner")))
+        owner = (current_row(view) or {})["owner"]
+        other = "w2" if owner == "w1" else "w1"
+        await one.press("m")
+        one.app.screen.query_one("#answer", Input).value = other
+        await one.press("enter")
+        await one.acted(f"zcrawl reassign {one.site.rstrip('/')} {other}")
+        await one.until(lambda view: (current_row(view) or {}).get("owner") == other)
+        await one.row("2", id=owner)
+        await one.press("d", "y")
+        await one.acted(f"zcrawl drain {owner}")
+        workers = {row["id"]: row["state"] for row in one.cluster.snapshot()["workers"]}
+        assert workers[owner] in ("draining", "offline", "joining")
+
+
+async def test_the_leader_steps_down_and_the_console_goes_on(tmp_path: Path) -> None:
+    """In an embedded cluster it leads again, in the next epoch."""
+    async with scene(tmp_path) as one:
+        await one.press("2", "l", "y")
+        await one.acted("zcrawl step-down")
+        await one.until(
+            lambda view: view.live.snapshot is not None and view.live.snapshot.epoch == 2
+        )
+        await one.until(lambda view: view.link.state is LinkState.LIVE)
+        assert "new_leader" in "".join(one_.name for one_ in one.app.view.live.happenings)
+
+
+async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
+    """Neither by key nor by command nor by form."""
+    async with scene(tmp_path, readonly=True) as one:
+        await one.row("3", name="shop")
+        await one.press("h", "x", "y", "d", "y", "n", "colon")
+        for key in "pause 1":
+            await one.press("space" if key == " " else key)
+        await one.press("enter")
+        await one.until(lambda view: "read-only" in view.message.text)
+        assert one.states() == {"shop": "running"}
+        with pytest.raises(Exception, match="read-only"):
+            await one.app._feed.ask("act", {"ref": "1", "action": "cancel"})
+        assert one.states() == {"shop": "running"}
+
+
+async def test_commands_filters_and_help_can_be_typed(tmp_path: Path) -> None:
+    """The command line completes; the filter works while one types."""
+    async with scene(tmp_path) as one:
+        await one.press("colon", *"jo", "tab", "enter")
+        await one.until(lambda view: view.page is Page.JOBS or "needs" in view.message.text)
+        await one.press("colon", *"nodes", "enter")
+        await one.until(lambda view: view.page is Page.NODES)
+        await one.press("slash", *"nothing", "enter")
+        assert "nothing matches" in screen(one.app)
+        await one.press("escape", "question_mark")
+        assert len(one.app.screen_stack) == 2
+        await one.press("escape", "ctrl+p")
+        assert len(one.app.screen_stack) == 2
+        await one.press("escape")
+        for page in ("items", "log", "charts", "queues", "job shop"):
+            await one.press("colon", *("space" if c == " " else c for c in page), "enter")
+            await one.pilot.pause(1.2)
+            assert "asking the leader" not in screen(one.app), screen(one.app)
+        assert "robots=True" in screen(one.app)
