@@ -37,7 +37,7 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format cluster bench bench-cluster clean packages
+.PHONY: help run test check format cluster bench bench-cluster bench-console clean packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -70,6 +70,9 @@ bench: $(VENV)/.installed-dev packages ## side by side with Scrapy; writes docs/
 
 bench-cluster: $(VENV)/.installed-dev packages ## failover, throughput and forwards on Consul + MariaDB
 	@$(BIN)/python -m tests.bench.bench_cluster $(ARGS)
+
+bench-console: $(VENV)/.installed-dev ## what the console costs, and what ten cost the leader
+	@$(BIN)/python -m tests.bench.bench_console $(ARGS)
 
 clean: ## remove the venv, caches and the demo's data
 	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \
@@ -109,6 +112,7 @@ packages:
 	PATH="$$PATH:/usr/sbin"; \
 	command -v nginx >/dev/null || missing="$$missing nginx"; \
 	command -v wget2 >/dev/null || missing="$$missing wget2"; \
+	command -v tmux >/dev/null || missing="$$missing tmux"; \
 	command -v mariadbd >/dev/null || command -v mysqld >/dev/null || \
 	  missing="$$missing mariadb-server-core mariadb-client-core"; \
 	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || \

@@ -64,7 +64,7 @@ def state_cell(row: Row) -> Span:
 def amount(title: str, name: str, letter: str, style: str = "", least: int = 0) -> Column:
     return Column(
         title,
-        9,
+        8,
         count_cell(name, style),
         name,
         letter,

@@ -16,9 +16,9 @@ from console.units import clock_text
 ERRORS = Table(
     columns=(
         amount("Count", "count", "C", "bad"),
-        Column("Reason", 18, text_cell("reason", "bad"), "reason", "R"),
+        Column("Reason", 16, text_cell("reason", "bad"), "reason", "R"),
         Column("Code", 5, lambda row: Span(text(row, "status") if number(row, "status") else "")),
-        Column("Host", 26, text_cell("host"), "host", "H"),
+        Column("Host", 0, text_cell("host"), "host", "H"),
         Column("Job", 14, text_cell("name"), "name", "J", least=100),
         Column(
             "At", 9, lambda row: Span(clock_text(number(row, "at")), "dim"), "at", "A", desc=True

@@ -126,12 +126,14 @@ def job_rows(view: View) -> list[Row]:
     return rows
 
 
-def _share(row: Row) -> Span:
-    share = number(row, "share")
-    full = round(share * 10)
-    bar = "█" * full + "░" * (10 - full)
-    style = "good" if text(row, "state") == "running" else "dim"
-    return Span(f"{bar}{percent(share):>6}", style)
+def _share(bar: int) -> Callable[[Row], Span]:
+    def cell(row: Row) -> Span:
+        share = number(row, "share")
+        full = round(share * bar)
+        style = "good" if text(row, "state") == "running" else "dim"
+        return Span(f"{'█' * full}{'░' * (bar - full)}{percent(share):>6}", style)
+
+    return cell
 
 
 def _eta(row: Row) -> Span:
@@ -142,10 +144,20 @@ def _eta(row: Row) -> Span:
 
 JOBS = Table(
     columns=(
-        Column("Job", 5, text_cell("job", "dim"), "job", "J", True, by_number("job")),
+        Column("Job", 5, text_cell("job", "dim"), "job", "J", True, by_number("job"), least=90),
         Column("Name", 0, text_cell("name"), "name", "N", key=by_text("name")),
         Column("State", 10, state_cell, "state", "S", key=by_text("state")),
-        Column("Progress", 17, _share, "progress", "P", key=by_number("share"), desc=True),
+        Column("Progr", 9, _share(3), key=by_number("share"), most=99),
+        Column(
+            "Progress",
+            17,
+            _share(10),
+            "progress",
+            "P",
+            key=by_number("share"),
+            least=100,
+            desc=True,
+        ),
         Column(
             "Rate/s",
             7,
@@ -222,7 +234,7 @@ LANES = Table(
         Column("Delayed", 8, count_cell("delayed"), right=True),
         Column("Stored", 8, count_cell("beyond"), right=True, least=90),
         Column("Owner", 10, text_cell("owner"), least=90),
-        Column("Why it waits", 38, _why),
+        Column("Why it waits", 0, _why),
     ),
     key=lambda row: text(row, "id"),
     sort="queued",
@@ -258,7 +270,7 @@ HOSTS = Table(
             least=100,
         ),
         Column("Robots", 7, lambda row: Span(_delay(row), "accent"), right=True, least=110),
-        Column("Why it waits", 38, _why),
+        Column("Why it waits", 0, _why),
     ),
     key=lambda row: text(row, "id"),
     sort="queued",

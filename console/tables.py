@@ -29,6 +29,7 @@ class Column(NamedTuple):
     right: bool = False
     key: Callable[[Row], Any] | None = None  # local tables: what is compared
     least: int = 0  # the screen must be this wide for it to be shown
+    most: int = 10_000  # and not wider than this
     desc: bool = False  # the first press of the letter: the largest first
 
 

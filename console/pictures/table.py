@@ -16,7 +16,7 @@ STALE_S: Final = 5.0
 
 def table_picture(table: Table, view: View, cells: int, rows: int) -> Picture:
     now = shown(table, view)
-    columns = [one for one in table.columns if cells >= one.least]
+    columns = [one for one in table.columns if one.least <= cells <= one.most]
     widths = _widths(columns, cells - 2)
     room = rows - 2
     top = first_row(now, room)

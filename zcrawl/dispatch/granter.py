@@ -266,11 +266,9 @@ class Granter:
         names.sort(key=lambda name: _score(host.origin, name.rpartition("#")[0]), reverse=True)
         if host.demand.spread:
             return names
-        return [name for name in names if not self._full(name, len(names))] or names
-
-    def _full(self, name: str, workers: int) -> bool:
         total = sum(self._owned.values()) + 1
-        return self._owned.get(name, 0) >= math.ceil(LOAD_FACTOR * total / workers)
+        most = math.ceil(LOAD_FACTOR * total / len(names)) if names else 0
+        return [name for name in names if self._owned.get(name, 0) < most] or names
 
     def _overloaded(self, name: str, workers: int) -> bool:
         total = sum(self._owned.values())

@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.leases import Lease
-from zcrawl.dispatch.why import HostQueue, host_queue, why, why_counts
+from zcrawl.dispatch.why import HostQueue, host_queue, queued, why, why_counts
 from zcrawl.errors import RefusedError
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.paging import page, read_want
@@ -23,7 +23,7 @@ from zcrawl.master.state import LeaderState
 from zcrawl.master.watch import FailureGroup
 
 KEPT_S: Final = 1.0
-ROWS_PER_KEPT_S: Final = 5_000  # an answer with twice as many rows behind it is kept twice as long
+ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long
 ANSWERS_KEPT: Final = 50
 MOST_SPAN_S: Final = 21_600
 
@@ -76,26 +76,21 @@ class DeskViews:
     # ------------------------------------------------------------ hosts
 
     def _hosts(self, args: dict[str, Any], now: float) -> dict[str, Any]:
-        frontier = self._state.frontier
-        run = args.get("run")
-        rows = [
-            (host, host_queue(host, frontier))
-            for host in self._state.planner.hosts.values()
-            if run is None or run in host.runs
-        ]
+        state, run = self._state, args.get("run")
+        hosts = state.planner.hosts.values()
         return page(
-            rows,
+            hosts if run is None else [host for host in hosts if run in host.runs],
             read_want(args),
-            text=lambda one: f"{one[0].origin} {_owners(one[0])}",
+            text=lambda host: f"{host.origin} {_owners(host)}",
             keys={
-                "queued": lambda one: one[1].total,
-                "host": lambda one: one[0].origin,
-                "in_flight": lambda one: _held(one[0]),
-                "owner": lambda one: _owners(one[0]),
-                "interval": lambda one: one[0].demand.interval_s,
-                "next": lambda one: one[0].pace.next_at,
+                "queued": lambda host: queued(host, state.frontier),
+                "host": lambda host: host.origin,
+                "in_flight": _held,
+                "owner": _owners,
+                "interval": lambda host: host.demand.interval_s,
+                "next": lambda host: host.pace.next_at,
             },
-            view=lambda one: self._host_view(*one, now),
+            view=lambda host: self._host_view(host, host_queue(host, state.frontier), now),
         )
 
     def _host_view(self, host: HostState, queue: HostQueue, now: float) -> dict[str, Any]:

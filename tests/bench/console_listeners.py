@@ -1,0 +1,21 @@
+"""Ten consoles' worth of subscribers, for `bench_console`: they hear snapshots and drop them."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
+from zcrawl.mesh.messages import Kind
+
+
+async def listen(events: str, number: int) -> None:
+    ears = [ZmqSubscriber(f"c{n}", (Kind.SNAPSHOT, Kind.EVENT)) for n in range(number)]
+    for one in ears:
+        one.connect("m1", events)
+        one.listen(lambda arrived: None)
+    await asyncio.sleep(600)
+
+
+if __name__ == "__main__":
+    asyncio.run(listen(sys.argv[1], int(sys.argv[2])))

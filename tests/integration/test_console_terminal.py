@@ -1,0 +1,206 @@
+"""The console in a real terminal and behind a real web server, on a live cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from zcrawl.cli.specs import prepare
+from zcrawl.demo.demo_server_loop import DemoServer
+from zcrawl.roles.client import MeshClient, controls_in, is_live
+
+PATIENCE_S = 60.0
+ZCRAWL = [sys.executable, "-m", "zcrawl"]
+
+
+class Terminal:
+    """A tmux of its own: keys in, screen out."""
+
+    def __init__(self, name: str) -> None:
+        self._tmux = ["tmux", "-L", name]
+
+    def open(self, command: list[str]) -> None:
+        size = ["-x", "160", "-y", "36"]
+        # COLUMNS and LINES of a test run are not those of this terminal.
+        clean = ["env", "-u", "COLUMNS", "-u", "LINES"]
+        self._run("new-session", "-d", "-s", "console", *size, *clean, *command)
+        self._run("set-option", "-g", "remain-on-exit", "on")
+
+    def keys(self, *keys: str) -> None:
+        self._run("send-keys", "-t", "console", *keys)
+
+    def screen(self) -> str:
+        return self._run("capture-pane", "-t", "console", "-p")
+
+    def close(self) -> None:
+        with contextlib.suppress(subprocess.CalledProcessError):  # it is gone already
+            self._run("kill-server")
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run([*self._tmux, *words], check=True, capture_output=True, text=True)
+        return done.stdout
+
+    async def shows(self, what: str | Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            text = self.screen()
+            if what in text if isinstance(what, str) else what(text):
+                return text
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"the screen never showed {what!r}:\n{self.screen()}")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    if shutil.which("tmux") is None:
+        assert os.environ.get("CI") != "true", "tmux is missing"
+        pytest.skip("tmux is missing: apt-get install tmux")
+    found = Terminal(f"zcrawl-{os.getpid()}-{tmp_path.name}"[:60])
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def up(data: Path) -> subprocess.Popen[bytes]:
+    command = [*ZCRAWL, "up", "--workers", "1", "--data", str(data)]
+    return subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+async def live(data: Path) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_live(data):
+        assert time.monotonic() < deadline, "no cluster came up"
+        await asyncio.sleep(0.05)
+
+
+@contextlib.asynccontextmanager
+async def crawling(data: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """`zcrawl up` with a slow crawl; what is handed over is its process."""
+    async with DemoServer() as server:
+        process = up(data)
+        try:
+            await live(data)
+            spec = prepare([server.url], None, None, {"name": "shop", "politeness.rate": 3.0})
+            async with MeshClient(controls_in(data)) as client:
+                await client.ask("submit", spec.args("new", None))
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(process.wait, 30)
+
+
+async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
+    tmp_path: Path, terminal: Terminal
+) -> None:
+    """It shows the crawl, acts on it, says that the leader is silent, and finds the next one."""
+    data = tmp_path / "d"
+    async with crawling(data) as leader:
+        terminal.open([*ZCRAWL, "console", "--data", str(data)])
+        await terminal.shows(lambda text: "● live" in text and "pages/s" in text and "shop" in text)
+        terminal.keys("3")
+        await terminal.shows("Progress")
+        terminal.keys("h")
+        await terminal.shows(f"zcrawl pause 1 --data {data}  →  run 1: paused")
+        terminal.keys("g")
+        await terminal.shows("run 1: running")
+        terminal.keys("1")
+
+        leader.kill()
+        await asyncio.to_thread(leader.wait, 30)
+        await terminal.shows(lambda text: "○ lost" in text and "no cluster runs in" in text)
+        again = up(data)
+        try:
+            text = await terminal.shows(lambda text: "● live" in text and "epoch 2" in text)
+            assert "new_leader" in text
+            terminal.keys("q")
+            await terminal.shows(lambda text: "Pane is dead" in text or "● live" not in text)
+        finally:
+            again.send_signal(signal.SIGTERM)
+            await asyncio.to_thread(again.wait, 30)
+
+
+async def test_a_page_is_printed_for_scripts(tmp_path: Path) -> None:
+    """`--snapshot` needs no terminal; without a cluster it ends with exit 3."""
+    data = tmp_path / "d"
+    command = [*ZCRAWL, "console", "--data", str(data), "--snapshot"]
+    alone = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=PATIENCE_S
+    )
+    assert alone.returncode == 3 and "no cluster runs in" in alone.stderr
+    async with crawling(data):
+        env = {**os.environ, "COLUMNS": "100", "LINES": "30"}
+        for page, expected in (("overview", "Why not faster"), ("job shop", "robots=True")):
+            done = await asyncio.to_thread(
+                subprocess.run,
+                [*command[:-1], f"--snapshot={page}"],
+                capture_output=True,
+                text=True,
+                env=env,
+                timeout=PATIENCE_S,
+            )
+            assert done.returncode == 0 and expected in done.stdout, done
+            assert "\x1b" not in done.stdout and len(done.stdout.splitlines()) == 30
+
+
+async def test_a_browser_gets_the_console_over_a_socket(tmp_path: Path) -> None:
+    """After the token was given: a terminal's worth of the same screen."""
+    pytest.importorskip("textual_serve")
+    data = tmp_path / "d"
+    async with crawling(data):
+        command = [*ZCRAWL, "console", "--data", str(data), "--web", "--port", "0", "--readonly"]
+        server = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+        assert server.stderr is not None
+        try:
+            said = (await asyncio.wait_for(server.stderr.readline(), PATIENCE_S)).decode()
+            address = re.search(r"http://\S+", said)
+            assert address is not None, said
+            assert await _seen_in_browser(address[0], b"read-only")
+        finally:
+            server.terminate()
+            await server.wait()
+
+
+async def _status(session: aiohttp.ClientSession, address: str) -> int:
+    """It is told a moment before it listens."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            async with session.get(address) as answer:
+                return answer.status
+        except aiohttp.ClientConnectorError:
+            assert time.monotonic() < deadline, "nobody listens"
+            await asyncio.sleep(0.05)
+
+
+async def _seen_in_browser(address: str, wanted: bytes) -> bool:
+    jar = aiohttp.CookieJar(unsafe=True)
+    base = address.partition("?")[0]
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        assert await _status(session, base) == 401
+        async with session.get(address) as page:
+            assert page.status == 200 and "zcrawl console" in await page.text()
+        seen = b""
+        async with (
+            asyncio.timeout(PATIENCE_S),
+            session.ws_connect(f"{base}ws?width=100&height=30") as socket,
+        ):
+            async for message in socket:
+                data = message.data
+                seen += data if isinstance(data, bytes) else data.encode()
+                if wanted in seen:
+                    return True
+    return False
