@@ -52,7 +52,7 @@ def overview(view: View, cells: int, rows: int) -> Picture:
         right = [*nodes(known.snapshot, half, max(6, rows // 2)), ()]
         right += events(view, half, rows - len(right))
         return beside(left, right, half, cells - 2 - half)[:rows]
-    top = [*throughput(known, cells), *why_not_faster(known, cells, 2)]
+    top = [*throughput(known, cells), *why_not_faster(known, cells, 2 if rows < 24 else 4)]
     top += nodes(known.snapshot, cells, max(2, min(8, (rows - len(top)) // 4)))
     middle = jobs(known, cells, max(3, (rows - len(top)) // 2))
     return [*top, *middle, *events(view, cells, rows - len(top) - len(middle))][:rows]
@@ -108,11 +108,14 @@ def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
     if backlog > BACKLOG:
         text = f"  {count(backlog):>7} results wait to be committed: the database is the bottleneck"
         lines.append(line(Span(text, "bad")))
+    found: list[tuple[float, float, str, str]] = []
     for code, words, style in WHY_TEXT:
         pair = counts.get(code)
-        if not isinstance(pair, list | tuple) or len(pair) != 2:
-            continue
-        hosts, queued = (number({"n": one}, "n") for one in pair)
+        if isinstance(pair, list | tuple) and len(pair) == 2:
+            hosts, queued = (number({"n": one}, "n") for one in pair)
+            found.append((hosts, queued, words, style))
+    # What is broken first, then what holds the most.
+    for hosts, queued, words, style in sorted(found, key=lambda one: (one[3] != "bad", -one[1])):
         what = f"{count(hosts):>7} host{'s' if hosts != 1 else ' '} "
         lines.append(
             line(Span("  " + what, style), Span(f"({count(queued)} queued)  ", "dim"), Span(words))
