@@ -1,4 +1,4 @@
-"""Draws the overview of the docs: `python -m tests.console.make_picture docs/console-overview.svg`."""
+"""Draws the picture of the docs: `python -m tests.console.make_picture FILE.svg`."""
 
 from __future__ import annotations
 

@@ -6,19 +6,24 @@ difference before you commit it. (pytest-textual-snapshot would hold pytest at 8
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from pathlib import Path
 
 import pytest
+from textual.pilot import Pilot
 
 from console.app import ConsoleApp
 from console.state import MAIN_PAGES, Drill, GoTo, Page, Place
-from tests.console.samples import FakeFeed, fake_app, run, snapshot, worker
+from console.view import questions
+from console.widgets.canvas import Canvas
+from tests.console.samples import AT, FakeFeed, fake_app, run, snapshot, worker
 
 STORED = Path(__file__).parent / "pictures"
 UPDATE = os.environ.get("ZCRAWL_UPDATE_PICTURES") == "1"
 SIZES = {"80x24": (80, 24), "160x48": (160, 48)}
+LAST_AT = AT + 3
 THEMES = {"dark": "textual-dark", "light": "textual-light"}
 
 
@@ -52,20 +57,27 @@ def normal(svg: str) -> str:
 
 async def picture(app: ConsoleApp, size: tuple[int, int], place: Place, drill: bool) -> str:
     async with app.run_test(size=size) as pilot:
-        await pilot.pause()
-        app.feed_event(GoTo(place))
-        for _ in range(3):
-            await pilot.pause()
-        if drill:
-            app.feed_event(Drill())
-            for _ in range(3):
-                await pilot.pause()
-        asking = [one for one in app.workers if one.group == "ask"]
-        if asking:
-            await app.workers.wait_for_complete(asking)
-        app.draw()
-        await pilot.pause()
+        await settled(app, pilot)
+        for event in (GoTo(place), Drill() if drill else None):
+            if event is not None:
+                app.feed_event(event)
+                await settled(app, pilot)
         return normal(app.export_screenshot())
+
+
+async def settled(app: ConsoleApp, pilot: Pilot[None]) -> None:
+    """All that was heard and asked for is there and painted, in the colours of the theme."""
+    async with asyncio.timeout(30):
+        while True:
+            await pilot.pause()
+            heard = app.view.live.snapshot is not None and app.view.live.snapshot.at == LAST_AT
+            if heard and all(one.slot in app.view.live.answers for one in questions(app.view)):
+                break
+    app.draw()
+    for canvas in app.screen.query(Canvas):
+        canvas.refresh()
+    await pilot.pause()
+    await pilot.pause()
 
 
 def compare(name: str, svg: str) -> None:
