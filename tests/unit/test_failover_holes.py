@@ -182,7 +182,11 @@ async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed(
         utc=lambda: UTC,
         log=lambda name, detail: None,
     )
-    threads._queues["writer"].put(lambda: None if busy.wait(60) else None)
+
+    def older_command() -> None:
+        busy.wait(60)
+
+    threads._queues["writer"].put(older_command)
     loop.handle(m.Elected(0, alone=False))
     loop.handle(m.Deposed("it took too long"))
     other = LeaderStory(store, "m2").elect()

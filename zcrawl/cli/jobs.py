@@ -107,9 +107,11 @@ def _act(settings: Settings, ref: str, action: str, **only: str | int) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
+    chosen = {name: value for name, value in only.items() if value}
+
     async def act() -> dict[str, Any]:
         async with connect.for_actions(settings) as ask:
-            return await ask("act", {"ref": ref, "action": action, **only})
+            return await ask("act", {"ref": ref, "action": action, **chosen})
 
     reply = run_async(act())
     if settings.json:
