@@ -26,7 +26,7 @@ from zcrawl.master.master_loop import MasterLoop
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.mesh_memory import MemoryHub
 from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
-from zcrawl.store.commands import ExtendLease
+from zcrawl.store.commands import ApplyResults, ExtendLease
 from zcrawl.store.queries import ListJobs, Refill
 from zcrawl.testing.fake_store import FakeStore
 from zcrawl.worker import events as w
@@ -182,11 +182,8 @@ async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed(
         utc=lambda: UTC,
         log=lambda name, detail: None,
     )
-
-    def older_command() -> None:
-        busy.wait(60)
-
-    threads._queues["writer"].put(older_command)
+    slow = ApplyResults(1, [], UTC)
+    threads.execute(slow, lambda outcome: None, lambda: not busy.wait(60))
     loop.handle(m.Elected(0, alone=False))
     loop.handle(m.Deposed("it took too long"))
     other = LeaderStory(store, "m2").elect()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import errno
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.unit.machine_tools import UTC, LeaderStory, result_of, urls
+from zcrawl.errors import ZcrawlError
 from zcrawl.master.output_loop import OutputLoop
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import Command, CommandOutcome
+from zcrawl.store.output_file import OutputFile
 from zcrawl.store.queries import Query, QueryOutcome, ReadItems, ReadOutputs
 from zcrawl.testing.fake_store import FakeStore
 
@@ -162,3 +165,31 @@ async def test_an_error_without_a_name_is_told_and_tried_again(scene: Scene) -> 
         await written.wait()
     await outputs.close()
     assert told.startswith("output_internal_error") and "a bug" in told
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (OSError(errno.ENOSPC, "full"), "output_disk_full"),
+        (PermissionError(errno.EACCES, "denied"), "output_store_unavailable"),
+        (RuntimeError("a bug"), "output_internal_error"),
+    ],
+)
+async def test_whatever_a_writer_raises_hinders_no_other_output(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, name: str
+) -> None:
+    """Libraries raise the system's own errors."""
+    scene.crawl(2, str(tmp_path / "bad"), name="bad")
+    scene.crawl(3, str(scene.path), name="good")
+    real = OutputFile.append
+
+    def append(self: OutputFile, items: Sequence[bytes]) -> int:
+        if self._path.name == "bad":
+            raise error
+        return real(self, items)
+
+    monkeypatch.setattr(OutputFile, "append", append)
+    with pytest.raises(ZcrawlError):
+        await scene.outputs.flush()
+    assert scene.notes.get_nowait() == name
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from zcrawl.errors import StoreDataError
+from zcrawl.errors import StoreDataError, StoreUnavailable
 from zcrawl.mesh.capture import Capture
 from zcrawl.store.output_sinks_file import Mark, open_sink
 from zcrawl.store.parquet_file import ParquetRows
@@ -106,6 +106,21 @@ def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "a" / "x.parquet")
     assert table.num_rows == 2 and table.schema.field("status").type == pa.int64()
     assert sink.settle(True, 7.0) is None, "nothing more came"
+
+
+def test_a_paused_leader_does_not_publish_over_the_part_of_the_next(tmp_path: Path) -> None:
+    """Both write part 0, and the one that was paused has fewer items."""
+    row = output("parquet", "x.parquet")
+    stale = open_sink(row, tmp_path, no_body)
+    stale.take([item(1), item(2)], 1.0)
+    leader = open_sink(row, tmp_path, no_body)
+    leader.take([item(1), item(2), item(3)], 2.0)
+    with pytest.raises((OSError, StoreUnavailable)):
+        stale.settle(True, 3.0)
+    stale.close()
+    leader.settle(True, 4.0)
+    assert depths(tmp_path) == [1, 2, 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["x.parquet"]
 
 
 def test_values_fit_their_columns_or_are_told(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from zcrawl.errors import Fenced, StoreError, ZcrawlError
+from zcrawl.errors import DiskFull, Fenced, StoreError, StoreUnavailable, ZcrawlError
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import AdvanceOutput
 from zcrawl.store.output_sinks_file import Mark, Sink, batch_of, kind_of, open_sink
@@ -93,9 +94,8 @@ class OutputLoop:
             self._changed.clear()
             try:
                 await self._pump()
-            except Exception as error:  # a bug: told, and the other outputs are not given up
-                text = f"{type(error).__name__}: {error}"
-                self._failed(StoreError(text, code="internal_error"))
+            except Exception as error:  # a bug: told, and tried again
+                self._failed(_named("outputs", error))
             if self.error is not None:
                 self._changed.set()
                 await asyncio.sleep(1.0)
@@ -123,9 +123,9 @@ class OutputLoop:
             for row in outputs.rows:
                 try:
                     await self._follow(row, epoch)
-                except ZcrawlError as error:
+                except Exception as error:  # told, and the other outputs are not given up
                     failed = True
-                    self._failed(error)
+                    self._failed(_named(row.path, error))
                     broken = self._sinks.pop((row.run, row.path), None)
                     if broken is not None:
                         broken.close()
@@ -178,3 +178,15 @@ class OutputLoop:
             return
         self.error = error
         self._note(f"output_{error.code.removeprefix('output_')}", str(error))
+
+
+def _named(path: str, error: Exception) -> ZcrawlError:
+    """Libraries that write raise the system's own errors; anything else is a bug."""
+    if isinstance(error, ZcrawlError):
+        return error
+    if not isinstance(error, OSError):
+        text = f"{path}: {type(error).__name__}: {error}"
+        return StoreError(text, code="internal_error")
+    text = f"cannot write {path}: {error.strerror or error}"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return DiskFull(text) if full else StoreUnavailable(text)

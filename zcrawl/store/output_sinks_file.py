@@ -12,7 +12,9 @@ Used by the master's output loop. Two ways, both hold each item once whatever di
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -172,8 +174,10 @@ class PartSink:
         if is_remote(target):
             aside = self._folder / "outgoing" / f"{self._row.run}-{self._part}-{name}"
         else:
-            aside = (self._folder / target).with_name(f".{name}.part")
+            aside = (self._folder / target).with_name(f".{name}.{secrets.token_hex(4)}.part")
         make_folder(aside.parent)
+        if not is_remote(target):
+            _remove_asides(aside.parent, name)
         self._aside = aside
         if self._row.format == "parquet":
             self._rows = ParquetRows(aside, self._columns)
@@ -194,6 +198,14 @@ class PartSink:
         else:
             publish(self._aside, self._folder / target)
         self._rows = self._aside = None
+
+
+def _remove_asides(folder: Path, name: str) -> None:
+    """Those of leaders before us. One that is only paused cannot publish its part any more, which
+    may be shorter than ours and has the same name."""
+    for old in folder.glob(f".{glob.escape(name)}.*.part"):
+        with contextlib.suppress(OSError):  # what cannot be removed cannot be ours to remove
+            old.unlink()
 
 
 def make_folder(folder: Path) -> None:
