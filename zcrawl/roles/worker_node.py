@@ -88,8 +88,9 @@ class WorkerNode:
         async with supervisor, contextlib.AsyncExitStack() as stack:
             stack.callback(os.close, self._log_fd)
             self._supervisor = supervisor
+            stack.push_async_callback(self._leave_catalogue)
             for id in self.ids if self._make is not None else ():
-                self._register(id, stack)
+                self._register(id)
             asking = None
             if self._make is None:
                 asking = asyncio.create_task(self._ask_for_masters(), name="masters")
@@ -128,7 +129,7 @@ class WorkerNode:
             "log_text": config.log.format == "text",
         }
 
-    def _register(self, id: str, stack: contextlib.AsyncExitStack) -> None:
+    def _register(self, id: str) -> None:
         assert self._make is not None
         one = self._make()
         member = coord.Member(
@@ -142,8 +143,11 @@ class WorkerNode:
             slots=self._config.worker.slots,
         )
         one.start(member, lambda event: self._on_coordination(id, event))
-        stack.push_async_callback(one.close)
         self._coordinators[id] = one
+
+    async def _leave_catalogue(self) -> None:
+        """All at once: while Consul is away each of them waits a second."""
+        await asyncio.gather(*(one.close() for one in self._coordinators.values()))
 
     async def _serve(self) -> None:
         self._notify.ready(f"{', '.join(self.ids)}")
@@ -198,7 +202,10 @@ class WorkerNode:
 
     def _remember(self, masters: list[Endpoints]) -> None:
         if masters:  # an empty catalogue is Consul's loss of memory, not ours
-            self._masters.remember(masters)
+            try:
+                self._masters.remember(masters)
+            except OSError as error:  # the workers keep those they know
+                self._log("masters_not_kept", f"{self._masters.path}: {error.strerror}")
 
     def reload(self, config: Config) -> None:
         """SIGHUP: masters are looked up anew; with other limits the processes start again, one by
