@@ -26,9 +26,9 @@ from zcrawl.master.master_loop import MasterLoop
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.mesh_memory import MemoryHub
 from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
-from zcrawl.store.commands import ApplyResults, ExtendLease
+from zcrawl.store.commands import ApplyResults, ExtendLease, Sweep
 from zcrawl.store.queries import ListJobs, Refill
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.testing.fake_store import FakeStore, Fault
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 
@@ -194,3 +194,47 @@ async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed(
     loop.close()
     await threads.close()
     assert store.tables.epoch == other.master.epoch
+
+
+def test_a_refill_that_fails_is_not_asked_again_at_once() -> None:
+    """While the database is away each failure comes at once, and a tick follows each answer."""
+    story = LeaderStory().elect()
+    story.submit(*urls(2))
+    story.handle(m.Deposed("for a while"))
+    asked = 0
+
+    def away(query: object) -> bool:
+        nonlocal asked
+        asked += isinstance(query, Refill)
+        return True
+
+    story.store.query_faults = away
+    story.elect()
+    for _ in range(50):
+        story.tick(0.002)
+    assert asked == 1
+    story.store.query_faults = None
+    story.join()
+    story.wait(2, each=story.beat)
+    assert len(story.assigned()) == 2
+
+
+def test_a_sweep_that_fails_is_not_asked_again_at_once() -> None:
+    """The same on the writer's side; and the rows are swept in the end."""
+    story = LeaderStory().elect()
+    story.submit(*urls(2))
+    tried = 0
+
+    def away(command: object) -> Fault | None:
+        nonlocal tried
+        tried += isinstance(command, Sweep)
+        return "fail" if isinstance(command, Sweep) else None
+
+    story.store.faults = away
+    story.ask("act", ref="1", action="cancel")
+    for _ in range(50):
+        story.tick(0.002)
+    assert tried == 1
+    story.store.faults = None
+    story.wait(2)
+    assert set(story.states().values()) == {"SKIPPED"}

@@ -104,6 +104,7 @@ class Leader:
         self._extending = False
         self._snapshot_at = now + SNAPSHOT_S
         self._sweeping = False
+        self._refill_at = 0.0  # not before: the last one failed
         self._again: list[tuple[float, Command]] = []  # commands to repeat, idempotent all
         self.state.receiver.streams.clear()
         for key, number in loaded.watermarks.items():
@@ -151,6 +152,8 @@ class Leader:
             case QueryFailed(query, tag, error):
                 if isinstance(query, Refill):
                     if tag == self._refill_tag():
+                        effects.append(Note("refill_failed", f"{error.code}: {error}"))
+                        self._refill_at = now + COMMAND_AGAIN_S
                         self.state.frontier.refill_failed(query.lanes)
                 else:
                     self.desk.answer_failed(tag, error, effects)
@@ -260,8 +263,6 @@ class Leader:
                     self._repeat(command, now)  # a stored answer makes the repeat harmless
                 else:
                     self.desk.failed(command, error, effects)
-            case Sweep():
-                self._sweeping = False
             case _:
                 self._repeat(command, now)
         effects.append(Note(f"store_{error.code}", f"{type(command).__name__}: {error}"))
@@ -285,7 +286,7 @@ class Leader:
         self._beat(now, effects)
         self.commits.tick(now, effects)
         self._dispatch(now, effects)
-        self._refill(effects)
+        self._refill(now, effects)
         self._sweep(effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
@@ -358,7 +359,9 @@ class Leader:
             assign = Assign(grants, sending.urls)
             effects.append(to_worker(worker, assign, sending.number))
 
-    def _refill(self, effects: Effects) -> None:
+    def _refill(self, now: float, effects: Effects) -> None:
+        if now < self._refill_at:
+            return  # every failure is an event, and a tick follows every event
         wants = self.state.frontier.wants()
         if wants:
             effects.append(Ask(Refill(wants), self._refill_tag()))
