@@ -88,6 +88,18 @@ async def test_a_page_is_what_its_scripts_have_made_of_it(engine: BrowserEngine)
         assert site.headers["/"]["x-job"] == "mine"
 
 
+async def test_pages_of_one_host_are_rendered_side_by_side(engine: BrowserEngine) -> None:
+    """More of them than there are tabs, all at once, in one context; each gets its own answer."""
+    paths = [f"/{n}" for n in range(10)]
+    site = Site({path: page(f"<script>document.write('I am {path}')</script>") for path in paths})
+    async with site:
+        known = limits(site, run=9, timeout_s=90.0)
+        asked = [engine.get(site.url(path), HEADERS, known) for path in paths]
+        for path, response in zip(paths, await asyncio.gather(*asked), strict=True):
+            assert f"</script>I am {path}<" in response.text
+        assert sorted(site.log) == sorted(paths)
+
+
 async def test_redirects_are_told_and_not_followed(engine: BrowserEngine) -> None:
     """By status, by script and by refresh: the pipeline decides, so nothing else is asked for."""
     refresh = page("", '<meta http-equiv="refresh" content="0; url=/target">')

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.browser_site import Answer, Site, need_chromium, page, pixels
-from tests.integration.crawling import FAST, alive, children, crawl, items, until
+from tests.integration.crawling import FAST, alive, children, command, crawl, items, until
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.store.blobs_file import FileBlobs
 from zcrawl.submit.browser_spec import Browser
@@ -108,6 +108,7 @@ async def test_a_killed_browser_and_a_killed_worker_lose_no_page(tmp_path: Path)
         await until(lambda: len(site.log) > seen)  # another Chromium is at work
         below = driver_pids(worker)
         assert len(below) > 3
+        os.kill(children(worker)[0], signal.SIGSTOP)  # a driver that cannot tidy up
         os.kill(worker, signal.SIGKILL)
         await until(lambda: not any(alive(pid) for pid in below))
         view = await work
@@ -157,3 +158,20 @@ def test_nothing_of_the_browser_is_loaded_unless_it_is_used() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert json.loads(done.stdout.replace("'", '"')) == []
+
+
+def test_the_test_command_renders_too(tmp_path: Path) -> None:
+    """`zcrawl test` shows what the browser makes of a page, with its own engine."""
+    job = tmp_path / "job.toml"
+    job.write_text('name = "j"\n[fetch]\nengine = "browser"\ntimeout = 60\n')
+
+    async def tried() -> str:
+        site = Site({"/": scripted("made by script")})
+        async with site:
+            args = ("test", job, site.url("/"), "--json")
+            done = await asyncio.to_thread(command, *args, cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+    (item,) = json.loads(asyncio.run(tried()))["items"]
+    assert item["title"] == "made by script"

@@ -186,6 +186,19 @@ async def test_failures_of_the_network_have_their_names(engine: BrowserEngine) -
     assert await code("http://public.example:6379/", Guard()) == "blocked_address"
 
 
+async def test_pages_cannot_use_the_gates(engine: BrowserEngine) -> None:
+    """Not even where private addresses are allowed: what one run may reach, another may not."""
+    site = Site({"/": page("x")})
+    known = HopLimits(total_s=TIMEOUT_S, guard=Guard(True), browser=Browser(), run=8)
+    async with site:
+        before = set(engine.gates)
+        await engine.get(site.url("/"), HEADERS, known)
+        (port,) = engine.gates - before
+        with pytest.raises(FetchError) as caught:
+            await engine.get(f"http://127.0.0.1:{port}/", HEADERS, known)
+        assert caught.value.reason == "blocked_address: the crawler's own proxy"
+
+
 @pytest.mark.parametrize("kind", [HttpProxy, SocksProxy])
 async def test_a_page_comes_through_the_jobs_proxy(
     engine: BrowserEngine, kind: type[HttpProxy] | type[SocksProxy]

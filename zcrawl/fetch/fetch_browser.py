@@ -67,7 +67,7 @@ class BrowserEngine:
         self._look_up = look_up
         self._shelf = Shelf()
         self._places: dict[int, _Place] = {}
-        self._gates: set[int] = set()
+        self.gates: set[int] = set()  # ports of the open ones
         self._chromium: Chromium | None = None
         self._ended: list[tuple[Chromium, list[_Place]]] = []  # by themselves; to be tidied away
         self._keeper: asyncio.Task[None] | None = None
@@ -219,7 +219,7 @@ class BrowserEngine:
         gate = Gate(
             limits.guard,
             limits.connect_s,
-            self._gates,
+            self.gates,
             upstream=limits.proxy,
             look_up=self._look_up,
         )

@@ -17,7 +17,6 @@ import httpx
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
@@ -26,6 +25,7 @@ from zcrawl.mesh.messages import Assignment, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
+from zcrawl.roles.engines import make_engine
 from zcrawl.runtime import clock_os
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.spec import JobSpec
@@ -92,12 +92,12 @@ async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
     seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
     context = RunContext(config, os.environ)
-    inner: Engine = HttpxEngine() if spec.fetch.engine == "httpx" else AiohttpWire()
-    recorder = Recorder(inner)
-    try:
-        results = await _fetch(recorder, config, start, label)
-    finally:
-        await recorder.aclose()
+    async with AiohttpWire() as plain:
+        recorder = Recorder(make_engine(spec.fetch.engine, lambda: plain))
+        try:
+            results = await _fetch(recorder, config, start, label)
+        finally:
+            await recorder.aclose()
     result = results[-1]
     final = result.page.final_url if result.page is not None else recorder.hops[-1]["url"]
     report: dict[str, Any] = {

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Never
 
 import msgspec
 
-from zcrawl.errors import JobError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 
@@ -99,6 +98,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
     from zcrawl import __version__
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.roles.blobs import open_blobs
+    from zcrawl.roles.engines import make_engine
     from zcrawl.runtime import clock_os
     from zcrawl.telemetry.logs import EventLog
     from zcrawl.worker.machine import WorkerMachine
@@ -123,16 +123,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         """Made when first asked for: most workers need one, and httpx's own is slow to load."""
         found = engines.get(name)
         if found is None:
-            if name == "httpx":
-                from zcrawl.fetch.fetch_httpx import HttpxEngine
-
-                found = HttpxEngine()
-            elif name == "browser":
-                found = _browser(engine("http"))
-            else:
-                from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-
-                found = AiohttpWire()
+            found = make_engine(name, lambda: engine("http"))
             engines[name] = found
         return found
 
@@ -174,20 +165,6 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         for one in engines.values():
             await one.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED
-
-
-def _browser(plain: Engine) -> Engine:
-    """JobError where it is not installed: the run's pages fail with that code."""
-    from zcrawl.runtime import clock_os
-
-    try:
-        from zcrawl.fetch.fetch_browser import BrowserEngine
-    except ImportError as error:
-        raise JobError(
-            f"this worker has no browser engine ({error}); install zcrawl[browser] and Chromium",
-            code="no_browser",
-        ) from error
-    return BrowserEngine(plain, clock_os.now, clock_os.utc)
 
 
 def _keys(spec: WorkerSpec) -> MeshKeys | None:
