@@ -54,7 +54,12 @@ class Site:
     """`pages` by path; each a fixed answer or a function of the request's headers. A path that
     is not there is 404; `hang` is never answered. `log` has what was asked for, in order."""
 
-    def __init__(self, pages: dict[str, Answer | Callable[[dict[str, str]], Answer]]) -> None:
+    def __init__(
+        self,
+        pages: dict[str, Answer | Callable[[dict[str, str]], Answer]],
+        address: str = "127.0.0.1",
+    ) -> None:
+        self._address = address
         self.pages = pages
         self.log: list[str] = []
         self.headers: dict[str, dict[str, str]] = {}  # of the last request for a path
@@ -70,7 +75,7 @@ class Site:
         return self.log.count(path)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, self._address, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 

@@ -152,13 +152,19 @@ class OnlyFirst(Guard):
         return None if address == "127.0.0.1" else f"private ({address})"
 
 
+def listening(site: Site, port: int) -> Site:
+    site.port = port
+    return site
+
+
 async def test_a_name_that_changes_its_address_is_checked_again(engine: BrowserEngine) -> None:
     """DNS rebinding: the page comes from a public address, and its script asks for its own name
     again, which is a private address by then. That connection is not made."""
     script = "<script>fetch('/second').then(() => document.title = 'got it')</script>"
     close = {"Content-Type": "text/html", "Connection": "close"}
-    site = Site({"/": (200, close, script.encode()), "/second": page("inside")})
-    async with site:
+    site = Site({"/": (200, close, script.encode()), "/second": page("public")})
+    inside = Site({"/second": page("inside")}, "127.0.0.2")
+    async with site, listening(inside, site.port):
         NAMES.answers["rebind.example"] = [["127.0.0.1"], ["127.0.0.2"]]
         rebound = HopLimits(
             total_s=TIMEOUT_S, guard=OnlyFirst(), browser=Browser(wait="idle", wait_s=0.5), run=3
@@ -167,6 +173,7 @@ async def test_a_name_that_changes_its_address_is_checked_again(engine: BrowserE
         response = await engine.get(url, HEADERS, rebound)
         assert "<title>" not in response.text
         assert site.log == ["/"]
+        assert inside.connections == 0
         NAMES.answers["rebind.example"] = [["127.0.0.1"]]
         steady = HopLimits(
             total_s=TIMEOUT_S, guard=OnlyFirst(), browser=Browser(wait_for="title"), run=4
