@@ -17,9 +17,14 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from tests.integration.cluster import cluster
+from tests.servers.consul import ConsulServer
+from tests.servers.mariadb import Mariadb
+from tests.servers.page_site import page_site
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.demo_server_loop import DemoServer
 from zcrawl.roles.client import MeshClient, controls_in, is_live
+from zcrawl.submit.spec import Politeness
 
 PATIENCE_S = 60.0
 ZCRAWL = [sys.executable, "-m", "zcrawl"]
@@ -131,6 +136,29 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
         finally:
             again.send_signal(signal.SIGTERM)
             await asyncio.to_thread(again.wait, 30)
+
+
+def test_a_console_follows_a_cluster_from_leader_to_leader(
+    tmp_path: Path, terminal: Terminal, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Three masters on Consul and MariaDB: kill -9, then a step-down by key."""
+    slow = Politeness(rate=5.0, concurrency=2, robots=False)
+    with page_site(tmp_path, 2000) as site, cluster(tmp_path, consul.url, mysql) as made:
+        made.submit(site, slow)
+        leader = made.leader()
+        terminal.open([*ZCRAWL, "console", "--config", str(tmp_path / "client.toml")])
+        asyncio.run(terminal.shows(f"leader {leader.name}"))
+        leader.kill()
+        asyncio.run(terminal.shows(f"{leader.name} is silent; listening to"))
+        text = asyncio.run(terminal.shows(lambda text: "● live" in text and "new_leader" in text))
+        assert f"leader {leader.name}" not in text.splitlines()[0]
+        terminal.keys("5")
+        asyncio.run(terminal.shows("pace: 5/s"))
+        terminal.keys("2", "l")
+        asyncio.run(terminal.shows("zcrawl step-down"))
+        epoch = made.epoch()
+        terminal.keys("y")
+        asyncio.run(terminal.shows(lambda text: f"epoch {epoch + 1}" in text and "● live" in text))
 
 
 async def test_a_page_is_printed_for_scripts(tmp_path: Path) -> None:
