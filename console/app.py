@@ -17,6 +17,7 @@ from textual.screen import Screen
 
 from console import commands
 from console.actions import Action, Request, by_key, offered, plan, result_text
+from console.columns import TABLES
 from console.feed import Feed
 from console.feed_loop import MeshFeed
 from console.keymap import bindings
@@ -24,6 +25,7 @@ from console.lines import Picture, Span, line, title
 from console.pictures.frame import foot_line, tab_line, top_line
 from console.pictures.help import help_picture
 from console.pictures.screen import body
+from console.pictures.table import first_row
 from console.plain import plain
 from console.screens.dialogs import AskDialog, ConfirmDialog, PictureDialog
 from console.screens.submit import Form, SubmitScreen
@@ -50,7 +52,7 @@ from console.state import (
     View,
 )
 from console.tables import Row, text
-from console.view import chosen_rows, current_row, questions, reduce
+from console.view import chosen_rows, current, current_row, questions, reduce
 from console.widgets.canvas import Canvas
 from console.widgets.prompt import COMMAND, FILTER, Prompt
 from zcrawl.errors import ZcrawlError
@@ -217,6 +219,18 @@ class ConsoleApp(App[None]):
 
     def on_mouse_scroll_up(self) -> None:
         self.feed_event(Move(-3))
+
+    def on_click(self, event: events.Click) -> None:
+        """The row under the mouse; a second click on it opens it."""
+        main = self.query_one("#body", Canvas)
+        table, now = TABLES.get(self.view.page), current(self.view)
+        if event.widget is not main or table is None or now is None or event.y < 1:
+            return
+        index = first_row(now, main.size.height - 2) + event.y - 1
+        if index < len(now.rows):
+            self.feed_event(MoveTo(index))
+            if event.chain == 2:
+                self.feed_event(Drill())
 
     # ------------------------------------------------------------ typing
 

@@ -95,6 +95,8 @@ class Snapshot(_Data, frozen=True):
     next_retry_s: float | None = None
     counters: dict[str, int] = {}
     masters: tuple[Any, ...] = ()
+    workers_total: int = 0  # more than are listed, in a very large cluster
+    runs_total: int = 0
 
 
 def read_snapshot(data: dict[str, Any]) -> Snapshot:

@@ -183,8 +183,9 @@ def nodes(snapshot: Snapshot, cells: int, rows: int) -> Picture:
     if len(ranked) > len(shown) and shown:
         shown = shown[:-1]
     lines += [_worker(one, cells) for one in shown]
-    if len(ranked) > len(shown):
-        lines.append(line(Span(f"  and {len(ranked) - len(shown)} more (key 2)", "dim")))
+    total = max(len(ranked), snapshot.workers_total)
+    if total > len(shown):
+        lines.append(line(Span(f"  and {total - len(shown)} more (key 2)", "dim")))
     return lines
 
 

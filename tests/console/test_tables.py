@@ -29,7 +29,7 @@ from console.state import (
 )
 from console.tables import STEP, shown
 from console.view import chosen_rows, current_row, questions, reduce
-from tests.console.samples import answers, at, heard, host, run, snapshot, worker
+from tests.console.samples import answers, at, fake_app, heard, host, run, snapshot, worker
 
 NODES, JOBS, HOSTS = Place(Page.NODES), Place(Page.JOBS), Place(Page.HOSTS)
 
@@ -220,3 +220,18 @@ def test_the_charts_have_three_spans() -> None:
         spans.append(questions(view)[0].args["span_s"])
         view = then(view, SetSpan())
     assert spans == [900, 3_600, 21_600]
+
+
+async def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
+    """The row under the mouse, not the one that was there before."""
+    app = fake_app()
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("5")
+        await pilot.pause()
+        await pilot.pause()
+        await pilot.click("#body", offset=(5, 4))
+        await pilot.pause()
+        assert (current_row(app.view) or {})["id"] == 4
+        await pilot.click("#body", offset=(5, 4), times=2)
+        await pilot.pause()
+        assert (app.view.page, app.view.place.ref) == (Page.HOST, "4")

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, heartbeat, result_of, spec, urls
 from zcrawl.errors import RetryClass
+from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Assign, Event, Reply
 from zcrawl.model import Outcome
 from zcrawl.submit.spec import Politeness
@@ -328,3 +329,20 @@ def test_items_can_be_read_by_any_master() -> None:
         story.report(result_of(one))
     assert len(answer(story, "items", run=1, limit=2)["rows"]) == 2
     assert answer(story, "items", text="nowhere")["rows"] == []
+
+
+def test_the_published_snapshot_is_bounded_and_says_how_many_there_are() -> None:
+    """Its cost does not grow with the cluster without end."""
+    many = [{"run": n} for n in range(700)]
+    tallies = {str(n): {"200": 1} for n in range(700)}
+    data = {
+        "workers": [{}] * 1_500,
+        "runs": many,
+        "statuses": tallies,
+        "failed": tallies,
+        "epoch": 3,
+    }
+    small = published(data)
+    assert (len(small["workers"]), small["workers_total"]) == (1_000, 1_500)
+    assert (len(small["runs"]), small["runs_total"], len(small["statuses"])) == (500, 700, 500)
+    assert small["epoch"] == 3

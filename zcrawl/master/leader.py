@@ -29,7 +29,7 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.membership import Membership
-from zcrawl.master.snapshot import snapshot
+from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
     Accept,
@@ -297,7 +297,7 @@ class Leader:
             pending = sum(one.row.counters.pending for one in self.state.runs.active.values())
             leased = len(self.state.leases.by_seq)
             self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
-            effects.append(Publish(Snapshot(self.current_snapshot(now))))
+            effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
 
     def _keep_lease(self, now: float, effects: Effects) -> None:
         if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:

@@ -5,7 +5,7 @@ Pure reading: whoever shows something about the cluster reads only this.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.commits import Commits
@@ -13,6 +13,9 @@ from zcrawl.master.state import LeaderState
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
 from zcrawl.telemetry.views import LiveRun, elapsed
+
+MOST_WORKERS: Final = 1_000
+MOST_RUNS: Final = 500
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
@@ -41,6 +44,22 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         },
         "next_retry_s": _next_retry_s(state, now),
         "counters": dict(state.counters),
+    }
+
+
+def published(data: dict[str, Any]) -> dict[str, Any]:
+    """What goes out to all, once a second: of very many workers or runs the first ones, and how
+    many there are. Whoever runs in this process has them all."""
+    workers, runs = data["workers"], data["runs"]
+    shown = {str(run["run"]) for run in runs[:MOST_RUNS]}
+    return {
+        **data,
+        "workers": workers[:MOST_WORKERS],
+        "runs": runs[:MOST_RUNS],
+        "workers_total": len(workers),
+        "runs_total": len(runs),
+        "statuses": {run: one for run, one in data["statuses"].items() if run in shown},
+        "failed": {run: one for run, one in data["failed"].items() if run in shown},
     }
 
 
