@@ -330,7 +330,10 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     """Migration 2 by the models: columns and tables are the same on both ways."""
     open_sqlite(tmp_path / "new.db").close()
     open_sqlite(tmp_path / "old.db").close()
-    columns = {"hosts": ("slow", "failures", "opens"), "pages": ("canonical", "alternates")}
+    columns = {
+        "hosts": ("slow", "failures", "opens"),
+        "pages": ("canonical", "alternates", "files"),
+    }
     with sqlite3.connect(tmp_path / "old.db") as old:
         old.execute("DROP TABLE robots")
         for table, names in columns.items():

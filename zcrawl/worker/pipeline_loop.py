@@ -282,9 +282,8 @@ class Pipeline:
         if keeps and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
         files: dict[str, str] = {}
-        if "files" in response.extensions and self._blobs is not None:  # pictures of a page
-            for kind, data in response.extensions["files"].items():
-                files[kind] = await self._reader.in_thread(self._blobs.put, data)
+        if "files" in response.extensions and self._blobs is not None:  # a browser's
+            files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
         page = Page(
             final_url=url,
             title=parsed.title,

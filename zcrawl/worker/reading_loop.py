@@ -7,7 +7,7 @@ tens of milliseconds) in processes of its own. Nothing of that is there before i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -71,6 +71,12 @@ class PageReader:
             self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, argument)
+
+    async def keep_all(
+        self, put: Callable[[bytes], str], files: Mapping[str, bytes]
+    ) -> dict[str, str]:
+        """The names of a page's pictures, by kind, after they were kept."""
+        return {kind: await self.in_thread(put, data) for kind, data in files.items()}
 
     async def close(self) -> None:
         if self._threads is not None:
