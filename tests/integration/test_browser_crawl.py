@@ -6,9 +6,11 @@ What the engine itself does is tested in test_browser.py.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +27,7 @@ from zcrawl.submit.spec import Fetch, JobSpec, Output
 need_chromium()
 
 pytestmark = pytest.mark.timeout(180)
+PICTURED = ("/", "/a", "/hop")
 
 
 def scripted(title: str, *links: str, extra: str = "") -> Answer:
@@ -77,12 +80,18 @@ async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None
         assert site.hits("/no") == 0
         assert site.hits("/a") == 1
     blobs = FileBlobs(tmp_path / "data" / "blobs")
-    for path in ("/", "/a", "/hop"):
+    for path in PICTURED:
         rows = pixels(blobs.get(found[path]["screenshot"]))
         assert (len(rows[0]), len(rows)) == (64, 48)
         assert rows[45][60] == (0, 128, 255)
         assert blobs.get(found[path]["pdf"]).startswith(b"%PDF-")
     assert "screenshot" not in found["/data.json"]
+    with contextlib.closing(sqlite3.connect(next((tmp_path / "data").glob("*.db")))) as database:
+        rows = [row for (row,) in database.execute("SELECT files FROM pages")]
+    named = [json.loads(row) for row in rows if row is not None]
+    assert len(rows) == 4
+    wanted = [{kind: found[path][kind] for kind in ("screenshot", "pdf")} for path in PICTURED]
+    assert sorted(named, key=str) == sorted(wanted, key=str)
 
 
 async def test_a_killed_browser_and_a_killed_worker_lose_no_page(tmp_path: Path) -> None:
