@@ -37,6 +37,8 @@ STOP_S: Final = 5.0
 _NODE: Final = "PLAYWRIGHT_NODEJS_PATH"
 _FOLDER: Final = "zcrawl-browser-"
 _MOST_PATH: Final = 32  # characters; a socket's path has 107, and Chromium takes 46 of them
+_MOST_TRIES: Final = 10  # to remove a folder that dying processes still write into
+_BETWEEN_TRIES_S: Final = 0.1
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 FLAGS: Final = (
@@ -162,7 +164,10 @@ class Chromium:
                 if driver is not None:
                     await driver.stop()
         if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+            for _ in range(_MOST_TRIES):
+                if _remove(self._folder):
+                    break
+                await asyncio.sleep(_BETWEEN_TRIES_S)
             os.close(self._lock)
             self._folder = None
 
@@ -222,6 +227,17 @@ def remove_leftovers() -> None:
         except OSError:
             continue  # its worker lives
         else:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder)
         finally:
             os.close(lock)
+
+
+def _remove(folder: Path) -> bool:
+    """Whether it is gone. A process that is just dying may write into it again; then it keeps a
+    lock file, by which the next start knows it for what it is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if not folder.exists():
+        return True
+    with contextlib.suppress(FileNotFoundError):  # gone after all
+        (folder / "lock").touch()
+    return False
