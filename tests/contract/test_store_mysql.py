@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -496,3 +498,13 @@ def test_tls_is_required_or_off_as_the_url_says(
         with pytest.raises(StoreError) as caught:
             open_mysql([mariadb_server.url(database, ssl_mode="required")])
         assert caught.value.code == "store_tls"
+
+
+def test_the_databases_time_is_utc_whatever_the_server_is_set_to(
+    mariadb_server: Mariadb, database: str
+) -> None:
+    """In a zone with summer time one hour of the year is told twice; ours is not of a zone."""
+    with contextlib.closing(open_mysql([mariadb_server.url(database)])) as store:
+        session = store._sessions["writer"]
+        assert session.one("SELECT @@session.time_zone")[0] == "+00:00"
+        assert abs(session.utc() - time.time()) < 60

@@ -127,6 +127,7 @@ class MysqlDialect:
         session.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
         waits = ("innodb_lock_wait_timeout", "lock_wait_timeout")
         session.run("SET SESSION " + ", ".join(f"{name} = {LOCK_WAIT_S}" for name in waits))
+        session.run("SET SESSION time_zone = '+00:00'")  # no hour is told twice in autumn
         (session.max_packet,) = session.one("SELECT @@max_allowed_packet")
         session.be_patient(False)
 
