@@ -35,6 +35,10 @@ WHY_STYLE: Final = {
     "paused": "warn",
     "retry": "warn",
     "no_worker": "bad",
+    "away": "bad",
+    "throttled": "warn",
+    "ending": "warn",
+    "hours": "accent",
     "worker_full": "warn",
 }
 LEVEL_STYLE: Final = {"warning": "warn", "error": "bad"}

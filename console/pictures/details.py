@@ -281,6 +281,13 @@ def host_page(view: View, cells: int) -> Picture:
         _fact(
             "robots.txt", f"asks for {delay:g} s between requests" if delay else "asks for no delay"
         ),
+        _fact(
+            "breaker",
+            f"open, {number(row, 'failures'):.0f} failures in a row"
+            if number(row, "opens")
+            else "closed",
+            "bad" if number(row, "opens") else "",
+        ),
         _fact("owner", text(row, "owner") or "nobody"),
         _fact("runs", ", ".join(plain(one, 20) for one in row.get("runs", ()) or ())),
         (),

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, heartbeat, result_of, spec, urls
 from zcrawl.errors import RetryClass
 from zcrawl.master.snapshot import published
-from zcrawl.mesh.messages import Assign, Event, Reply
+from zcrawl.mesh.messages import Assign, Event, Manner, Reply
 from zcrawl.model import Outcome
 from zcrawl.submit.spec import Politeness
 
@@ -133,6 +133,23 @@ def test_a_host_whose_last_request_waits_for_a_retry_says_until_when() -> None:
     assert why(story) == "retry"
     counts = answer(story, "overview")["why"]
     assert counts == {"retry": [1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("manner", "code"),
+    [
+        (Manner(failures=5, opens=1), "away"),
+        (Manner(slow_s=30.0), "throttled"),
+        (Manner(failures=9, opens=9), "ending"),
+    ],
+)
+def test_a_host_that_behaves_badly_says_so(manner: Manner, code: str) -> None:
+    """Its breaker is open, it asks for patience, or it is down."""
+    story = leading(*urls(30), politeness=SLOW)
+    host = next(iter(story.leader.state.planner.hosts))
+    story.leader.state.planner.learn_pace(host, story.now + 60.0, 0.0, manner)
+    row = answer(story, "hosts")["rows"][0]
+    assert (row["why"], bool(row["reason"])) == (code, True)
 
 
 def test_failures_are_grouped_by_run_host_and_reason() -> None:

@@ -14,6 +14,7 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
+from zcrawl.frontier.hours import opens_in_s
 
 SAMPLED_HOSTS: Final = 2_000
 
@@ -63,6 +64,7 @@ def why(
     runs: Runs,
     roster: Roster,
     now: float,
+    clock_offset: float,
 ) -> Why:
     held = sum(part.held for part in host.parts.values())
     if queue.total == 0:
@@ -75,12 +77,18 @@ def why(
         owners = ", ".join(sorted(name.rpartition("#")[0] for name in host.inherited))
         left = host.inherited_until - now
         return Why("inherited", f"its last owner {owners} may still fetch; at most {left:.0f} s")
+    if host.verdicts:
+        reasons = ", ".join(sorted(set(host.verdicts.values())))
+        return Why("ending", f"its rows end without a request: {reasons}")
     if host.storing:
         return Why("storing", "its new owner is being stored")
     if queue.ready == 0 and queue.beyond == 0:
         return Why("retry", f"waits for a retry, {_next_retry(host, frontier, now):.0f} s")
     if queue.ready == 0:
         return Why("loading", "its queue is being read from the database")
+    closed_s = opens_in_s(host.demand.hours, now + clock_offset)
+    if closed_s > 0:
+        return Why("hours", f"outside the hours of its job; {closed_s / 60:.0f} min more")
     return _why_not_sent(host, held, roster, now)
 
 
@@ -104,10 +112,17 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
         full += worker.credit <= 0
     if not granted:
         return Why("no_worker", "no worker has it now")
-    interval_s = host.demand.interval_s
+    interval_s = host.interval_s
+    next_s = max(0.0, host.pace.ready_at() - now)
+    manner = host.manner
+    if manner is not None and manner.opens:
+        times = f"{manner.failures} failures in a row"
+        return Why("away", f"it does not answer, {times}; asked again in {next_s:.0f} s")
+    if manner is not None and manner.slow_s > host.demand.interval_s:
+        every = f"every {manner.slow_s:.3g} s"
+        return Why("throttled", f"it asks for patience: {every}; next in {next_s:.1f} s")
     # A host whose answers are slow falls behind its pace; one that keeps up with it is held by it.
     if interval_s > 0 and host.pace.ready_at() > now - interval_s:
-        next_s = max(0.0, host.pace.ready_at() - now)
         if host.crawl_delay_s >= interval_s > 0:
             return Why("crawl_delay", f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
         return Why("pace", f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
@@ -126,12 +141,13 @@ def why_counts(
     planner: Planner, frontier: Frontier, runs: Runs, roster: Roster, now: float
 ) -> dict[str, tuple[int, int]]:
     """code → (hosts, queued requests), of all hosts with work; estimated when there are many."""
+    clock_offset = planner.granter.clock_offset
     counts: dict[str, tuple[int, int]] = {}
     step = max(1, len(planner.hosts) // SAMPLED_HOSTS)
     for host in itertools.islice(planner.hosts.values(), 0, None, step):
         queue = host_queue(host, frontier)
         if queue.total:
-            code = why(host, queue, frontier, runs, roster, now).code
+            code = why(host, queue, frontier, runs, roster, now, clock_offset).code
             hosts, waiting = counts.get(code, (0, 0))
             counts[code] = (hosts + step, waiting + queue.total * step)
     return counts

@@ -95,7 +95,7 @@ class DeskViews:
 
     def _host_view(self, host: HostState, queue: HostQueue, now: float) -> dict[str, Any]:
         state = self._state
-        reason = why(host, queue, state.frontier, state.runs, state.roster, now)
+        reason = why(host, queue, state.frontier, state.runs, state.roster, now, state.clock_offset)
         return {
             "id": host.id,
             "host": host.origin,
@@ -104,7 +104,10 @@ class DeskViews:
             "delayed": queue.delayed,
             "in_flight": _held(host),
             "owner": _owners(host),
-            "interval_s": host.demand.interval_s,
+            "interval_s": host.interval_s,
+            "opens": host.manner.opens if host.manner is not None else 0,
+            "failures": host.manner.failures if host.manner is not None else 0,
+            "robots": host.robots is not None,
             "concurrency": host.demand.concurrency,
             "crawl_delay_s": host.crawl_delay_s,
             "next_in_s": round(max(0.0, host.pace.ready_at() - now), 2),
