@@ -50,6 +50,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str = ""  # this node's; empty: the host's name
     masters: tuple[str, ...] = ()  # control addresses, where Consul is not asked
     allow_private: bool = False  # masters: jobs may reach addresses that are not public
+    allow_code: bool = False  # masters: jobs may bring a spider's file, which workers run
 
 
 class ConsulConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

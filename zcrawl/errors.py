@@ -11,6 +11,9 @@
     ├── FetchError            one fetch failed; carries its retry class
     │   └── BlockedAddress    the address guard refused to connect
     ├── ParseError            a body that cannot be read as what it claims to be
+    ├── SpiderError           a spider's own code failed, or had to be stopped
+    ├── PluginError           a plugin that is not there, or is not what it should be
+    ├── PageSkipped           a middleware does not want the page; the code is its reason
     ├── MeshError
     │   └── DecodeError       a frame that is no valid message
     │       └── VersionMismatch  its sender speaks another version of the protocol
@@ -110,6 +113,26 @@ class BlockedAddress(FetchError):
 
 class ParseError(ZcrawlError):
     code = "parse"
+
+
+class SpiderError(ZcrawlError):
+    """A spider's own code failed. `fatal`: its process had to end."""
+
+    code = "spider_error"
+
+    def __init__(self, message: str, *, code: str | None = None, fatal: bool = False) -> None:
+        super().__init__(message, code=code)
+        self.fatal = fatal
+
+
+class PageSkipped(ZcrawlError):
+    code = "skipped"
+
+
+class PluginError(ZcrawlError):
+    MISSING = "plugin_missing"  # nothing of that name is installed here
+    BROKEN = "plugin_broken"  # it is there, and cannot be loaded or made
+    code = "plugin"
 
 
 class MeshError(ZcrawlError):

@@ -225,12 +225,12 @@ def test_a_skipped_request_can_hand_over_by_a_link(world: World) -> None:
     """A redirect to another host ends skipped and admits its target in one transaction."""
     row = world.submit(A).admitted[0]
     applied = world.finish(
-        row, SKIPPED, reason="redirected", links=(link(FAR),), seed_host="b.test"
+        row, SKIPPED, reason="redirected", links=(link(FAR),), seed_hosts=("b.test",)
     )
     assert [q.url for q in applied.admitted] == [FAR]
     assert applied.runs[0].seed_hosts == ("b.test",)
     assert applied.runs[0].counters == RunCounters(admitted=2, pending=1, skipped=1)
-    again = world.finish(applied.admitted[0], DONE, seed_host="b.test")
+    again = world.finish(applied.admitted[0], DONE, seed_hosts=("b.test",))
     assert again.runs[0].seed_hosts == ("b.test",)
 
 

@@ -92,7 +92,7 @@ def changes(draw: st.DrawFn) -> Change:
         page=page("https://a.test/", draw(st.integers(0, 9))) if done else None,
         items=draw(st.lists(st.sampled_from([b"x", b"y"]), max_size=2).map(tuple)),
         links=draw(some_links),
-        seed_host=draw(st.sampled_from(["", "", "c.test"])),
+        seed_hosts=draw(st.sampled_from([(), (), ("c.test",)])),
         host=draw(st.integers(0, 3)),
         host_next_at=draw(st.sampled_from([0.0, 7.0, 9.0])),
         crawl_delay_s=draw(st.sampled_from([0.0, 2.0, 3.0])),

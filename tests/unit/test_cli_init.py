@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from zcrawl.cli.main import run
+from zcrawl.cli.specs import prepare
 from zcrawl.submit.job_toml import parse_job
 from zcrawl.submit.schema import job_schema
 
@@ -37,6 +38,27 @@ def test_init_writes_a_job_that_is_valid_as_it_is(
     assert run(["init", 'a"b']) == 2
     assert run(["init", "x", "--seed", "nonsense:"]) == 2
     assert not (tmp_path / "x.toml").exists()
+
+
+def test_init_writes_a_spider_whose_own_test_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A job file that is valid with its spider, and a test that runs without a crawl."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["init", "my_news", "--spider", "--seed", "https://news.test/", "--json"]) == 0
+    files = ["my_news.toml", "my_news.py", "test_my_news.py"]
+    assert json.loads(capsys.readouterr().out)["files"] == files
+    spec = prepare((), "my_news.toml", None, {}).spec
+    assert (spec.spider, spec.spider_args) == ("my_news.py:MyNews", {"root": "https://news.test/"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tests: dict[str, Any] = {}
+    exec((tmp_path / "test_my_news.py").read_text(), tests)
+    for name in [name for name in tests if name.startswith("test_")]:
+        tests[name]()
+    (tmp_path / "my_news.toml").unlink()
+    assert run(["init", "my_news", "--spider"]) == 2, "the spider is there already"
+    assert not (tmp_path / "my_news.toml").exists()
+    assert run(["init", "my-news", "--spider"]) == 2, "no module's name"
 
 
 @pytest.mark.parametrize("of", ["job", "config"])

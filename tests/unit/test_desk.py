@@ -14,10 +14,15 @@ from zcrawl.mesh.messages import Drain, Reply
 from zcrawl.model import Outcome, RunState
 from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob
 from zcrawl.store.queries import FindJob
+from zcrawl.submit.code import code_of
 from zcrawl.testing.fake_store import Fault
 
 SPEC = msgspec.to_builtins(spec())
 SUBMIT = {"spec": SPEC, "mode": "again", "seeds": urls(2), "seeding": False, "output": None}
+
+CODE = msgspec.to_builtins(code_of(b"class Books: pass", "books.py"))
+FALSE_CODE = {**CODE, "source": "import os"}
+BROUGHT = {"spider": "books.py:Books", "code": CODE}
 
 
 def leading() -> LeaderStory:
@@ -83,6 +88,9 @@ def test_a_good_request_is_answered(op: str, args: dict[str, Any], keys: set[str
         ("submit", {**SUBMIT, "seeds": ["ftp://a.test/"]}, "unsupported_scheme"),
         ("submit", {**SUBMIT, "seeds": urls(MOST_SEEDS + 1)}, "too_many_seeds"),
         ("submit", {**SUBMIT, "output": 5}, "bad_request"),
+        ("submit", {**SUBMIT, "spec": {**SPEC, **BROUGHT}}, "code_not_allowed"),
+        ("submit", {**SUBMIT, "spec": {**SPEC, **BROUGHT, "code": FALSE_CODE}}, "bad_hash"),
+        ("submit", {**SUBMIT, "spec": {**SPEC, "spider": "os.path"}}, "job"),
         ("add_seeds", {}, "bad_request"),
         ("add_seeds", {"run": "x", "seeds": [], "last": True}, "bad_request"),
         ("add_seeds", {"run": None, "seeds": [], "last": True}, "bad_request"),

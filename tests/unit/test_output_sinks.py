@@ -13,7 +13,8 @@ import pytest
 
 from zcrawl.errors import StoreDataError, StoreUnavailable
 from zcrawl.mesh.capture import Capture
-from zcrawl.store.output_sinks_file import Mark, open_sink
+from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_sinks_file import open_sink
 from zcrawl.store.parquet_file import ParquetRows
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.store.warc import render_warc, warc_head

@@ -177,14 +177,14 @@ def test_a_redirect_to_another_host_is_a_new_request_of_the_same_depth() -> None
     body = result(1, Outcome.SKIPPED, depth=3, handover=link("http://other.test:81/x"))
     change = Desk().plan(body)
     assert [(one.origin, one.depth) for one in change.links] == [("http://other.test:81", 3)]
-    assert change.seed_host == ""
+    assert change.seed_hosts == ()
 
 
 def test_a_seed_that_redirects_vouches_for_its_target() -> None:
     """Under the default scope the target's host belongs to the crawl; under a stated one not."""
     body = result(1, Outcome.SKIPPED, handover=link("http://other.test:81/x"))
-    assert Desk().plan(body).seed_host == "other.test:81"
-    assert Desk(Scope(hosts=("h1.test",))).plan(body).seed_host == ""
+    assert Desk().plan(body).seed_hosts == ("other.test:81",)
+    assert Desk(Scope(hosts=("h1.test",))).plan(body).seed_hosts == ()
 
 
 def test_a_postponed_request_keeps_its_attempts() -> None:

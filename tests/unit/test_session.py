@@ -33,10 +33,10 @@ class Played:
         self.asked.append((url, headers, limits.proxy))
         return self.answer(url, headers, limits)
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        self.forms.append((url, form))
+        self.forms.append((url, body))
         return await self.get(url, headers, limits)
 
     async def aclose(self) -> None: ...

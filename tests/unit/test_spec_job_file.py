@@ -78,7 +78,6 @@ def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
     "text",
     [
         '[schedule]\ncron = "0 3 * * *"',
-        '[fetch]\nengine = "warp"',
     ],
 )
 def test_keys_of_later_versions_are_told_as_such(text: str) -> None:

@@ -51,17 +51,41 @@ to = ["sql", "jsonl"]         # beside the database: jsonl, csv, parquet, warc, 
 @click.command("init", cls=Command)
 @click.argument("name")
 @click.option("--seed", default="https://example.com/", metavar="URL", help="Where it starts.")
+@click.option("--spider", is_flag=True, help="A Python spider, its job file and a test.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON on stdout.")
-def init_command(name: str, seed: str, force: bool, as_json: bool) -> int:
+def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool) -> int:
     """Write a job file with comments.
 
-    Its name is NAME.toml; it is valid as it is, and its comments tell what else there is.
+    Its name is NAME.toml; it is valid as it is, and its comments tell what else there is. With
+    --spider it comes with a Python spider, NAME.py, and a test of that, test_NAME.py.
     """
     from zcrawl.cli import output
 
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
-    text = job_text(path, seed)
+    if spider:
+        from zcrawl.cli.init_spider import spider_files
+
+        found = spider_files(path.name.removesuffix(".toml"), seed)
+        files = {path.with_name(file): text for file, text in found.items()}
+    else:
+        files = {path: job_text(path, seed)}
+    if not force:
+        for one in files:
+            if one.exists():
+                raise UsageError(f"{one} is there already; --force replaces it", code="exists")
+    for one, text in files.items():
+        _write(one, text, force)
+    if as_json:
+        output.print_json({"file": str(path), "files": [str(one) for one in files]})
+    else:
+        names = ", ".join(str(one) for one in files)
+        verb = "are" if spider else "is"
+        output.note(f"{names} {verb} written; edit, then: zcrawl crawl --job {path}")
+    return 0
+
+
+def _write(path: Path, text: str, force: bool) -> None:
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -69,11 +93,6 @@ def init_command(name: str, seed: str, force: bool, as_json: bool) -> int:
         raise UsageError(f"{path} is there already; --force replaces it", code="exists") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
-    if as_json:
-        output.print_json({"file": str(path)})
-    else:
-        output.note(f"{path} is written; edit it, then: zcrawl crawl --job {path}")
-    return 0
 
 
 def job_text(path: Path, seed: str) -> str:

@@ -16,6 +16,7 @@ import click
 
 from zcrawl.errors import JobError, UsageError
 from zcrawl.submit import outputs
+from zcrawl.submit.code import code_of, is_file
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
@@ -62,6 +63,7 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "N",
             "Requests at the same time per host.",
         ),
+        ("--spider", "spider", str, "FILE.py:NAME", "The spider that reads the pages."),
         ("--timeout", "fetch.timeout", number, "S", "Seconds for one request."),
         ("--retries", "fetch.retries", count, "N", "How often a failed request is tried again."),
         ("--user-agent", "fetch.user_agent", str, "TEXT", "What servers are told."),
@@ -108,6 +110,8 @@ def prepare(
         check_seed(url)
     table = parse_table(read_text(job_file), job_file) if job_file else {}
     table = overlay(table, changes)
+    if "spider" in table:
+        _bring_code(table, Path(job_file or "").parent if "spider" not in changes else Path())
     if urls:
         # Arguments replace the file's seeds, as every flag replaces the file's value.
         table["seeds"] = list(urls)
@@ -121,10 +125,11 @@ def prepare(
     spec = spec_from_dict(table, source)
     check_extraction(spec, source)
     first = next(rest, [])
-    if not first:
+    if not first and not spec.spider:
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
-        spec = spec_from_dict(overlay(table, {"name": default_name(first)}), source)
+        name = default_name(first) if first else spec.spider.rpartition(":")[2]
+        spec = spec_from_dict(overlay(table, {"name": name}), source)
     return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=spec.seeds)
 
 
@@ -138,6 +143,21 @@ def check_extraction(spec: JobSpec, source: str) -> None:
         Plan(spec.extract)
     except JobError as error:
         raise JobError(f"{source}: {error}", code=error.code) from None
+
+
+def _bring_code(table: dict[str, Any], folder: Path) -> None:
+    """A spider in a file travels with its job, without the folder that it is in here."""
+    spider = table["spider"]
+    if not isinstance(spider, str) or not is_file(spider):
+        return  # an installed package, or nothing that a check lets through
+    place, _, name = spider.rpartition(":")
+    path = folder / place
+    try:
+        code = code_of(path.read_bytes(), str(path))
+    except OSError as error:
+        raise JobError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+    table["spider"] = f"{path.name}:{name}"
+    table["code"] = {"sha256": code.sha256, "source": code.source}
 
 
 def _is_list(value: object) -> bool:

@@ -158,6 +158,12 @@ class Planner:
             if worker.name in host.parts:
                 self.granter.dirty[host.id] = None
 
+    def worker_lacks(self, run: int) -> None:
+        """A worker cannot do a run's requests: their hosts go to one that can."""
+        for host in self.hosts.values():
+            if run in host.runs:
+                self.granter.dirty[host.id] = None
+
     def credit_came(self, worker: WorkerInfo) -> None:
         parked = self._parked.get(worker.name)
         if not parked:
@@ -235,7 +241,8 @@ class Planner:
             host = self.hosts[host_id]
             if not self._has_rows(host) and not host.parts:
                 continue  # it gets an owner when it has work
-            result = self.granter.settle(host, usable, now)
+            able = [one for one in usable if one.lacks.keys().isdisjoint(host.runs)]
+            result = self.granter.settle(host, able or usable, now)
             for name in result.lowered:
                 self._tell(host, name)
             if result.owners:
@@ -331,15 +338,15 @@ class Planner:
         for _ in range(len(host.runs)):
             run = host.runs[0]
             host.runs.append(host.runs.pop(0))
-            may = self._may_start(run) and self.verdicts.may_have_more(run, host)
+            may = self._may_start(run, worker) and self.verdicts.may_have_more(run, host)
             row = self._frontier.pop((run, host.id)) if may else None
             if row is not None:
                 return row
         return None
 
-    def _may_start(self, run: int) -> bool:
+    def _may_start(self, run: int, worker: WorkerInfo) -> bool:
         active = self._runs.get(run)
-        if active is None or not active.dispatches:
+        if active is None or not active.dispatches or run in worker.lacks:
             return False
         if not active.may_start(self._leases.by_run.get(run, 0)):
             self._capped.add(run)
@@ -372,6 +379,7 @@ class Planner:
                 crashes=row.crashes,
                 label=row.label,
                 verdict=verdict,
+                extra=row.extra,
             )
         )
         sending.hosts[host.id] = None

@@ -49,6 +49,7 @@ class WorkerInfo:
     leases: int = 0  # open: assigned, result not received
     sent: int = 0  # messages numbered to this worker
     runs: dict[int, int] = dataclasses.field(default_factory=dict)  # run → revision it was told
+    lacks: dict[int, str] = dataclasses.field(default_factory=dict)  # run → what it has not
     on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
     reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
 
@@ -117,7 +118,7 @@ class Roster:
         known = self.workers.get(worker)
         if known is not None and known.incarnation == incarnation:  # its leases point to it
             known.hello, known.heard_at, known.echo = hello.hello, now, 0.0
-            known.state, known.runs = NodeState.JOINING, {}
+            known.state, known.runs, known.lacks = NodeState.JOINING, {}, {}
             return known
         info = WorkerInfo(
             id=worker,

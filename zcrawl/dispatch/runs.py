@@ -12,10 +12,10 @@ import msgspec
 
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules
-from zcrawl.mesh.messages import RunConfig
+from zcrawl.mesh.messages import Code, RunConfig
 from zcrawl.model import RunState
 from zcrawl.store.rows import RunRow
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import JobSpec, SpiderCode
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,8 +38,18 @@ class ActiveRun:
         return self.dispatches and (most is None or self.row.counters.done + in_flight < most)
 
     def config(self) -> RunConfig:
-        row = self.row
-        return RunConfig(row.id, self.revision, row.spec, list(row.seed_hosts), row.cookies)
+        row, hosts = self.row, list(self.row.seed_hosts)
+        code = self.spec.code
+        if code is None:
+            return RunConfig(row.id, self.revision, row.spec, hosts, row.cookies)
+        bare = msgspec.structs.replace(self.spec, code=SpiderCode(code.sha256))
+        spec = msgspec.json.encode(bare)
+        return RunConfig(row.id, self.revision, spec, hosts, row.cookies, code.sha256)
+
+    def code(self) -> Code | None:
+        """The spider's file, for workers that were told of its hash."""
+        code = self.spec.code
+        return None if code is None else Code(code.sha256, code.source.encode())
 
 
 class Runs:

@@ -18,7 +18,7 @@ class Trials:
     def __init__(
         self,
         roster: Roster,
-        may_start: Callable[[int], bool],
+        may_start: Callable[[int, WorkerInfo], bool],
         credit_came: Callable[[WorkerInfo], None],
     ) -> None:
         self.seqs: set[int] = set()  # of suspects that wait for a worker
@@ -45,7 +45,7 @@ class Trials:
         if worker.on_trial:
             return None
         for row in host.trials:
-            if not self._may_start(row.run) or worker.reserved not in (0, row.seq):
+            if not self._may_start(row.run, worker) or worker.reserved not in (0, row.seq):
                 continue
             if row.seq in self._alone:
                 if self._reserved_elsewhere(host, row.seq, worker):

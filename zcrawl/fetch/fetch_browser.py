@@ -114,10 +114,10 @@ class BrowserEngine:
                 del self._open[number]
                 self._used_at = self._clock()
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        return await self._plain.post(url, headers, form, limits)
+        return await self._plain.send(method, url, headers, body, limits)
 
     async def aclose(self) -> None:
         self._closed = True

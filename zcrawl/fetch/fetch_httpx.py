@@ -67,10 +67,10 @@ class HttpxEngine:
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         return await self._ask("GET", url, headers, None, limits)
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        return await self._ask("POST", url, headers, form, limits)
+        return await self._ask(method, url, headers, body or None, limits)
 
     async def _ask(
         self,

@@ -53,10 +53,10 @@ class Engine(Protocol):
         """
         ...
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        """The answer to one POST; for logins."""
+        """The answer to a request that is no plain GET: of logins and spiders."""
         ...
 
     async def aclose(self) -> None: ...

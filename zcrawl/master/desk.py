@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
+from zcrawl.frontier.extra import start_seed
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
 from zcrawl.master import desk_steering, reads
@@ -37,6 +38,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
 from zcrawl.store.rows import NewLink
+from zcrawl.submit.code import with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
 from zcrawl.submit.validate import spec_from_dict
@@ -102,6 +104,7 @@ class Desk:
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
         spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
+        with_code_right(spec, self._state.allow_code)
         rules = canonical_rules(spec.scope)
         seeds = _seeds(list(args["seeds"]) or list(spec.seeds), rules)
         seed_hosts = _netlocs(seeds)
@@ -118,7 +121,7 @@ class Desk:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=seeds,
+            seeds=(*seeds, _start()) if spec.spider else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=(str(output[0]), str(output[1])) if output else None,
@@ -376,6 +379,12 @@ def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
         key = rules.key(canonical)
         seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
     return tuple(seeds.values())
+
+
+def _start() -> NewLink:
+    """The request that makes a worker call the spider's `start`."""
+    url, key, extra = start_seed()
+    return NewLink(url, key, origin_of(url), 0, extra=extra)
 
 
 def _netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:

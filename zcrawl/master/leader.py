@@ -344,13 +344,17 @@ class Leader:
         for sending in plan.sendings.values():
             worker = sending.worker
             fresh = []
+            codes = []
             for url in sending.urls:
                 active = state.runs.get(url.run)
                 if active is not None and worker.runs.get(url.run) != active.revision:
+                    if url.run not in worker.runs:  # a newer revision has the same code
+                        codes.append(active.code())
                     worker.runs[url.run] = active.revision
                     fresh.append(active.config())
             if fresh:
                 effects.append(to_worker(worker, Config(fresh)))
+            effects.extend(to_worker(worker, code) for code in codes if code is not None)
             grants = [
                 state.planner.granter.grant_of(state.planner.hosts[host], worker.name, now)
                 for host in sending.hosts

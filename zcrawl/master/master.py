@@ -45,8 +45,16 @@ class Role(enum.Enum):
 
 
 class Master:
-    def __init__(self, me: str, seen_slots: int = 1 << 20, *, allow_private: bool = False) -> None:
+    def __init__(
+        self,
+        me: str,
+        seen_slots: int = 1 << 20,
+        *,
+        allow_private: bool = False,
+        allow_code: bool = False,
+    ) -> None:
         self.me = me
+        self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = Role.FOLLOWER
         self.leader: Leader | None = None
@@ -138,6 +146,7 @@ class Master:
             catalogue=self.catalogue,
             allow_private=self._allow_private,
         )
+        self.leader.state.allow_code = self._allow_code
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
         for pending in self.follower.take_waiting():
             effects += self.leader.handle(ClientAsked(pending.client, pending.request), now)

@@ -12,6 +12,7 @@ from zcrawl.dispatch.roster import Greeting, WorkerInfo
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
+    LACKS,
     Accept,
     Bye,
     Header,
@@ -134,6 +135,7 @@ class Membership:
             crashes=url.crashes,
             parent=url.parent,
             label=url.label,
+            extra=url.extra,
         )
         state.leases.open(token, row, info, 0, now)
         state.planner.lease_adopted(info, row)
@@ -197,8 +199,11 @@ class Membership:
             if reason is None or lease.received:
                 continue
             effects.append(Note("rejected", reason))
-            if reason == "unknown_run":
+            if reason in ("unknown_run", "no_code"):
                 info.runs.pop(lease.row.run, None)
+            elif reason.startswith(LACKS):
+                info.lacks[lease.row.run] = reason.removeprefix(LACKS)
+                state.planner.worker_lacks(lease.row.run)
             pause = 0.0 if reason == "draining" else now + REJECT_PAUSE_S
             state.give_back(lease, pause)
 

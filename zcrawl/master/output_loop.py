@@ -20,7 +20,8 @@ from typing import Final
 from zcrawl.errors import DiskFull, Fenced, StoreError, StoreUnavailable, ZcrawlError
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import AdvanceOutput
-from zcrawl.store.output_sinks_file import Mark, Sink, batch_of, kind_of, open_sink
+from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_sinks_file import Sink, batch_of, kind_of, open_sink
 from zcrawl.store.queries import Items, OutputRow, Outputs, ReadItems, ReadOutputs
 from zcrawl.store.warc import GetBody
 

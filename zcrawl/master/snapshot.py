@@ -30,7 +30,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
         "runs": [
             *(
-                _run(active.row, in_flight.get(run, 0), utc, active.spec)
+                _run(active.row, in_flight.get(run, 0), utc, active.spec, waiting(state, run))
                 for run, active in state.runs.active.items()
             ),
             *(_run(row, 0, utc) for row in state.ended.values()),
@@ -93,17 +93,29 @@ def live_run(state: LeaderState, run: int) -> LiveRun:
         in_flight=len(leases),
         workers=sorted({lease.worker.id for lease in leases}),
         in_flight_urls=[lease.row.url for lease in leases[:50]],
+        waiting=waiting(state, run),
     )
 
 
-def _run(row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None) -> dict[str, Any]:
+def waiting(state: LeaderState, run: int) -> str:
+    """Why a run cannot go on: no worker has what it needs. Empty: that is not so."""
+    workers = [info for info in state.roster.workers.values() if info.usable]
+    lacking = [info.lacks[run] for info in workers if run in info.lacks]
+    if run not in state.runs.active or not lacking or len(lacking) < len(workers):
+        return ""
+    return f"waiting: no worker has {lacking[0]}"
+
+
+def _run(
+    row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None, waits: str = ""
+) -> dict[str, Any]:
     counters = row.counters
     return {
         "run": row.id,
         "job": row.job,
         "name": row.name,
         "state": str(row.state),
-        "reason": row.reason,
+        "reason": row.reason or waits,
         "pages": counters.done,
         "items": counters.items,
         "failed": counters.failed,

@@ -7,16 +7,17 @@ docs/protocol.md explains each message and the fifteen rules.
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from zcrawl.errors import RetryClass
+from zcrawl.mesh.kinds import Kind as Kind
 from zcrawl.model import Outcome
 
 PROTOCOL_VERSION = 1
+LACKS = "lacks "  # begins the reason of a REJECT: a spider or plugin that is not installed
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
@@ -33,31 +34,9 @@ Files: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
     Meta(max_length=2),
 ]
-
-
-class Kind(enum.IntEnum):
-    """The type field of the header."""
-
-    HELLO = 1
-    HEARTBEAT = 2
-    ACCEPT = 3
-    REJECT = 4
-    RESULT = 5
-    BYE = 6
-    WELCOME = 16
-    ASSIGN = 17
-    ACK = 18
-    CANCEL = 19
-    REHELLO = 20
-    STALE = 21
-    NOT_LEADER = 22
-    DRAIN = 23
-    CONFIG = 24
-    BEAT = 32
-    EVENT = 33
-    SNAPSHOT = 34
-    REQUEST = 48
-    REPLY = 49
+Priority: TypeAlias = Annotated[int, Meta(ge=-1_000, le=1_000)]  # low goes first
+Extras: TypeAlias = Annotated[bytes, Meta(max_length=60_000)]  # frontier.extra
+Asked: TypeAlias = tuple[Url, Key, Priority, Extras]  # a spider's request
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
@@ -111,6 +90,7 @@ class Assignment(_Body, frozen=True):
     crashes: int = 0  # crashes with this request alone (rule 9)
     label: str = ""  # the extraction block that reads it; empty: the first that matches
     verdict: str = ""  # not to be fetched: its request ends with this reason
+    extra: bytes = b""  # of a spider's request: frontier.extra
 
 
 class HeldLease(_Body, frozen=True):
@@ -214,6 +194,7 @@ class Result(_Body, frozen=True):
     trapped: list[tuple[Url, Key, str]] = []  # links that are not to be crawled, with the reason
     sitemaps: list[Link] = []  # sitemaps that were named; of the same depth as this request
     prios: list[int] = []  # of `links`, one each, when they have any
+    requests: list[Asked] = []  # what a spider wants next
 
 
 class Bye(_Body, frozen=True):
@@ -288,10 +269,18 @@ class RunConfig(_Body, frozen=True):
     spec: bytes  # JSON of JobSpec
     seed_hosts: list[str]  # netlocs that the default scope allows
     cookies: bytes = b""  # JSON: host → its cookies, as results brought them
+    code: str = ""  # SHA-256 of the spider's file, which CODE brings
 
 
 class Config(_Body, frozen=True):
     runs: list[RunConfig]
+
+
+class Code(_Body, frozen=True):
+    """A spider's file. A worker takes it only if a CONFIG named its hash."""
+
+    sha256: str
+    source: bytes
 
 
 # ---------------------------------------------------------------- leader → all
@@ -347,6 +336,7 @@ Body: TypeAlias = (
     | NotLeader
     | Drain
     | Config
+    | Code
     | Beat
     | Event
     | Snapshot
@@ -370,6 +360,7 @@ BODY_TYPES: dict[Kind, type[Body]] = {
     Kind.NOT_LEADER: NotLeader,
     Kind.DRAIN: Drain,
     Kind.CONFIG: Config,
+    Kind.CODE: Code,
     Kind.BEAT: Beat,
     Kind.EVENT: Event,
     Kind.SNAPSHOT: Snapshot,

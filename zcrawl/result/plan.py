@@ -12,7 +12,8 @@ import msgspec
 
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import ActiveRun, Runs
-from zcrawl.errors import BadUrl, RetryClass
+from zcrawl.errors import BadUrl, ParseError, RetryClass
+from zcrawl.frontier.extra import REDIRECTED, START, decode, request_key
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
@@ -83,7 +84,9 @@ class ResultPlanner:
         utc = now + clock_offset
         change = self._change(one, result, None)
         if result.outcome is Outcome.PART:
-            return msgspec.structs.replace(change, links=tuple(links))
+            return msgspec.structs.replace(
+                change, links=tuple(links), seed_hosts=self._vouched_hosts(result, active)
+            )
         change = msgspec.structs.replace(
             change,
             reason=result.reason[:MOST_REASON],
@@ -110,7 +113,7 @@ class ResultPlanner:
                 for reason, count in list(result.rejected.items())[:MOST_KINDS]
             ),
             attempts=result.attempt,
-            seed_host=self._vouched_host(result, active),
+            seed_hosts=self._vouched_hosts(result, active),
         )
 
     def _failure(self, change: Change, result: Result, active: ActiveRun, utc: float) -> Change:
@@ -139,7 +142,7 @@ class ResultPlanner:
         for at, (url, key) in enumerate(result.links):
             if (run, key) in seen:
                 continue
-            if not self._sample_holds(url, key, active):
+            if self._sample_is_due() and not _is_true(url, key, b"", active):
                 return None
             prio = 0 if prios is None else _bounded_prio(prios[at])
             label = labels.get(key, "") if labels else ""
@@ -155,23 +158,35 @@ class ResultPlanner:
             url, key = result.handover
             label = labels.get(key, "")
             links.append(NewLink(url, key, origin_of(url), result.depth, label=label))
-        return links
+        return links if not result.requests or self._ask(result, active, links) else None
 
-    def _sample_holds(self, url: str, key: bytes, active: ActiveRun) -> bool:
+    def _ask(self, result: Result, active: ActiveRun, links: list[NewLink]) -> bool:
+        """Add what a spider asks for; False when a sample shows a lying worker."""
+        # What `start` yields are seeds, and a redirect leads no deeper.
+        depth = result.depth + (result.reason not in (START, REDIRECTED))
+        for url, key, prio, extra in result.requests:
+            if (result.run, key) in self._seen:
+                continue
+            if self._sample_is_due() and not _is_true(url, key, extra, active):
+                return False
+            links.append(NewLink(url, key, origin_of(url), depth, _bounded_prio(prio), extra=extra))
+        return True
+
+    def _sample_is_due(self) -> bool:
         self._links_until_sample -= 1
         if self._links_until_sample > 0:
-            return True
-        self._links_until_sample = SAMPLE_EVERY
-        try:
-            return canonicalize(url, active.rules) == url and active.rules.key(url) == key
-        except BadUrl:
             return False
+        self._links_until_sample = SAMPLE_EVERY
+        return True
 
-    def _vouched_host(self, result: Result, active: ActiveRun) -> str:
-        """A seed that redirects elsewhere vouches for its target under the default scope."""
-        if result.handover is None or result.depth > 0 or active.spec.scope.hosts:
-            return ""
-        return origin_of(result.handover[0]).partition("://")[2]
+    def _vouched_hosts(self, result: Result, active: ActiveRun) -> tuple[str, ...]:
+        """A seed that redirects elsewhere vouches for its target under the default scope, and
+        what a spider starts with are seeds."""
+        if result.depth > 0 or active.spec.scope.hosts:
+            return ()
+        if result.reason in (START, REDIRECTED) and result.requests:
+            return tuple(sorted({_netloc(url) for url, *_ in result.requests}))
+        return () if result.handover is None else (_netloc(result.handover[0]),)
 
     def _change(
         self, one: Received, result: Result, state: RequestState | None, dropped: bool = False
@@ -196,3 +211,18 @@ def _stored_robots(file: RobotsFile | None, utc: float) -> StoredRobots | None:
 def _bounded_prio(prio: int) -> int:
     """Nothing that a worker says passes for a sitemap, or leaves the column's range."""
     return max(-MOST_PRIO, min(MOST_PRIO, prio))
+
+
+def _is_true(url: str, key: bytes, extra: bytes, active: ActiveRun) -> bool:
+    """Whether a worker told the canonical form and its key."""
+    try:
+        return (
+            canonicalize(url, active.rules) == url
+            and request_key(url, decode(extra), active.rules) == key
+        )
+    except (BadUrl, ParseError):
+        return False
+
+
+def _netloc(url: str) -> str:
+    return origin_of(url).partition("://")[2]

@@ -132,8 +132,9 @@ class EmbeddedCluster:
         stack.push_async_callback(store.close)
         mesh = stack.enter_context(ZmqMasterMesh(endpoints, new_incarnation(), log))
         master = MasterLoop(
-            # Whoever can write this folder is on this machine and reaches its network anyway.
-            Master(place.MASTER, allow_private=True),
+            # Whoever can write this folder is on this machine: they reach its network and run
+            # what they like anyway.
+            Master(place.MASTER, allow_private=True, allow_code=True),
             mesh,
             store,
             clock=clock_os.now,

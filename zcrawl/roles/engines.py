@@ -6,7 +6,7 @@ Called by workers and by `zcrawl test`: most need one engine, and the others are
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from zcrawl.errors import JobError
 from zcrawl.runtime import clock_os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def make_engine(name: str, plain: Callable[[], Engine]) -> Engine:
     """`plain` gives the engine for what a browser need not render. JobError where the engine is
-    not installed: the run's pages fail with that code."""
+    not installed: the run's pages fail with that code. PluginError: no plugin of that name."""
     if name == "httpx":
         from zcrawl.fetch.fetch_httpx import HttpxEngine
 
@@ -31,6 +31,10 @@ def make_engine(name: str, plain: Callable[[], Engine]) -> Engine:
                 code="no_browser",
             ) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc)
+    if name != "http":
+        from zcrawl.plugins import make_fetcher
+
+        return cast("Engine", make_fetcher(name))
     from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 
     return AiohttpWire()

@@ -90,7 +90,11 @@ class MasterNode:
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
             self._master = MasterLoop(
-                Master(self.id, allow_private=self._config.cluster.allow_private),
+                Master(
+                    self.id,
+                    allow_private=self._config.cluster.allow_private,
+                    allow_code=self._config.cluster.allow_code,
+                ),
                 self._mesh,
                 store,
                 clock=clock_os.now,

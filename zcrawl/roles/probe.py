@@ -47,11 +47,11 @@ class Recorder:
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         return await self._note("GET", url, headers, limits, self._engine.get(url, headers, limits))
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        sending = self._engine.post(url, headers, form, limits)
-        return await self._note("POST", url, headers, limits, sending)
+        sending = self._engine.send(method, url, headers, body, limits)
+        return await self._note(method, url, headers, limits, sending)
 
     async def aclose(self) -> None:
         await self._engine.aclose()

@@ -149,6 +149,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             on_hop=worker.hop_wanted,
             on_late=worker.started_late,
             on_error=worker.note,
+            on_lacks=worker.run_lacks,
             blobs=open_blobs(spec.blobs),
             environ=os.environ,
             rate=spec.rate,

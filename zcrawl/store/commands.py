@@ -70,7 +70,8 @@ class Change(_Data, frozen=True):
     tallies: tuple[tuple[str, str, int], ...] = ()  # (kind, name, count) of an extraction
     links: tuple[NewLink, ...] = ()
     rejected: tuple[tuple[str, int], ...] = ()  # links that nobody can crawl: (reason, count)
-    seed_host: str = ""  # netloc to add to the run's default scope (a seed was redirected)
+    # Netlocs to add to the run's default scope: a seed was redirected, a spider began.
+    seed_hosts: tuple[str, ...] = ()
     host: int = 0
     host_next_at: float = 0.0  # UTC; 0: unchanged
     crawl_delay_s: float = 0.0

@@ -25,23 +25,16 @@ from zcrawl.errors import StoreUnavailable, UsageError
 from zcrawl.model import Kept
 from zcrawl.store.columns import columns_of
 from zcrawl.store.output_file import OutputFile
+from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_plugin import PluginSink
 from zcrawl.store.parquet_file import ParquetRows
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.store.warc import GetBody
-from zcrawl.submit.outputs import is_remote, part_path
+from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.submit.spec import JobSpec
 
 BATCH_ITEMS: Final = 2_000
 BATCH_CAPTURES: Final = 20  # bodies of megabytes
-
-
-class Mark(msgspec.Struct, frozen=True):
-    """What is to be committed: this much is safely out."""
-
-    cursor: int
-    length: int
-    part: int
-    part_at: float  # UTC; when the part got its first item; 0: it has none
 
 
 class Sink(Protocol):
@@ -67,6 +60,8 @@ def batch_of(format: str) -> int:
 def open_sink(row: OutputRow, folder: Path, body_of: GetBody) -> Sink:
     """`folder` is the data folder: what relative paths are relative to."""
     spec = msgspec.json.decode(row.spec, type=JobSpec) if len(row.spec) > 2 else JobSpec("x")
+    if row.format == PLUGIN:
+        return PluginSink(row, spec)
     if row.format == "parquet" or is_remote(row.path):
         return PartSink(row, spec, folder, body_of)
     return GrowingSink(row, spec, folder, body_of)

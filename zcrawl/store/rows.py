@@ -21,6 +21,7 @@ class NewLink(_Data, frozen=True):
     depth: int
     prio: int = 0
     label: str = ""  # the extraction block that it goes to
+    extra: bytes = b""  # of a spider's request: frontier.extra
     skip: str = ""  # it is admitted as skipped, for this reason
 
 
@@ -46,6 +47,7 @@ class QueuedRow(_Data, frozen=True):
     due_at: float = 0.0  # UTC; 0: at once
     parent: str | None = None  # the parent's URL
     label: str = ""
+    extra: bytes = b""
 
     @property
     def order(self) -> tuple[int, int, int]:

@@ -128,6 +128,7 @@ class Request(peewee.Model):
     reason = peewee.CharField(255, **_default("''"))
     status = peewee.IntegerField(**_default("0"))
     label = peewee.CharField(100, **_default("''"))  # the extraction block that reads it
+    extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
 
     class Meta:
         table_name = "requests"
@@ -336,6 +337,11 @@ def _name_pictures(session: Session) -> None:
     add_column(session, "pages", "files", "VARCHAR(255)")
 
 
+def _add_extras(session: Session) -> None:
+    mysql = isinstance(session.database, peewee.MySQLDatabase)
+    add_column(session, "requests", "extra", "LONGBLOB" if mysql else "BLOB")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -344,6 +350,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     4: _keep_cookies,
     5: _add_manners,
     6: _name_pictures,
+    7: _add_extras,
 }
 VERSION = max(MIGRATIONS)
 

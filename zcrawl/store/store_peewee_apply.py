@@ -125,8 +125,8 @@ class _Batch:
         self._touched[run.id] = run
         if change.state is not None:
             self._move(run, change, change.state)
-        if change.seed_host:
-            run.add_seed_hosts((change.seed_host,))
+        if change.seed_hosts:
+            run.add_seed_hosts(change.seed_hosts)
         if change.cookies is not None:
             run.set_cookies(*change.cookies)
         if change.host_next_at > self._next_at.get(change.host, 0.0):

@@ -29,7 +29,7 @@ RUN_COLUMNS = (
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
     "SELECT q.run, q.host, q.prio, q.depth, q.seq, q.url, q.attempts, q.crashes, q.due_at, p.url, "
-    "q.label "
+    "q.label, q.extra "
     "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
 )
 
@@ -240,7 +240,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """From a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra = row
     return QueuedRow(
         run,
         host,
@@ -253,6 +253,7 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         due_at,
         None if parent is None else parent.decode(),
         label,
+        extra or b"",
     )
 
 
@@ -297,9 +298,9 @@ class Admission:
             self._new_hosts.append((host, link.origin.encode(), b"[]"))
         seq = self._ids.take("requests")
         url = link.url
-        label = link.label
+        label, extra = link.label, link.extra
         self._inserts.append(
-            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label)
+            (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label, extra or None)
         )
         run.admitted += 1
         if link.skip:
@@ -308,13 +309,13 @@ class Admission:
             self.skipped[(run.id, "skipped", link.skip)] += 1
             return
         self.rows.append(
-            QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url, label)
+            QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url, label, extra)
         )
         run.pending += 1
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
-        columns = "seq, run, url_key, url, host, prio, depth, parent, label"
+        columns = "seq, run, url_key, url, host, prio, depth, parent, label, extra"
         self._session.insert_many("requests", columns, self._inserts)
         # Few, and so a second statement is cheaper than two more columns in the one above.
         self._session.update_many("requests", ("state", "reason"), "seq", self._reasons)

@@ -10,9 +10,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from zcrawl.errors import JobError
+from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.submit.spec import JobSpec, Output
 
 SQL: Final = "sql"  # the database: always, because all others derive from it
+PLUGIN: Final = "plugin"  # a store that a package adds, on the masters: plugin:NAME
 FORMATS: Final = ("jsonl", "csv", "parquet", "warc")
 SUFFIXES: Final = {
     ".jsonl": "jsonl",
@@ -47,11 +49,16 @@ def check_outputs(output: Output) -> None:
     for entry in output.to:
         if entry == SQL or entry in FORMATS:
             continue
+        if entry.startswith(f"{PLUGIN}:"):
+            if not PLUGIN_NAME.fullmatch(entry.partition(":")[2]):
+                raise JobError(f"output.to: {entry!r}: write plugin:NAME")
+            continue
         if format_of(entry) is None:
             names = ", ".join((SQL, *FORMATS))
             endings = ", ".join(SUFFIXES)
             raise JobError(
-                f"output.to: {entry!r} is neither one of {names} nor a file ending in {endings}"
+                f"output.to: {entry!r} is neither one of {names}, plugin:NAME, "
+                f"nor a file ending in {endings}"
             )
         if not entry.isprintable():
             raise JobError("output.to: a path has control characters")
@@ -75,6 +82,9 @@ def targets(output: Output, stem: str) -> list[tuple[str, str]]:
     found = []
     for entry in output.to:
         if entry == SQL:
+            continue
+        if entry.startswith(f"{PLUGIN}:"):
+            found.append((entry, PLUGIN))
             continue
         if entry in FORMATS:
             entry = f"{{name}}-{{run}}.{_DEFAULT_SUFFIX[entry]}"

@@ -6,6 +6,8 @@ form is the JSON of `JobSpec`; `docs/job-file.md` explains each key.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from zcrawl.submit.browser_spec import Browser
@@ -117,6 +119,20 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     capture: bool = False  # whole exchanges, for archives; implied by a WARC in `to`
 
 
+class SpiderLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a handler of a spider may use; one that uses more is ended."""
+
+    timeout: float = 30.0  # seconds for one page
+    memory: int = 1_000_000_000  # bytes of address space of its process
+
+
+class SpiderCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The spider's file, as the client read it."""
+
+    sha256: str
+    source: str = ""  # workers get it by CODE
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     kind: str = "crawl"
@@ -130,3 +146,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     browser: Browser = Browser()
     extract: tuple[Block, ...] = ()  # none: one default item per page
     output: Output = Output()
+    spider: str = ""  # file.py:Name, or package.module:Name
+    spider_args: dict[str, Any] = {}
+    spider_limits: SpiderLimits = SpiderLimits()
+    code: SpiderCode | None = None  # of a spider in a file; put there by the client
+    middlewares: tuple[str, ...] = ()  # plugins, in the order in which requests pass them
+    parsers: tuple[str, ...] = ()  # plugins: the first that accepts a page reads it
+    plugins: dict[str, dict[str, Any]] = {}  # options of plugins, by name

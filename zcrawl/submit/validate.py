@@ -19,6 +19,7 @@ from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.browser_spec import check_rendering
+from zcrawl.submit.code import check_code, check_engine
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
@@ -72,6 +73,7 @@ def check(spec: JobSpec) -> None:
     _check_fetch(spec)
     check_access(spec)
     check_rendering(spec.browser, spec.fetch.engine, spec.fetch.timeout)
+    check_code(spec)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
@@ -134,11 +136,7 @@ def _positive(key: str, value: float) -> None:
 
 def _check_fetch(spec: JobSpec) -> None:
     fetch = spec.fetch
-    if fetch.engine not in ENGINES:
-        raise JobError(
-            f"fetch.engine {fetch.engine!r} is not available in this version; "
-            f"there is {', '.join(ENGINES)}"
-        )
+    check_engine(fetch.engine, ENGINES)
     for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):
             raise JobError(f"fetch.headers: {name!r} is no header name")

@@ -38,6 +38,7 @@ class LiveRun(msgspec.Struct, frozen=True):
     in_flight: int = 0
     workers: list[str] = []
     in_flight_urls: list[str] = []
+    waiting: str = ""  # why nothing of it can be dispatched
 
 
 def job_view(
@@ -48,13 +49,15 @@ def job_view(
     tallies = tallies or TallyRows(statuses={}, failed={}, skipped={})
     newest = job.runs[0] if job.runs else None
     counts = run_view(newest, live.in_flight, now) if newest else _no_run(job)
+    if live.waiting and not counts["reason"]:
+        counts["reason"] = live.waiting
     return {
         **counts,
         "percent": percent(newest) if newest else 0.0,
         "created_at": iso(job.created_at),
         "started_at": iso(newest.started_at) if newest else None,
         "ended_at": iso(newest.ended_at) if newest else None,
-        "spec": _plain(newest.spec if newest else job.spec),
+        "spec": _shown(newest.spec if newest else job.spec),
         "workers": sorted(live.workers),
         "in_flight_urls": live.in_flight_urls[:MAX_IN_FLIGHT_URLS],
         # Strings as keys: JSON has no others, and MessagePack readers refuse them by default.
@@ -168,6 +171,14 @@ def _no_run(job: JobRow) -> dict[str, Any]:
 
 def _plain(spec: bytes) -> dict[str, Any]:
     plain: dict[str, Any] = msgspec.json.decode(spec) if spec else {}
+    return plain
+
+
+def _shown(spec: bytes) -> dict[str, Any]:
+    """The spec without the text of its spider, which may be long."""
+    plain = _plain(spec)
+    if isinstance(plain.get("code"), dict):
+        plain["code"] = {"sha256": plain["code"].get("sha256")}
     return plain
 
 

@@ -174,8 +174,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         tables.tally(run.id, "skipped", change.reason)
     for reason, count in change.rejected:
         tables.tally(run.id, "link", reason, count)
-    if change.seed_host:
-        run.add_seed_hosts([change.seed_host])
+    run.add_seed_hosts(change.seed_hosts)
     if change.cookies is not None:
         run.cookies = merged(run.cookies, *change.cookies)
     host = tables.hosts.get(change.host)

@@ -92,6 +92,7 @@ class FakeRequest:
     reason: str = ""
     status: int = 0
     label: str = ""
+    extra: bytes = b""
 
 
 @dataclass(slots=True)
@@ -181,7 +182,16 @@ class Tables:
         host = self.host_of(link.origin).id
         self.seqs[(run.id, link.key)] = seq
         self.requests[seq] = FakeRequest(
-            seq, run.id, link.key, link.url, host, link.prio, depth, parent, label=link.label
+            seq,
+            run.id,
+            link.key,
+            link.url,
+            host,
+            link.prio,
+            depth,
+            parent,
+            label=link.label,
+            extra=link.extra,
         )
         run.admitted += 1
         if link.skip:
@@ -221,6 +231,7 @@ class Tables:
             due_at=request.due_at,
             parent=self.url_of(request.parent),
             label=request.label,
+            extra=request.extra,
         )
 
     def url_of(self, seq: int | None) -> str | None:

@@ -7,11 +7,15 @@ before a revocation and comes after it must not undo it, hence the barrier.
 
 from __future__ import annotations
 
+import hashlib
+
 from zcrawl.mesh.messages import (
+    LACKS,
     Accept,
     Assign,
     Assignment,
     Cancel,
+    Code,
     Grant,
     Header,
     Reject,
@@ -19,11 +23,13 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.worker.events import (
+    AdoptCode,
     AdoptRobots,
     AdoptRun,
     CancelFetch,
     Effects,
     ForgetRun,
+    Note,
     SendToMaster,
 )
 from zcrawl.worker.intake import Intake
@@ -38,6 +44,9 @@ class Assignments:
         self._intake, self._known = intake, known
         self._barrier = 0  # assignments numbered below were overtaken by a revocation
         self._runs: dict[int, int] = {}  # run → revision
+        self._codes: dict[int, str] = {}  # run → hash of its spider's file
+        self._awaited: set[int] = set()  # runs whose file has not come
+        self._lacking: dict[int, str] = {}  # run → why nothing of it is taken in
 
     def new_epoch(self) -> None:
         """Another leader counts its messages anew."""
@@ -95,13 +104,43 @@ class Assignments:
         """None: taken in. Otherwise why not."""
         if one.run not in self._runs:
             return "unknown_run"
+        if one.run in self._lacking:
+            return self._lacking[one.run]
+        if one.run in self._awaited:
+            return "no_code"
         return self._intake.take(epoch, one)
 
     def adopt_runs(self, runs: list[RunConfig], effects: Effects) -> None:
         for config in runs:
             if self._runs.get(config.run, -1) < config.revision:
+                if config.code and config.run not in self._runs:
+                    self._codes[config.run] = config.code
+                    self._awaited.add(config.run)
                 self._runs[config.run] = config.revision
                 effects.append(AdoptRun(config))
+
+    def adopt_code(self, code: Code, effects: Effects) -> None:
+        """Only what a CONFIG announced: nobody else can make this worker run anything."""
+        runs = [run for run, wanted in self._codes.items() if wanted == code.sha256]
+        if hashlib.sha256(code.source).hexdigest() != code.sha256:
+            effects.append(Note("code_refused", f"not what its hash {code.sha256[:12]} says"))
+        elif not runs:
+            effects.append(Note("code_refused", f"{code.sha256[:12]} was not announced"))
+        else:
+            effects.append(AdoptCode(code))
+            self._awaited.difference_update(runs)
+
+    def lack(self, run: int, what: str, leader: str, effects: Effects) -> None:
+        """What a run needs is not here: what has not started goes to somebody who has it."""
+        self._lacking[run] = reason = f"{LACKS}{what}"
+        refused: list[Refusal] = []
+        for seq in self._intake.queued():
+            if self._intake.held[seq].assignment.run == run:
+                held = self._intake.finish(seq)
+                if held is not None:
+                    refused.append((held.epoch, held.assignment.n, reason))
+        if leader:
+            _reject(leader, refused, effects)
 
     def _adopt_grants(
         self, header: Header, grants: list[Grant], now: float, effects: Effects
@@ -157,7 +196,9 @@ class Assignments:
                 self._intake.finish(seq)
         for run in runs:
             self._known.forget_run(run)
-            self._runs.pop(run, None)
+            for known in (self._runs, self._codes, self._lacking):
+                known.pop(run, None)
+            self._awaited.discard(run)
             effects.append(ForgetRun(run))
 
 

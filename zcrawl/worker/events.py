@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Body, Header, Result, RobotsFile, RunConfig
+from zcrawl.mesh.messages import Body, Code, Header, Result, RobotsFile, RunConfig
 from zcrawl.worker.intake import Held
 
 
@@ -47,6 +47,13 @@ class StartedLate(_Data, frozen=True):
     late_s: float
 
 
+class RunLacks(_Data, frozen=True):
+    """This worker does not have what a run needs."""
+
+    run: int
+    what: str
+
+
 class DrainAsked(_Data, frozen=True):
     """A person or the supervisor asks this worker to end."""
 
@@ -56,7 +63,9 @@ class Ticked(_Data, frozen=True):
     lag_ms: float = 0.0
 
 
-Event: TypeAlias = MessageCame | FetchEnded | HopWanted | StartedLate | DrainAsked | Ticked
+Event: TypeAlias = (
+    MessageCame | FetchEnded | HopWanted | StartedLate | RunLacks | DrainAsked | Ticked
+)
 
 # ---------------------------------------------------------------- effects
 
@@ -97,6 +106,12 @@ class AdoptRobots(_Data, frozen=True):
     file: RobotsFile
 
 
+class AdoptCode(_Data, frozen=True):
+    """The file of a spider, whose hash was verified."""
+
+    code: Code
+
+
 class ForgetRun(_Data, frozen=True):
     """The run has ended: nothing of it comes any more."""
 
@@ -123,6 +138,7 @@ Effect: TypeAlias = (
     | CancelFetch
     | AdoptRun
     | AdoptRobots
+    | AdoptCode
     | ForgetRun
     | Exit
     | Note

@@ -80,7 +80,7 @@ class LoginStep:
             raise _failed(f"the form at {url} sends elsewhere: {target}")
         body = urlencode({**form.hidden, **self._fields}).encode()
         await next_hop()
-        response = await engine.post(target, {**headers, **FORM}, body, limits)
+        response = await engine.send("POST", target, {**headers, **FORM}, body, limits)
         if response.status_code in REDIRECT_STATUSES and response.headers.get("location"):
             onward = join(target, response.headers["location"])
             await next_hop()

@@ -28,6 +28,7 @@ from zcrawl.mesh.messages import (
     Body,
     Bye,
     Cancel,
+    Code,
     Config,
     Drain,
     Header,
@@ -54,6 +55,7 @@ from zcrawl.worker.events import (
     Note,
     PermitHop,
     PublishToAll,
+    RunLacks,
     SendToMaster,
     StartedLate,
     StartFetch,
@@ -134,6 +136,8 @@ class WorkerMachine:
                     effects.append(CancelFetch(seq))
             case StartedLate(seq, late_s):
                 self.intake.put_off(seq, late_s)
+            case RunLacks(run, what):
+                self.assignments.lack(run, what, self.leader, effects)
             case DrainAsked():
                 self._drain(effects)
             case Ticked(rss_bytes, lag_ms):
@@ -200,6 +204,8 @@ class WorkerMachine:
             case Config():
                 if self.link is Link.WELCOMED:
                     self.assignments.adopt_runs(body.runs, effects)
+            case Code():
+                self.assignments.adopt_code(body, effects)
             case Ack():
                 self._on_ack(body, now, effects)
             case Cancel():

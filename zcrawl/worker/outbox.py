@@ -45,6 +45,8 @@ class Settled:
 def size_of(result: Result) -> int:
     """About the bytes of a result on the wire."""
     links = sum(len(url) + 20 for url, _ in result.links)
+    if result.requests:
+        links += sum(len(url) + len(extra) + 30 for url, _, _, extra in result.requests)
     robots = 0 if result.robots is None else len(result.robots.body)
     trapped = sum(len(url) + 40 for url, _, _ in result.trapped)
     return 200 + links + trapped + robots + sum(map(len, result.items))

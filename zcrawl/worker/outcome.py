@@ -15,6 +15,7 @@ from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.fetch.secrets import expand
+from zcrawl.frontier.extra import REDIRECTED
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.traps import TrapFilter
 from zcrawl.frontier.url import LinkResolver, origin_of, url_key
@@ -279,7 +280,7 @@ def redirected(
             # taken it, so the target gets one that no link can have.
             key = url_key(f"{target}#redirected")
         return skipped(
-            one, "redirected", status=status, handover=(target, key), crawl_delay_s=crawl_delay_s
+            one, REDIRECTED, status=status, handover=(target, key), crawl_delay_s=crawl_delay_s
         )
     return skipped(
         one,

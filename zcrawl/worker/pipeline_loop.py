@@ -12,61 +12,56 @@ import asyncio
 import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import httpx
 import msgspec
 
-from zcrawl.errors import FetchError, JobError, ParseError, RetryClass, ZcrawlError
+from zcrawl.errors import (
+    FetchError,
+    JobError,
+    PageSkipped,
+    ParseError,
+    PluginError,
+    RetryClass,
+    ZcrawlError,
+)
 from zcrawl.fetch.headers_httpx import header_of, headers_of
-from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status, fetch_error
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
+from zcrawl.fetch.ports import Engine
+from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Page, Result, RobotsFile, RunConfig
+from zcrawl.mesh.messages import Assignment, Code, Page, Result, RobotsFile, RunConfig
 from zcrawl.model import SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.json_page import is_json
 from zcrawl.parse.page import NOTHING_PARSED, is_html
 from zcrawl.parse.sitemap import MAX_BYTES as SITEMAP_BYTES
-from zcrawl.worker import outcome
+from zcrawl.worker import outcome, readings
+from zcrawl.worker.extras_book_loop import ExtrasBook
+from zcrawl.worker.fetching_loop import (
+    Blobs,
+    Clock,
+    Fetching,
+    OnEnd,
+    OnError,
+    OnHop,
+    OnLacks,
+    OnLate,
+    limiter,
+    rest_of,
+)
 from zcrawl.worker.outcome import RunContext
-from zcrawl.worker.pages import as_message, capture_of, page_facts
+from zcrawl.worker.pages import capture_of, page_facts
 from zcrawl.worker.reading_loop import PageReader
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
 from zcrawl.worker.special_loop import SpecialPages
 
 if TYPE_CHECKING:
-    from aiolimiter import AsyncLimiter
+    from zcrawl.worker.sending_loop import Sending
 
-LEAST_HOP_S: Final = 0.001
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
-
-
-class Blobs(Protocol):
-    """Where bodies are kept; `store.blobs_file` in a folder. May block: called in a thread."""
-
-    def put(self, data: bytes) -> str: ...
-
-
-Clock = Callable[[], float]
-OnEnd = Callable[[int, Result], None]
-OnHop = Callable[[int, float], None]
-OnLate = Callable[[int, float], None]
-OnError = Callable[[str, str], None]
-
-
-@dataclasses.dataclass(slots=True)
-class _Fetch:
-    """One running fetch."""
-
-    one: Assignment
-    permitted_at: float
-    task: asyncio.Task[None] | None = None
-    permit: asyncio.Future[None] | None = None
-    waited_s: float = 0.0  # for permits and rules: not counted against the timeout
-    crawl_delay_s: float = 0.0
-    sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
 
 
 class Pipeline:
@@ -82,6 +77,7 @@ class Pipeline:
         on_hop: OnHop,
         on_late: OnLate,
         on_error: OnError,
+        on_lacks: OnLacks | None = None,
         blobs: Blobs | None = None,
         environ: Mapping[str, str] | None = None,
         rate: float = 0.0,
@@ -90,18 +86,19 @@ class Pipeline:
         self._engines = engines
         self._clock, self._utc = clock, utc
         self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
-        self._on_late = on_late
+        self._on_late, self._on_lacks = on_late, on_lacks
         self._blobs = blobs
         self._robots = RobotsCache(clock)
         self._special = SpecialPages(clock, utc)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
+        self._extras = ExtrasBook()
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._environ = environ or {}
         self._reader = PageReader()
-        self._fetches: dict[int, _Fetch] = {}
-        self._starts = _limiter(1, 1 / rate) if rate > 0 else None
-        self._bytes = _limiter(bandwidth, 1.0) if bandwidth > 0 else None
+        self._fetches: dict[int, Fetching] = {}
+        self._starts = limiter(1, 1 / rate) if rate > 0 else None
+        self._bytes = limiter(bandwidth, 1.0) if bandwidth > 0 else None
 
     # ------------------------------------------------------------ what the worker loop calls
 
@@ -114,20 +111,28 @@ class Pipeline:
                     context.spec, engine, self._environ, self._clock, kept_cookies(config.cookies)
                 )
                 self._sessions[config.run] = session
-        except JobError as error:  # its requests will fail with that code
+            self._extras.adopt(config.run, context.spec)
+            self._engines(context.spec.fetch.engine)
+        except (JobError, PluginError) as error:  # its requests will fail with that code
             self._runs.pop(config.run, None)
             self._refused[config.run] = error.code
             self._on_error(error.code, str(error))
+            if error.code == PluginError.MISSING and self._on_lacks is not None:
+                self._on_lacks(config.run, str(error))  # unless somebody else has it
+
+    def adopt_code(self, code: Code) -> None:
+        self._extras.adopt_code(code)
 
     def forget(self, run: int) -> None:
         for known in (self._runs, self._sessions, self._refused):
             known.pop(run, None)
+        self._extras.forget(run)
 
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
 
     def start(self, one: Assignment) -> None:
-        fetch = _Fetch(one, permitted_at=self._clock())
+        fetch = Fetching(one, permitted_at=self._clock())
         self._fetches[one.seq] = fetch
         fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
 
@@ -147,16 +152,19 @@ class Pipeline:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._extras.close()
         await self._reader.close()
 
     # ------------------------------------------------------------ one fetch
 
-    async def _run(self, fetch: _Fetch) -> None:
+    async def _run(self, fetch: Fetching) -> None:
         one = fetch.one
         try:
             result = await self._attempt(fetch)
         except FetchError as error:
             result = outcome.failed_with(one, error, fetch.crawl_delay_s)
+        except PageSkipped as error:
+            result = outcome.skipped(one, error.code, detail=str(error))
         except ZcrawlError as error:  # e.g. the disk for kept bodies is full
             transient = RetryClass.TRANSIENT
             result = outcome.failed(one, error.code, transient, detail=str(error))
@@ -180,12 +188,16 @@ class Pipeline:
                 result = msgspec.structs.replace(result, robots=robots)
             self._on_end(one.seq, result)
 
-    async def _attempt(self, fetch: _Fetch) -> Result:
+    async def _attempt(self, fetch: Fetching) -> Result:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
             reason = self._refused.get(one.run, "bad_spec")
             return outcome.failed(one, reason, RetryClass.TRANSIENT)
+        extras = self._extras.get(one.run)
+        sending = None if extras is None else extras.sending(one, context)
+        if one.url == START_URL and extras is not None:
+            return await extras.start(one, context)
         session = self._sessions.get(one.run)
         engine = session or self._engines(context.spec.fetch.engine)
         late_s = self._clock() - fetch.permitted_at
@@ -207,7 +219,10 @@ class Pipeline:
         while True:
             if self._starts is not None:
                 await self._wait_for(fetch, self._starts.acquire())
-            response = await engine.get(url, context.headers, limits)
+            if sending is None:
+                response = await engine.get(url, context.headers, limits)
+            else:
+                response = await sending.send(engine, url, limits)
             if self._bytes is not None:
                 size = min(float(len(response.content)), self._bytes.max_rate)
                 await self._wait_for(fetch, self._bytes.acquire(size))
@@ -215,7 +230,7 @@ class Pipeline:
             verdict = classify_status(status)
             if verdict.meaning is Meaning.DONE:
                 final = response.extensions.get("final_url", url)  # a browser's page may change it
-                return await self._page(fetch, context, final, response, began)
+                return await self._page(fetch, context, final, response, began, sending)
             if verdict.meaning is Meaning.FAILED:
                 return outcome.failed(
                     one,
@@ -230,20 +245,24 @@ class Pipeline:
             chain = chain or RedirectChain(one.url, context.spec.fetch.max_redirects, context.rules)
             step = chain.next_hop(url, response.headers.get("location"))
             if not isinstance(step, Follow):
-                return outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
+                moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
+                return moved if sending is None else sending.handed_over(moved, status)
             url = step.url
+            if sending is not None:
+                sending.redirected(status)
             if context.spec.politeness.robots and not self._allows(one.run, context, url):
                 return outcome.skipped(one, "robots", status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
-            limits = self._rest(context.limits, self._clock() - began - fetch.waited_s)
+            limits = rest_of(context.limits, self._clock() - began - fetch.waited_s)
 
     async def _page(
         self,
-        fetch: _Fetch,
+        fetch: Fetching,
         context: RunContext,
         url: str,
         response: httpx.Response,
         began: float,
+        sending: Sending | None,
     ) -> Result:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
@@ -256,10 +275,13 @@ class Pipeline:
         trapped: list[tuple[str, bytes, str]] = []
         status = response.status_code
         facts = None
-        if context.plan is not None:
+        extras = self._extras.get(one.run)
+        reader = None if extras is None else extras.reader(url, content_type)
+        if reader is None and context.plan is not None:
             main = await self._reader.main_content(context.plan, one, url, content_type, body)
             facts = page_facts(one, url, status, content_type, len(body), fetched_at, main)
-        if is_html(content_type, body) or (facts is not None and is_json(content_type)):
+        html = is_html(content_type, body)
+        if reader is None and (html or (facts is not None and is_json(content_type))):
             try:
                 parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
@@ -299,17 +321,16 @@ class Pipeline:
         delay = fetch.crawl_delay_s
         found, rejected = parsed.extracted, parsed.rejected
         seen = capture_of(one, page, response, context.headers) if context.captures else None
-        if context.plan is None and seen is None:
-            done = outcome.done(one, page, status, links, delay, rejected)
-            return msgspec.structs.replace(done, trapped=trapped) if trapped else done
-        items, labels = (found.items, found.labels) if found is not None else ([], {})
-        if context.plan is None:
-            items = [outcome.default_item(one, page, status)]
-        told = as_message(found, seen)
-        done = outcome.done_with(one, page, status, items, links, delay, rejected, labels, told)
-        return msgspec.structs.replace(done, trapped=trapped) if trapped else done
+        if reader is not None:
+            result = await reader(one, context, page, response, delay, sending)
+            result = readings.with_capture(result, seen)
+        else:
+            result = readings.read(
+                one, context, page, status, links, delay, rejected, found, seen, trapped
+            )
+        return result if sending is None else await sending.items(result)
 
-    async def _probe(self, fetch: _Fetch, url: str) -> str | None:
+    async def _probe(self, fetch: Fetching, url: str) -> str | None:
         """The title with which a host answers a URL, if with a page."""
         one, context = fetch.one, self._runs.get(fetch.one.run)
         if context is None or not self._allows(one.run, context, url):
@@ -325,7 +346,7 @@ class Pipeline:
     # ------------------------------------------------------------ robots.txt
 
     async def _ask_robots(
-        self, fetch: _Fetch, context: RunContext, engine: Engine
+        self, fetch: Fetching, context: RunContext, engine: Engine
     ) -> Result | None:
         """None: go on. Who had to wait needs a new permit: many waited, and the old ones would
         all be used at once."""
@@ -366,33 +387,14 @@ class Pipeline:
 
     # ------------------------------------------------------------ waiting
 
-    async def _next_hop(self, fetch: _Fetch) -> None:
+    async def _next_hop(self, fetch: Fetching) -> None:
         """Wait for the host's pace before one more request."""
         fetch.permit = asyncio.get_running_loop().create_future()
         self._on_hop(fetch.one.seq, fetch.crawl_delay_s)
         await self._wait_for(fetch, fetch.permit)
         fetch.permit = None
 
-    async def _wait_for(self, fetch: _Fetch, waiting: Awaitable[object]) -> None:
+    async def _wait_for(self, fetch: Fetching, waiting: Awaitable[object]) -> None:
         before = self._clock()
         await waiting
         fetch.waited_s += self._clock() - before
-
-    def _rest(self, limits: HopLimits, used_s: float) -> HopLimits:
-        rest = limits.total_s - used_s
-        if rest <= LEAST_HOP_S:
-            raise fetch_error(
-                "total_timeout", f"not done in {limits.total_s} s, redirects included"
-            )
-        return dataclasses.replace(
-            limits,
-            total_s=rest,
-            connect_s=min(limits.connect_s, rest),
-            read_s=min(limits.read_s, rest),
-        )
-
-
-def _limiter(most: float, per_s: float) -> AsyncLimiter:
-    from aiolimiter import AsyncLimiter  # 14 ms of a start, and few workers have a cap
-
-    return AsyncLimiter(most, per_s)

@@ -15,9 +15,10 @@ from zcrawl.model import Outcome
 
 def parts(result: Result) -> list[Result]:
     """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
-    if len(result.links) <= LINKS_PER_RESULT:
+    longest = max(len(result.links), len(result.requests))
+    if longest <= LINKS_PER_RESULT:
         return [result]
-    starts = range(0, len(result.links), LINKS_PER_RESULT)
+    starts = range(0, longest, LINKS_PER_RESULT)
     bare = msgspec.structs.replace(
         result,
         outcome=Outcome.PART,
@@ -25,6 +26,7 @@ def parts(result: Result) -> list[Result]:
         items=[],
         links=[],
         prios=[],
+        requests=[],
         trapped=[],
         sitemaps=[],
         robots=None,
@@ -34,6 +36,7 @@ def parts(result: Result) -> list[Result]:
         {
             "links": result.links[start : start + LINKS_PER_RESULT],
             "prios": result.prios[start : start + LINKS_PER_RESULT],
+            "requests": result.requests[start : start + LINKS_PER_RESULT],
         }
         for start in starts
     ]

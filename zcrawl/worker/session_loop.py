@@ -28,6 +28,7 @@ from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.login_loop import LoginStep
 
 NextHop = Callable[[], Awaitable[None]]
+What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
 
 
@@ -89,16 +90,16 @@ class Session:
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         return await self._send(url, headers, limits, None)
 
-    async def post(
-        self, url: str, headers: Mapping[str, str], form: bytes, limits: HopLimits
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
     ) -> httpx.Response:
-        return await self._send(url, headers, limits, form)
+        return await self._send(url, headers, limits, (method, body))
 
     async def aclose(self) -> None:
         """The worker's engine is not this run's to close."""
 
     async def _send(
-        self, url: str, headers: Mapping[str, str], limits: HopLimits, form: bytes | None
+        self, url: str, headers: Mapping[str, str], limits: HopLimits, what: What
     ) -> httpx.Response:
         origin = origin_of(url)
         headers = {**headers, **self._identity.headers(origin)}
@@ -107,19 +108,20 @@ class Session:
             if cookie:
                 headers["Cookie"] = cookie
         if self.pool is None:
-            response = await self._ask(url, headers, limits, form)
+            response = await self._ask(url, headers, limits, what)
         else:
-            response = await self._through_a_proxy(self.pool, origin, url, headers, limits, form)
+            response = await self._through_a_proxy(self.pool, origin, url, headers, limits, what)
         if self.cookies is not None:
             self.cookies.take(url, response)
         return response
 
     async def _ask(
-        self, url: str, headers: Mapping[str, str], limits: HopLimits, form: bytes | None
+        self, url: str, headers: Mapping[str, str], limits: HopLimits, what: What
     ) -> httpx.Response:
-        if form is None:
+        if what is None:
             return await self._engine.get(url, headers, limits)
-        return await self._engine.post(url, headers, form, limits)
+        method, body = what
+        return await self._engine.send(method, url, headers, body, limits)
 
     async def _through_a_proxy(
         self,
@@ -128,7 +130,7 @@ class Session:
         url: str,
         headers: Mapping[str, str],
         limits: HopLimits,
-        form: bytes | None,
+        what: What,
     ) -> httpx.Response:
         tried: frozenset[str] = frozenset()
         last = ""
@@ -144,7 +146,7 @@ class Session:
                     good: bool | None = None
                     try:
                         response = await self._ask(
-                            url, headers, dataclasses.replace(limits, proxy=proxy), form
+                            url, headers, dataclasses.replace(limits, proxy=proxy), what
                         )
                         good = True
                         return response

@@ -94,6 +94,9 @@ class WorkerLoop:
     def started_late(self, seq: int, late_s: float) -> None:
         self.handle(w.StartedLate(seq, late_s))
 
+    def run_lacks(self, run: int, what: str) -> None:
+        self.handle(w.RunLacks(run, what))
+
     def drain(self) -> None:
         self.handle(w.DrainAsked())
 
@@ -135,6 +138,8 @@ class WorkerLoop:
                 pipeline.adopt(config)
             case w.AdoptRobots(origin, file):
                 pipeline.learn_robots(origin, file)
+            case w.AdoptCode(code):
+                pipeline.adopt_code(code)
             case w.ForgetRun(run):
                 pipeline.forget(run)
             case w.Note(name, detail):

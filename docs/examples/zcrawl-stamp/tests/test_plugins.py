@@ -1,0 +1,45 @@
+"""zcrawl's contract suite on this package's plugins: `pytest` in this folder runs it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from zcrawl_stamp import Files, Lines, Stamp
+from zcrawl_stamp.stores import Folder
+
+from zcrawl.testing.plugin_contract import (
+    FetcherContract,
+    MiddlewareContract,
+    ParserContract,
+    StoreContract,
+)
+
+
+class TestStamp(MiddlewareContract):
+    def make(self) -> Stamp:
+        return Stamp(key="k")
+
+
+class TestLines(ParserContract):
+    accepted = ("http://a.test/list.txt", "text/plain; charset=utf-8", b"one\n/two\n")
+
+    def make(self) -> Lines:
+        return Lines()
+
+
+class TestFiles(FetcherContract):
+    good_url = "http://a.test/"
+
+    def make(self) -> Files:
+        return Files()
+
+
+class TestFolder(StoreContract):
+    def make(self) -> Folder:
+        self.path = tempfile.mkdtemp()
+        return Folder(self.path)
+
+    def read(self, store: Folder) -> list[bytes]:
+        files = Path(self.path).glob("*.jsonl")
+        return [line for file in files for line in file.read_bytes().splitlines()]

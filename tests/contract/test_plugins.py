@@ -1,0 +1,178 @@
+"""Plugins: the example package is installed, keeps the contract, and works in a real crawl."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.crawling import command, items
+from tests.web.echo_site import echo_site
+from tests.web.static_site import static_site
+from zcrawl import plugins
+from zcrawl.errors import PluginError
+from zcrawl.testing.plugin_contract import MiddlewareContract, ParserContract, StoreContract
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "zcrawl-stamp"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example, built and installed into a folder of its own."""
+    folder = tmp_path_factory.mktemp("stamp")
+    shutil.copytree(EXAMPLE, folder / "source")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation"),
+            *("--quiet", "--no-index", "--target", str(folder / "installed")),
+            str(folder / "source"),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return folder
+
+
+def crawled(
+    tmp_path: Path, package: Path | None, job: str
+) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    (tmp_path / "job.toml").write_text(job)
+    paths = [os.environ.get("PYTHONPATH", "")]
+    if package is not None:
+        paths.insert(0, str(package / "installed"))
+    done = command(
+        *("crawl", "--job", "job.toml", "--data", "d", "--out", "out.jsonl", "--workers", 1),
+        *("--rate", 0, "--json", "--allow-private"),
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+    )
+    assert done.returncode in (0, 1), done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    return summary, items(tmp_path / "out.jsonl"), done.stderr
+
+
+def test_the_examples_own_tests_pass(package: Path) -> None:
+    """The contract suite is usable from a plugin's own folder, with pytest and nothing else."""
+    paths = os.pathsep.join([str(package / "installed"), str(Path(__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"],
+        cwd=package / "source",
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "18 passed" in done.stdout
+
+
+def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
+    package: Path, tmp_path: Path
+) -> None:
+    """The header is sent, items are stamped or dropped, plain text is read, its links followed."""
+    with echo_site() as site:
+        site.pages = {"/": b"<a href=/text.txt>t</a>"}
+        text = "first\n\n/second\n"
+        with static_site({"/lines": ("text/plain", text.encode())}) as plain:
+            summary, found, _ = crawled(
+                tmp_path,
+                package,
+                f'name = "stamped"\nseeds = ["{site.origin}/", "{plain}/lines"]\n'
+                'middlewares = ["stamp"]\nparsers = ["lines"]\n[plugins.stamp]\nkey = "mine"\n',
+            )
+        assert {one["headers"].get("x-stamp") for one in site.of("/")} == {"mine"}
+        lines = [one for one in found if "line" in one]
+        assert [(one["line"], one["stamp"]) for one in lines] == [
+            ("first", "mine"),
+            ("/second", "mine"),
+        ]
+        assert all(one["stamp"] == "mine" and one["of"] for one in found)
+        assert summary["failed"] == 1, "/second was followed, and is not there"
+
+
+def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(
+    package: Path, tmp_path: Path
+) -> None:
+    """No byte goes over a network: the plugin answers, the package's spider reads."""
+    summary, found, _ = crawled(
+        tmp_path,
+        package,
+        'name = "files"\nseeds = ["http://files.test/"]\nspider = "zcrawl_stamp.spiders:Titles"\n'
+        '[fetch]\nengine = "files"\n[politeness]\nrobots = false\n'
+        f'[output]\nto = ["plugin:folder"]\n[plugins.folder]\npath = "{tmp_path / "kept"}"\n',
+    )
+    assert sorted(one["title"] for one in found) == ["A", "Home"]
+    assert summary["pages"] == 2
+    kept = [
+        line
+        for file in (tmp_path / "kept").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(json.loads(line)["title"] for line in kept) == ["A", "Home"], "in the store too"
+
+
+def test_plugins_are_named_when_they_are_missing_or_broken(package: Path) -> None:
+    """Nothing of that name; an entry point whose code raises."""
+    with pytest.raises(PluginError) as missing:
+        plugins.make("middlewares", "nobody")
+    assert (missing.value.code, str(missing.value)) == ("plugin_missing", "middleware 'nobody'")
+    probe = (
+        "import sys; from zcrawl import plugins\n"
+        "try: plugins.make('middlewares', 'stamp', {'wrong': 1})\n"
+        "except Exception as error: print(error.code, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        env={**os.environ, "PYTHONPATH": f"{package / 'installed'}:{Path(__file__).parents[2]}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("plugin_broken middleware 'stamp' (zcrawl_stamp:Stamp): TypeErr")
+
+
+class _Bad(plugins.Middleware):
+    def before_request(self, request: plugins.Outgoing) -> None:
+        request.headers["X"] = "a\r\nb"
+
+
+class _Greedy:
+    def accepts(self, url: str, content_type: str) -> bool:
+        return True
+
+    def parse(self, url: str, content_type: str, body: bytes) -> plugins.Parsed:
+        return plugins.Parsed([{"n": {1, 2}}])
+
+
+class _Twice:
+    def __init__(self) -> None:
+        self.items: list[bytes] = []
+
+    def put(self, name: str, items: list[bytes]) -> None:
+        self.items += items
+
+    def close(self) -> None: ...
+
+
+def test_the_contract_finds_plugins_that_break_it() -> None:
+    """A header that splits, a parser that takes everything, a store that keeps things twice."""
+    middleware = type("_", (MiddlewareContract,), {"make": lambda self: _Bad()})()
+    with pytest.raises(AssertionError):
+        middleware.test_a_request_stays_one_that_can_be_sent()
+    fields = {"make": lambda self: _Greedy(), "accepted": ("http://a.test/", "x/y", b"z")}
+    parser = type("_", (ParserContract,), fields)()
+    with pytest.raises(AssertionError):
+        parser.test_it_leaves_others_alone()
+    with pytest.raises(TypeError):
+        parser.test_it_reads_its_own_page()
+    fields = {"make": lambda self: _Twice(), "read": lambda self, store: store.items}
+    store = type("_", (StoreContract,), fields)()
+    with pytest.raises(AssertionError):
+        store.test_the_same_name_twice_is_once()

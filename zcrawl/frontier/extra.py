@@ -1,0 +1,64 @@
+"""What a request has beyond its URL: method, body, headers, the handler that reads its answer.
+
+Requests of spiders have it, found links do not. Made by the worker for what a spider yields, kept
+by the store as it is, read again by the worker that fetches. Pure. The leader looks at it only
+to verify samples of the keys that workers send.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import ParseError
+from zcrawl.frontier.url import DEFAULT, KEY_BYTES, CanonicalRules
+
+MOST_EXTRA_BYTES: Final = 60_000  # of one request, encoded
+MOST_PRIORITY: Final = 1_000
+REDIRECTED: Final = "redirected"  # the reason of a request that became another one
+START: Final = "start"  # the handler that begins a spider, and the reason its request ends with
+# Reserved by RFC 2606, so nobody's: the request that calls a spider's `start` is never sent.
+START_URL: Final = "http://spider.invalid/start"
+
+
+class Extra(msgspec.Struct, frozen=True, array_like=True):
+    method: str = "GET"
+    body: bytes = b""
+    headers: dict[str, str] = {}
+    handler: str = ""  # empty: the spider chooses
+    meta: dict[str, Any] = {}
+
+
+PLAIN: Final = Extra()
+_decode = msgspec.msgpack.Decoder(Extra).decode
+
+
+def encode(extra: Extra) -> bytes:
+    """As it is stored; nothing for a plain GET."""
+    return b"" if extra == PLAIN else msgspec.msgpack.encode(extra)
+
+
+def decode(data: bytes) -> Extra:
+    if not data:
+        return PLAIN
+    try:
+        return _decode(data)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ParseError(f"a request's extras cannot be read: {error}", code="bad_extra") from None
+
+
+def request_key(url: str, extra: Extra, rules: CanonicalRules = DEFAULT) -> bytes:
+    """The identity of a request within a run. A plain GET is the same as a found link; two POSTs
+    to one URL are two requests unless their bodies are equal."""
+    if extra.method == "GET" and not extra.body:
+        return rules.key(url)
+    text = extra.method.encode() + rules.key(url) + extra.body
+    return blake2b(text, digest_size=KEY_BYTES).digest()
+
+
+def start_seed() -> tuple[str, bytes, bytes]:
+    """URL, key and extras of the request that makes a worker call a spider's `start`."""
+    extra = Extra(method="START", handler=START)
+    return START_URL, request_key(START_URL, extra), encode(extra)

@@ -1,0 +1,181 @@
+"""What others can add to zcrawl, and how it is found: entry points by name, loaded when first used.
+
+A package declares `[project.entry-points."zcrawl.middlewares"] stamp = "my_package:Stamp"`; a job
+names `stamp`. Called by the worker for jobs that name plugins; nothing here runs for others. What
+an entry point leads to is called once per run with the job's `[plugins.NAME]` table and gives an
+object of the group's Protocol. docs/plugins.md is the guide, `testing.plugin_contract` the test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
+
+from zcrawl.errors import PluginError
+
+if TYPE_CHECKING:
+    import httpx
+
+GROUPS: Final = ("fetchers", "parsers", "stores", "middlewares", "executors")
+_T = TypeVar("_T")
+
+
+class Skip(Exception):
+    """Raised by a middleware: this page is not wanted. The reason is kept with the page."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@dataclasses.dataclass(slots=True)
+class Outgoing:
+    """A request before it is sent. Headers, body and method may be changed; the URL may not: its
+    host was paced, and it was judged by robots.txt and the scope."""
+
+    url: str
+    method: str
+    headers: dict[str, str]
+    body: bytes
+    meta: Mapping[str, Any]  # of a spider's request
+    attempt: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "url" and hasattr(self, "url"):
+            raise AttributeError("a middleware cannot change the URL of a request")
+        object.__setattr__(self, name, value)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PageFacts:
+    """The page that an item is of."""
+
+    url: str
+    final_url: str
+    status: int
+    depth: int
+    fetched_at: float  # UTC seconds
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parsed:
+    """What a parser found. Links may be relative to the page."""
+
+    items: Sequence[Mapping[str, Any]] = ()
+    links: Sequence[str] = ()
+    title: str | None = None
+
+
+Maybe: TypeAlias = _T | Awaitable[_T]
+
+
+class Middleware:
+    """Three points on a page's way; override what is needed, plain or async. Each may raise Skip;
+    any other exception fails the page (`middleware_error`) and nothing else."""
+
+    def before_request(self, request: Outgoing) -> Maybe[None]:
+        """Change the request that is about to be sent; also before each redirect's."""
+        return None
+
+    def after_response(
+        self, request: Outgoing, response: httpx.Response
+    ) -> Maybe[httpx.Response | None]:
+        """Another answer instead of this one; None: it stays."""
+        return None
+
+    def before_item(self, item: dict[str, Any], page: PageFacts) -> Maybe[dict[str, Any] | None]:
+        """The item as it is to be stored; None: it is not stored."""
+        return item
+
+
+@runtime_checkable
+class Parser(Protocol):
+    """Reads pages of a kind, instead of zcrawl. Called in a thread."""
+
+    def accepts(self, url: str, content_type: str) -> bool: ...
+
+    def parse(self, url: str, content_type: str, body: bytes) -> Parsed: ...
+
+
+@runtime_checkable
+class Fetcher(Protocol):
+    """One way to do one request: `fetch.ports.Engine`, where the arguments are explained. One
+    object per worker, called without options. It never follows redirects, raises FetchError and
+    nothing else, and asks `limits.guard` before it connects."""
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: Any) -> httpx.Response: ...
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: Any
+    ) -> httpx.Response: ...
+
+    async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class ItemStore(Protocol):
+    """A place for items outside, on the master that leads: `output.to = ["plugin:NAME"]`. After a
+    crash `put` comes again with the same name, the same items and maybe more behind them: it
+    replaces what the name held. May block; what it raises is tried again."""
+
+    def put(self, name: str, items: Sequence[bytes]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Executor(Protocol):
+    """Does a job that is no crawl: its `kind` is the plugin's name."""
+
+    async def execute(self, job: Mapping[str, Any]) -> Mapping[str, Any]: ...
+
+
+PROTOCOLS: Final[dict[str, type]] = {
+    "fetchers": Fetcher,
+    "parsers": Parser,
+    "stores": ItemStore,
+    "middlewares": Middleware,
+    "executors": Executor,
+}
+
+
+def found(group: str, name: str) -> EntryPoint | None:
+    """The entry point, if a package that is installed here declares it."""
+    assert group in GROUPS, group
+    return next(iter(entry_points(group=f"zcrawl.{group}", name=name)), None)
+
+
+def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
+    """The plugin's object. PluginError names what is missing or wrong."""
+    kind = group.removesuffix("s")
+    entry = found(group, name)
+    if entry is None:
+        raise PluginError(f"{kind} {name!r}", code=PluginError.MISSING)
+    try:
+        made = entry.load()(**(options or {}))
+    except Exception as error:  # foreign code: whatever it raises, the job learns of it
+        told = f"{type(error).__name__}: {error}"
+        raise PluginError(
+            f"{kind} {name!r} ({entry.value}): {told}", code=PluginError.BROKEN
+        ) from error
+    if not isinstance(made, PROTOCOLS[group]):
+        raise PluginError(
+            f"{kind} {name!r} ({entry.value}) makes a {type(made).__name__}, which is no "
+            f"zcrawl.plugins.{PROTOCOLS[group].__name__}",
+            code=PluginError.BROKEN,
+        )
+    return made
+
+
+def make_fetcher(name: str) -> Any:
+    return make("fetchers", name)
+
+
+def make_middleware(name: str, options: Mapping[str, Any]) -> Middleware:
+    return cast(Middleware, make("middlewares", name, options))
+
+
+def make_parser(name: str, options: Mapping[str, Any]) -> Parser:
+    return cast(Parser, make("parsers", name, options))

@@ -1,0 +1,206 @@
+"""What a spider is written with: `from zcrawl.spider import Spider, Request, Page, on`.
+
+A spider is a class (or one function) whose handlers take a page and yield items and requests.
+It runs in a child process of a worker (`worker.spider_child_os`), one page at a time; robots.txt,
+pace and the address guard are the worker's business. docs/spiders.md is the guide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json as _json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import httpx
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from zcrawl.frontier.url import LinkResolver, join
+from zcrawl.parse.charset import decode
+from zcrawl.parse.links import links_of
+
+__all__ = ["Handler", "Item", "Output", "Page", "Request", "Spider", "Yields", "on"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Request:
+    """One request that a spider wants. A URL may be relative to the page that yields it."""
+
+    url: str
+    handler: str | Callable[..., Any] = ""  # of the answer, or its name; empty: the spider chooses
+    method: str = "GET"
+    body: bytes | str = b""
+    json: Any = None  # instead of a body: sent as JSON
+    form: Mapping[str, str] | None = None  # instead of a body: sent as a form
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    priority: int = 0  # higher goes first
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # given back as page.meta
+
+
+Item: TypeAlias = Any  # a dict, a dataclass or a msgspec.Struct: whatever becomes a JSON object
+Output: TypeAlias = Request | Item
+Yields: TypeAlias = (
+    Iterable[Output] | AsyncIterator[Output] | Awaitable[Iterable[Output] | None] | None
+)
+Handler: TypeAlias = Callable[["Page"], Yields]
+_H = TypeVar("_H", bound=Callable[..., Any])
+
+
+class Page:
+    """An answer, as a handler sees it. Parsed on demand, and only once."""
+
+    def __init__(
+        self,
+        url: str,
+        status: int,
+        headers: list[tuple[str, str]],
+        body: bytes,
+        *,
+        requested_url: str = "",
+        meta: Mapping[str, Any] | None = None,
+        depth: int = 0,
+        parent: str | None = None,
+        handler: str = "",
+    ) -> None:
+        self.url = url  # after redirects
+        self.requested_url = requested_url or url
+        self.status = status
+        self.body = body
+        self.meta: dict[str, Any] = dict(meta or {})  # of its request
+        self.depth = depth
+        self.parent = parent
+        self.handler = handler  # that its request named
+        self.raw_headers = headers
+        self._headers: httpx.Headers | None = None
+        self._text: str | None = None
+        self._tree: LexborHTMLParser | None = None
+
+    @property
+    def headers(self) -> httpx.Headers:
+        """By name, whatever its case."""
+        if self._headers is None:
+            self._headers = httpx.Headers(self.raw_headers)
+        return self._headers
+
+    @property
+    def content_type(self) -> str:
+        found = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
+        return found.partition(";")[0].strip().lower()
+
+    @property
+    def text(self) -> str:
+        """The body in the encoding that its headers or itself tell."""
+        if self._text is None:
+            kind = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
+            self._text = decode(self.body, kind)[0]
+        return self._text
+
+    @property
+    def tree(self) -> LexborHTMLParser:
+        if self._tree is None:
+            self._tree = LexborHTMLParser(self.text)
+        return self._tree
+
+    def css(self, selector: str) -> list[LexborNode]:
+        """All elements that match."""
+        return self.tree.css(selector)
+
+    def first(self, selector: str) -> LexborNode | None:
+        return self.tree.css_first(selector)
+
+    def text_of(self, selector: str, default: str = "") -> str:
+        """The text of the first element that matches, on one line."""
+        node = self.first(selector)
+        return default if node is None else " ".join(node.text().split())
+
+    def json(self) -> Any:
+        """The body as JSON; ValueError if it is none."""
+        return _json.loads(self.body)
+
+    @property
+    def links(self) -> list[str]:
+        """Where the page links to: absolute, in canonical form, each once."""
+        return [url for url, _ in links_of(self.tree, self.url, True, LinkResolver())]
+
+    def join(self, href: str) -> str:
+        """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""
+        return join(self.url, href)
+
+    @property
+    def response(self) -> httpx.Response:
+        """The same answer for code that knows httpx."""
+        gone = ("content-encoding", "content-length", "transfer-encoding")  # it is decoded
+        kept = [pair for pair in self.raw_headers if pair[0].lower() not in gone]
+        request = httpx.Request("GET", self.url)
+        return httpx.Response(self.status, headers=kept, content=self.body, request=request)
+
+    def __repr__(self) -> str:
+        return f"<Page {self.status} {self.url}>"
+
+
+def on(url: str = "", *, type: str = "") -> Callable[[_H], _H]:
+    """Marks the handler of a kind of pages: whose URL has the pattern `url`, or whose content
+    type begins with `type`. For pages whose request names no handler; the first one wins."""
+    pattern = re.compile(url)
+
+    def mark(function: _H) -> _H:
+        function.__dict__["zcrawl_on"] = (pattern, type)
+        return function
+
+    return mark
+
+
+class Spider:
+    """`start` yields the first requests; seeds of the job come as well. `parse` takes pages for
+    which no other handler is named or marked by `on`. The arguments are the job's `spider_args`."""
+
+    def start(self) -> Yields:
+        return ()
+
+    def parse(self, page: Page) -> Yields:
+        raise NotImplementedError(f"no handler takes {page.url}: write parse, or @on(...) one")
+
+    def handler_for(self, page: Page) -> Handler:
+        """The handler that its request names, or of its kind, or `parse`."""
+        if page.handler:
+            return _named(self, page.handler)
+        for name, (pattern, kind) in self._kinds():
+            if pattern.search(page.url) and page.content_type.startswith(kind):
+                found: Handler = getattr(self, name)
+                return found
+        return self.parse
+
+    def _kinds(self) -> Iterator[tuple[str, tuple[re.Pattern[str], str]]]:
+        """In the order of writing, those of the class itself before those of its bases."""
+        seen: set[str] = set()
+        for owner in type(self).__mro__:
+            for name, value in vars(owner).items():
+                kind = getattr(value, "zcrawl_on", None)
+                if kind is not None and name not in seen:
+                    yield name, kind
+                seen.add(name)
+
+
+class FunctionSpider(Spider):
+    """A spider that is one function; handlers that its requests name are in its module."""
+
+    def __init__(self, function: Handler, module: Mapping[str, Any]) -> None:
+        self._function, self._module = function, module
+
+    def handler_for(self, page: Page) -> Handler:
+        if not page.handler or page.handler == getattr(self._function, "__name__", ""):
+            return self._function
+        found = self._module.get(page.handler)
+        if page.handler.startswith("_") or not callable(found):
+            raise LookupError(f"the spider's module has no function {page.handler!r}")
+        taken: Handler = found
+        return taken
+
+
+def _named(spider: Spider, name: str) -> Handler:
+    found = None if name.startswith("_") else getattr(spider, name, None)
+    if not callable(found):
+        raise LookupError(f"{type(spider).__name__} has no handler {name!r}")
+    taken: Handler = found
+    return taken

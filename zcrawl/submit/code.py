@@ -1,0 +1,106 @@
+"""Judges what a job says of a spider and of plugins, and who may bring code of their own.
+
+Called by `validate` and, for the right, by the leader for each submission. Pure. A spider in a
+file travels with its job, so a cluster takes it only if its masters say `allow_code`: whoever may
+submit could otherwise run anything on every worker. A spider in a package that is installed on
+the workers needs no such right.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import math
+import re
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import JobError, RefusedError
+from zcrawl.submit.spec import JobSpec, SpiderCode
+
+MAX_SOURCE: Final = 500_000  # bytes
+MAX_ARGS: Final = 50_000  # bytes of JSON
+LEAST_MEMORY: Final = 100_000_000  # less does not start an interpreter with its libraries
+_FILE = re.compile(r"[^:]+\.py:[A-Za-z]\w*")
+_PACKAGE = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*:[A-Za-z]\w*")
+PLUGIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+
+
+def is_file(spider: str) -> bool:
+    """Whether a spider is in a file, rather than in an installed package."""
+    return _FILE.fullmatch(spider) is not None
+
+
+def code_of(source: bytes, where: str) -> SpiderCode:
+    """A spider's file as it travels with its job."""
+    try:
+        text = source.decode()
+        compile(text, where, "exec")
+    except (SyntaxError, ValueError) as error:
+        raise JobError(f"{where}: no Python: {error}", code="bad_spider") from None
+    return SpiderCode(hashlib.sha256(source).hexdigest(), text)
+
+
+def check_code(spec: JobSpec) -> None:
+    for key in ("middlewares", "parsers"):
+        for name in getattr(spec, key):
+            if not PLUGIN_NAME.fullmatch(name):
+                raise JobError(f"{key}: {name!r} is no plugin's name")
+    _check_size("plugins", spec.plugins)
+    if not spec.spider:
+        if spec.code is not None or spec.spider_args:
+            raise JobError("spider_args and code need a spider")
+        return
+    if not is_file(spec.spider) and not _PACKAGE.fullmatch(spec.spider):
+        raise JobError(
+            f"spider {spec.spider!r}: write 'file.py:Name' or 'package.module:Name', where Name is "
+            "the spider's class or function"
+        )
+    if is_file(spec.spider) != (spec.code is not None):
+        raise JobError(f"spider {spec.spider!r}: a file comes with its code, a package without")
+    if spec.code is not None:
+        _check_source(spec.code)
+    _check_size("spider_args", spec.spider_args)
+    limits = spec.spider_limits
+    if not (math.isfinite(limits.timeout) and 0 < limits.timeout <= 3600):
+        raise JobError(f"spider_limits.timeout is {limits.timeout}; it must be 0 to 3600 seconds")
+    if limits.memory < LEAST_MEMORY:
+        raise JobError(f"spider_limits.memory is {limits.memory}; at least {LEAST_MEMORY} bytes")
+
+
+def check_engine(name: str, known: tuple[str, ...]) -> None:
+    """An engine of zcrawl's own, or the name of a plugin, which only the workers have to know."""
+    if name in known:
+        return
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    if near:
+        raise JobError(f"fetch.engine {name!r} does not exist; did you mean {near[0]!r}?")
+    if not PLUGIN_NAME.fullmatch(name):
+        raise JobError(
+            f"fetch.engine {name!r} is not available in this version; there is "
+            f"{', '.join(known)}, or the name of a plugin"
+        )
+
+
+def _check_source(code: SpiderCode) -> None:
+    source = code.source.encode()
+    if len(source) > MAX_SOURCE:
+        raise JobError(f"the spider's file has {len(source)} bytes; at most {MAX_SOURCE}")
+    if hashlib.sha256(source).hexdigest() != code.sha256:
+        raise JobError("code.sha256 is not the hash of code.source", code="bad_hash")
+
+
+def _check_size(key: str, value: object) -> None:
+    if len(msgspec.json.encode(value)) > MAX_ARGS:
+        raise JobError(f"{key}: more than {MAX_ARGS} bytes")
+
+
+def with_code_right(spec: JobSpec, master_allows: bool) -> None:
+    """RefusedError if the job brings code and this master does not take it."""
+    if spec.code is not None and not master_allows:
+        raise RefusedError(
+            "this cluster does not let jobs bring code; its masters would have to say "
+            "cluster.allow_code = true, or the spider be installed on the workers",
+            code="code_not_allowed",
+        )

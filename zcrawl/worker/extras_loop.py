@@ -1,0 +1,187 @@
+"""What a run has besides plain fetching: its spider, its middlewares, its parsers.
+
+Made by the pipeline when it adopts a run that names any of them, and kept until the run ends; for
+all other runs this module is not even loaded. PluginError says what this worker lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib.util
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from zcrawl import plugins
+from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
+from zcrawl.frontier.extra import START
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.mesh.messages import Assignment, Page, Result
+from zcrawl.submit.code import is_file
+from zcrawl.submit.spec import JobSpec
+from zcrawl.worker import outcome
+from zcrawl.worker.asked import asked_of
+from zcrawl.worker.outcome import RunContext
+from zcrawl.worker.sending_loop import Sending
+from zcrawl.worker.spider_wire import Handle, Load, Start, Yielded
+from zcrawl.worker.spiders_os import SpiderProcess
+
+QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's process
+CodeOf = Callable[[str], bytes | None]
+Reader = Callable[
+    [Assignment, RunContext, Page, httpx.Response, float, Sending | None], Awaitable[Result]
+]
+
+
+class RunExtras:
+    def __init__(self, spec: JobSpec, code_of: CodeOf) -> None:
+        self._spec = spec
+        self._code_of = code_of
+        self._process: SpiderProcess | None = None
+        self._middlewares = [
+            (name, plugins.make_middleware(name, spec.plugins.get(name, {})))
+            for name in spec.middlewares
+        ]
+        self._parsers = [
+            (name, plugins.make_parser(name, spec.plugins.get(name, {}))) for name in spec.parsers
+        ]
+        if spec.spider and not is_file(spec.spider):
+            package = spec.spider.partition(":")[0].partition(".")[0]
+            if importlib.util.find_spec(package) is None:
+                raise PluginError(f"spider {spec.spider!r}", code=PluginError.MISSING)
+
+    def sending(self, one: Assignment, context: RunContext) -> Sending | None:
+        """None: a plain GET."""
+        if not one.extra and not self._middlewares:
+            return None
+        return Sending(one, context.headers, self._middlewares)
+
+    async def close(self) -> None:
+        if self._process is not None:
+            await self._process.close()
+
+    # ------------------------------------------------------------ the spider
+
+    async def start(self, one: Assignment, context: RunContext) -> Result:
+        """The request that stands for the beginning of a spider."""
+        try:
+            found = await self._spider().ask(Start())
+        except SpiderError as error:
+            return self._failed(one, error, 0, 0.0)
+        asked, rejected = asked_of(found.requests, None, context, 0)
+        result = outcome.skipped(one, START)
+        return msgspec.structs.replace(result, requests=asked, rejected=rejected)
+
+    async def _read(
+        self,
+        one: Assignment,
+        context: RunContext,
+        page: Page,
+        response: httpx.Response,
+        crawl_delay_s: float,
+        sending: Sending | None,
+    ) -> Result:
+        """The page as the spider's handler reads it."""
+        extra = None if sending is None else sending.extra
+        question = Handle(
+            url=page.final_url,
+            requested_url=one.url,
+            status=response.status_code,
+            headers=[(k.decode("latin-1"), v.decode("latin-1")) for k, v in response.headers.raw],
+            body=response.content,
+            handler="" if extra is None else extra.handler,
+            meta={} if extra is None else extra.meta,
+            depth=one.depth,
+            parent=one.parent,
+        )
+        try:
+            found: Yielded = await self._spider().ask(question)
+        except SpiderError as error:
+            return self._failed(one, error, response.status_code, crawl_delay_s)
+        asked, rejected = asked_of(found.requests, page.final_url, context, one.depth + 1)
+        result = outcome.done(one, page, response.status_code, [], crawl_delay_s, rejected)
+        return msgspec.structs.replace(result, items=found.items, requests=asked)
+
+    def _failed(
+        self, one: Assignment, error: SpiderError, status: int, crawl_delay_s: float
+    ) -> Result:
+        """A handler that raises will raise again. One that ended its process may have been
+        unlucky: it is tried again, and after 3 attempts quarantined."""
+        retry = RetryClass.TRANSIENT if error.fatal else RetryClass.PERMANENT
+        reason, detail = error.code, str(error)
+        if error.fatal and one.attempt >= QUARANTINE_AFTER:
+            reason, detail = "quarantined", f"{error.code}: {error}"
+            retry = RetryClass.PERMANENT
+        return outcome.failed(
+            one, reason, retry, status=status, crawl_delay_s=crawl_delay_s, detail=detail
+        )
+
+    def _spider(self) -> SpiderProcess:
+        if self._process is None:
+            spec, source = self._spec, b""
+            if spec.code is not None:
+                source = self._code_of(spec.code.sha256) or b""
+                if not source:  # the leader hears of it by REJECT, and sends it again
+                    raise SpiderError("the spider's file has not arrived", code="no_code")
+            limits = spec.spider_limits
+            load = Load(spec.spider, source, spec.spider_args, limits.memory, 0)
+            self._process = SpiderProcess(load, limits.timeout)
+        return self._process
+
+    # ------------------------------------------------------------ reading pages
+
+    def reader(self, url: str, content_type: str) -> Reader | None:
+        """Who reads this page instead of zcrawl: the spider, or the first parser that wants it."""
+        if self._spec.spider:
+            return self._read
+        for name, one in self._parsers:
+            try:
+                accepts = one.accepts(url, content_type)
+            except Exception as error:
+                raise _parser_failed(name, error) from error
+            if accepts:
+                return functools.partial(_parse, name, one)
+        return None
+
+
+async def _parse(
+    name: str,
+    parser: plugins.Parser,
+    one: Assignment,
+    context: RunContext,
+    page: Page,
+    response: httpx.Response,
+    crawl_delay_s: float,
+    sending: Sending | None,
+) -> Result:
+    """The page as a plugin reads it, in a thread: it may take its time."""
+    url = page.final_url
+    try:
+        found = await asyncio.to_thread(parser.parse, url, page.content_type, response.content)
+        items = [_object(item) for item in found.items]
+        resolver = LinkResolver(context.rules)
+        links = dict(filter(None, (resolver.resolve(url, href) for href in found.links)))
+        title = None if found.title is None else outcome.clean(str(found.title))
+    except Exception as error:
+        raise _parser_failed(name, error) from error
+    inside, trapped = context.inside(list(links.items()), one.depth + 1, one.url, page.fetched_at)
+    page = msgspec.structs.replace(page, title=title)
+    result = outcome.done(
+        one, page, response.status_code, inside, crawl_delay_s, dict(resolver.rejected)
+    )
+    return msgspec.structs.replace(result, items=items, trapped=trapped)
+
+
+def _object(item: Any) -> bytes:
+    data = msgspec.json.encode(item)
+    if not data.startswith(b"{"):
+        raise TypeError(f"an item must be a JSON object, not {type(item).__name__}")
+    return data
+
+
+def _parser_failed(name: str, error: Exception) -> FetchError:
+    text = f"parser {name}: {type(error).__name__}: {error}"
+    return FetchError(text, code="parser_error", retry=RetryClass.PERMANENT)

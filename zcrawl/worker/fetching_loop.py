@@ -1,0 +1,65 @@
+"""One running fetch, and what its pipeline needs to count: limits that are left, caps on starts.
+
+Used by `pipeline_loop`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.ports import HopLimits
+from zcrawl.mesh.messages import Assignment, Result
+
+if TYPE_CHECKING:
+    from aiolimiter import AsyncLimiter
+
+LEAST_HOP_S: Final = 0.001
+
+Clock = Callable[[], float]
+OnEnd = Callable[[int, Result], None]
+OnHop = Callable[[int, float], None]
+OnLate = Callable[[int, float], None]
+OnError = Callable[[str, str], None]
+OnLacks = Callable[[int, str], None]
+
+
+class Blobs(Protocol):
+    """Where bodies are kept; `store.blobs_file` in a folder. May block: called in a thread."""
+
+    def put(self, data: bytes) -> str: ...
+
+
+@dataclasses.dataclass(slots=True)
+class Fetching:
+    """One running fetch."""
+
+    one: Assignment
+    permitted_at: float
+    task: asyncio.Task[None] | None = None
+    permit: asyncio.Future[None] | None = None
+    waited_s: float = 0.0  # for permits and rules: not counted against the timeout
+    crawl_delay_s: float = 0.0
+    sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
+
+
+def rest_of(limits: HopLimits, used_s: float) -> HopLimits:
+    """What is left for one more hop. FetchError: nothing."""
+    rest = limits.total_s - used_s
+    if rest <= LEAST_HOP_S:
+        raise fetch_error("total_timeout", f"not done in {limits.total_s} s, redirects included")
+    return dataclasses.replace(
+        limits,
+        total_s=rest,
+        connect_s=min(limits.connect_s, rest),
+        read_s=min(limits.read_s, rest),
+    )
+
+
+def limiter(most: float, per_s: float) -> AsyncLimiter:
+    from aiolimiter import AsyncLimiter  # 14 ms of a start, and few workers have a cap
+
+    return AsyncLimiter(most, per_s)

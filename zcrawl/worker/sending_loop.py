@@ -1,0 +1,117 @@
+"""One request that is more than a plain GET: a spider's, or one that passes middlewares.
+
+Called by the pipeline; a page of a job that uses neither never comes here. A middleware that
+raises costs its page only.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+import httpx
+import msgspec
+
+from zcrawl.errors import FetchError, PageSkipped, RetryClass
+from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.frontier.extra import Extra, decode, encode, request_key
+from zcrawl.mesh.messages import Assignment, Result
+from zcrawl.plugins import Middleware, Outgoing, PageFacts, Skip
+
+MOST_REASON: Final = 80
+# What must not go to another host only because the first one said so.
+_PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_REWRITES: Final = frozenset({301, 302, 303})  # a POST becomes a GET, as in every browser
+
+
+class Sending:
+    def __init__(
+        self,
+        one: Assignment,
+        headers: dict[str, str],
+        middlewares: Sequence[tuple[str, Middleware]],
+    ) -> None:
+        self.extra: Extra = decode(one.extra)
+        self._one = one
+        self._headers = {**headers, **self.extra.headers}
+        self._middlewares = middlewares
+
+    async def send(self, engine: Engine, url: str, limits: HopLimits) -> httpx.Response:
+        extra = self.extra
+        out = Outgoing(
+            url, extra.method, dict(self._headers), extra.body, extra.meta, self._one.attempt
+        )
+        for name, one in self._middlewares:
+            await _called(name, one.before_request, out)
+        if out.method == "GET" and not out.body:
+            response = await engine.get(url, out.headers, limits)
+        else:
+            response = await engine.send(out.method, url, out.headers, out.body, limits)
+        for name, one in reversed(self._middlewares):
+            changed = await _called(name, one.after_response, out, response)
+            response = response if changed is None else changed
+        return response
+
+    def redirected(self, status: int) -> None:
+        """The next request of the same fetch follows a redirect."""
+        self.extra = _onward(self.extra, status)
+
+    def handed_over(self, result: Result, status: int) -> Result:
+        """A redirect to another host keeps the request's handler and what it knows."""
+        if result.handover is None or not self._one.extra:
+            return result
+        url = result.handover[0]
+        onward = _onward(self.extra, status)
+        headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
+        onward = msgspec.structs.replace(onward, headers=headers)
+        asked = (url, request_key(url, onward), self._one.prio, encode(onward))
+        return msgspec.structs.replace(result, handover=None, requests=[asked])
+
+    async def items(self, result: Result) -> Result:
+        """The result with its items as the middlewares want them stored."""
+        page = result.page
+        if not self._middlewares or not result.items or page is None:
+            return result
+        facts = PageFacts(
+            self._one.url, page.final_url, result.status, self._one.depth, page.fetched_at
+        )
+        kept = []
+        for data in result.items:
+            item: dict[str, Any] | None = msgspec.json.decode(data)
+            for name, one in self._middlewares:
+                item = await _called(name, one.before_item, item, facts)
+                if item is None:
+                    break
+            if item is not None:
+                kept.append(_encoded(item))
+        return msgspec.structs.replace(result, items=kept)
+
+
+def _onward(extra: Extra, status: int) -> Extra:
+    if status in _REWRITES and extra.method not in ("GET", "HEAD"):
+        return msgspec.structs.replace(extra, method="GET", body=b"")
+    return extra
+
+
+def _encoded(item: dict[str, Any]) -> bytes:
+    data = msgspec.json.encode(item)
+    if not data.startswith(b"{"):
+        raise _failed("an item must stay a JSON object")
+    return data
+
+
+async def _called(name: str, call: Any, *arguments: Any) -> Any:
+    try:
+        result = call(*arguments)
+        return await result if inspect.isawaitable(result) else result
+    except Skip as skip:
+        raise PageSkipped(f"middleware {name}", code=skip.reason[:MOST_REASON]) from None
+    except FetchError:
+        raise
+    except Exception as error:
+        raise _failed(f"{name}: {type(error).__name__}: {error}") from error
+
+
+def _failed(text: str) -> FetchError:
+    return FetchError(text, code="middleware_error", retry=RetryClass.PERMANENT)
