@@ -195,3 +195,12 @@ def test_a_postponed_request_keeps_its_attempts() -> None:
     change = Desk().plan(postponed)
     assert (change.state, change.attempts) == (RequestState.QUEUED, 3)
     assert change.due_at > 0
+
+
+def test_a_bad_result_that_a_hello_promised_ends_its_request() -> None:
+    """A new leader has no lease for it, but the HELLO told run and host. Without them the store
+    dropped it, the row was in nobody's window any more, and the run never ended."""
+    spoilt = BadBody(header(Kind.RESULT, subject=9), "spoilt")
+    one = Received(("w1", 7), 3, 9, spoilt, NOW, promised=(1, 4))
+    change = Desk().planner.plan(one, UTC, NOW)
+    assert (change.run, change.host, change.state) == (1, 4, RequestState.DEAD)

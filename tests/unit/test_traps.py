@@ -61,7 +61,7 @@ def test_ordinary_urls_are_no_traps(path: str) -> None:
 def test_the_variants_of_a_path_are_limited() -> None:
     """A filter that combines without end stops somewhere; other paths are not concerned."""
     traps = TrapFilter(Traps(max_variants=3))
-    found = [traps.verdict(f"{SITE}/list?sort={n}", YEAR) for n in range(5)]
+    found = [traps.verdict(f"{SITE}/list?sort={n}&colour=red", YEAR) for n in range(5)]
     assert found == [None, None, None, "trap_variants", "trap_variants"]
     assert traps.verdict(f"{SITE}/other?sort=1", YEAR) is None
 
@@ -72,3 +72,15 @@ def test_every_limit_can_be_switched_off() -> None:
     traps = TrapFilter(off)
     for path in ("/" + "x" * 3_000, "/a" * 50, "/c/2051/01", "/p?" + "k=1&" * 50):
         assert traps.verdict(SITE + path, YEAR) is None
+
+
+def test_a_catalogue_by_number_is_no_trap() -> None:
+    """One parameter with many values is how shops number their goods."""
+    traps = TrapFilter(Traps(max_variants=3))
+    assert {traps.verdict(f"{SITE}/item?id={n}", YEAR) for n in range(50)} == {None}
+
+
+@pytest.mark.parametrize("path", ["/item/2500/10", "/p/1200/5", "/questions/3999-12", "/v/1500"])
+def test_numbers_that_could_be_months_are_no_dates(path: str) -> None:
+    """Only a whole date, a query, or a folder that speaks of dates makes four digits a year."""
+    assert TrapFilter(Traps()).verdict(SITE + path, YEAR) is None

@@ -62,9 +62,10 @@ async def deeper(x: Exchange) -> bool:
 
 @behaviour
 async def facets(x: Exchange) -> bool:
-    """/facets?n=…: every page of a filter links to three more combinations of it."""
+    """/facets?sort=up&n=…: every page of a filter links to three more combinations of it."""
     n = int(x.hit.path.rpartition("=")[2] or 0) if "=" in x.hit.path else 0
-    return await x.reply(200, _page("a list", *(f"/facets?n={3 * n + k}" for k in (1, 2, 3))))
+    more = (f"/facets?sort=up&n={3 * n + k}" for k in (1, 2, 3))
+    return await x.reply(200, _page("a list", *more))
 
 
 @behaviour

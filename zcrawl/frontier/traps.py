@@ -9,9 +9,12 @@ one of these reasons:
     trap_repetition    one to four path segments, repeated more than max_repeats times in a row
     trap_parameters    more query parameters than max_params, or one name more than 8 times
     trap_calendar      a date before 1970 or more than two years ahead
-    trap_variants      more than max_variants queries of one path
+    trap_variants      more than max_variants queries of one path, with two or more parameters
 
-The limits are wide: no page of the PostgreSQL and Python manuals comes near one of them.
+The limits are wide: no page of the PostgreSQL and Python manuals comes near one of them. One
+parameter with many values is a catalogue (?id=1 … ?id=100000); many combinations of several are a
+trap. Four digits and two more are a number like any other (/item/2500/10) unless they stand for a
+month: in a query, or below a folder whose name speaks of dates.
 """
 
 from __future__ import annotations
@@ -26,10 +29,16 @@ MOST_PATHS: Final = 20_000  # whose variants are counted; a flood of paths start
 FIRST_YEAR: Final = 1970
 YEARS_AHEAD: Final = 2
 
-# /2031/05, /2031-05-01, ?month=2031-05, ?date=20310501
+_CENTURIES = r"((?:1[0-9]|2[0-9]|3[0-9])[0-9]{2})"
+_MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12][0-9]|3[01])"
+# /2031-05-01, /2031/5/1, ?month=2031-05, ?date=20310501, /calendar/2031/05
 _DATE = re.compile(
-    r"[/=_-]((?:1[0-9]|2[0-9]|3[0-9])[0-9]{2})(?:[/-](?:0?[1-9]|1[0-2])(?![0-9])|"
-    r"(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?![0-9]))"
+    rf"[/=_-]{_CENTURIES}[/-]{_MONTH}[/-]{_DAY}(?![0-9])"
+    rf"|={_CENTURIES}-?{_MONTH}(?![0-9])"
+    rf"|={_CENTURIES}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?![0-9])"
+    rf"|/(?:[^/?]*(?:calend|kalend|event|agenda|archiv|month|date)[^/?]*)/{_CENTURIES}"
+    rf"[/-]{_MONTH}(?![0-9])",
+    re.IGNORECASE,
 )
 _FOUR_DIGITS = re.compile(r"[0-9]{4}")
 _YEAR = re.compile(r"[?&](?:y|year|jahr|annee|cal_year)=([0-9]{4})(?![0-9])", re.IGNORECASE)
@@ -74,7 +83,7 @@ class TrapFilter:
                 return "trap_parameters"
             if len(names) > MOST_SAME_NAME and max(map(names.count, names)) > MOST_SAME_NAME:
                 return "trap_parameters"
-        if traps.max_variants:
+        if traps.max_variants and "&" in query:
             if len(self._variants) >= MOST_PATHS:
                 self._variants.clear()
             self._variants[page] = seen = self._variants.get(page, 0) + 1
@@ -86,4 +95,5 @@ class TrapFilter:
         found = _DATE.search(url, path_at) or _YEAR.search(url, path_at)
         if found is None:
             return False
-        return not FIRST_YEAR <= int(found[1]) <= year + YEARS_AHEAD
+        told = next(group for group in found.groups() if group is not None)
+        return not FIRST_YEAR <= int(told) <= year + YEARS_AHEAD

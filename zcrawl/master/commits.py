@@ -70,7 +70,8 @@ class Commits:
     def _note_arrival(self, one: Received, now: float) -> None:
         """The credit returns, and nobody else gets the request while its result is committed."""
         state, result = self._state, one.result
-        state.promised.get(f"{one.stream[0]}#{one.stream[1]}", {}).pop(one.seq, None)
+        promised = state.promised.get(f"{one.stream[0]}#{one.stream[1]}", {})
+        one.promised = promised.pop(one.seq, (0, 0))
         lease = state.leases.by_seq.get(one.seq)
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s

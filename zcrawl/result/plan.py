@@ -64,12 +64,15 @@ class ResultPlanner:
     def bury(self, one: Received) -> Change:
         """Consume a result that cannot be used: its request ends dead (rule 3)."""
         lease = self._leases.by_seq.get(one.seq)
-        run = lease.row.run if lease is not None else 0
+        run, host = one.promised
         if isinstance(one.result, Result):
-            run = one.result.run
+            run, host = one.result.run, one.result.host
+        elif lease is not None:
+            run, host = lease.row.run, lease.row.host
         worker, incarnation = one.stream
+        dead = RequestState.DEAD
         return Change(
-            worker, incarnation, one.number, one.seq, run, RequestState.DEAD, reason=BAD_RESULT
+            worker, incarnation, one.number, one.seq, run, dead, reason=BAD_RESULT, host=host
         )
 
     def _outcome(

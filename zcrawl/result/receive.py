@@ -31,6 +31,7 @@ class Received:
     seq: int
     result: Result | BadBody
     received_at: float
+    promised: tuple[int, int] = (0, 0)  # (run, host), as the worker's HELLO told them
 
 
 @dataclasses.dataclass(slots=True)
