@@ -135,5 +135,7 @@ def test_seeds_of_a_list_do_not_vouch_and_the_operators_own_do(tmp_path: Path) -
     assert listed.args("new", None)["vouched"] == []
     typed = prepare(["http://10.0.0.3/"], None, str(tmp_path / "list"), {})
     assert typed.args("new", None)["vouched"] == ["http://10.0.0.3/"]
+    own = prepare([], None, str(tmp_path / "list"), {}, lists_vouch=True)
+    assert own.args("new", None)["vouched"] == own.first
     filed = prepare([], str(tmp_path / "job.toml"), None, {})
     assert filed.args("new", None)["vouched"] == ["http://10.0.0.2/"]

@@ -57,7 +57,7 @@ def crawl_command(
         if not settings.data.exists():
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
     else:
-        submission = prepare(urls, job_file, seeds, with_capture(changes, out))
+        submission = prepare(urls, job_file, seeds, with_capture(changes, out), lists_vouch=True)
         make_folder(settings.data)
         to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)

@@ -103,9 +103,17 @@ def _variable(key: str) -> str:
 
 
 def prepare(
-    urls: Sequence[str], job_file: str | None, seeds_file: str | None, changes: Mapping[str, Any]
+    urls: Sequence[str],
+    job_file: str | None,
+    seeds_file: str | None,
+    changes: Mapping[str, Any],
+    *,
+    lists_vouch: bool = False,
 ) -> Submission:
-    """Judge everything that was typed; raises UsageError, JobError or BadUrl."""
+    """Judge everything that was typed; raises UsageError, JobError or BadUrl.
+
+    `lists_vouch`: the first chunk of a list counts as typed (`crawl`, on the operator's machine).
+    """
     for url in urls:
         check_seed(url)
     table = parse_table(read_text(job_file), job_file) if job_file else {}
@@ -130,7 +138,8 @@ def prepare(
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
         spec = spec_from_dict(overlay(table, {"name": name}), source)
-    return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=spec.seeds)
+    typed = tuple(first) if lists_vouch else spec.seeds
+    return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=typed)
 
 
 def check_extraction(spec: JobSpec, source: str) -> None:

@@ -23,7 +23,7 @@ from zcrawl.master.master import Master
 from zcrawl.master.master_loop import MasterLoop
 from zcrawl.master.output_loop import OutputLoop
 from zcrawl.master.store_thread import StoreThreads
-from zcrawl.mesh.address import TcpAddress, advertised
+from zcrawl.mesh.address import TcpAddress, advertised, parse_endpoint
 from zcrawl.mesh.keys_zmq_file import AllowList
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
@@ -92,7 +92,7 @@ class MasterNode:
             self._master = MasterLoop(
                 Master(
                     self.id,
-                    allow_private=self._config.cluster.allow_private,
+                    allow_private=self._config.cluster.allow_private or _is_local(endpoints),
                     allow_code=self._config.cluster.allow_code,
                 ),
                 self._mesh,
@@ -241,6 +241,13 @@ class MasterNode:
     def _tell(self, name: str, detail: str) -> None:
         self._log(name, detail)
         self._notify.status(detail)
+
+
+def _is_local(endpoints: Endpoints) -> bool:
+    """Bound to loopback only: whoever reaches this master is on its machine already."""
+    bound = (endpoints.control, endpoints.reports, endpoints.events)
+    addresses = [parse_endpoint(text) for text in bound]
+    return all(address is None or address.is_loopback for address in addresses)
 
 
 def _entry(one: coord.Sighting) -> m.NodeEntry:
