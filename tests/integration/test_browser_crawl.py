@@ -48,7 +48,9 @@ def driver_pids(worker: int) -> list[int]:
 
 
 def worker_pids() -> list[int]:
-    return children(os.getpid())
+    """Not the servers that other tests of this process may have started."""
+    found = children(os.getpid())
+    return [pid for pid in found if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None:
