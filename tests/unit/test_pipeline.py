@@ -50,7 +50,7 @@ class Rig:
             lambda: 1_700_000_000.0,
             on_end=self._end,
             on_hop=self._hop,
-            on_late=lambda seq, late_s: None,
+            on_late=lambda seq: None,
             on_error=lambda name, detail: self.errors.append(name),
             **options,  # type: ignore[arg-type]
         )

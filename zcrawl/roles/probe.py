@@ -133,7 +133,7 @@ async def _fetch(recorder: Recorder, config: RunConfig, start: str, label: str) 
         clock_os.utc,
         on_end=lambda seq, result: ended.put_nowait(result),
         on_hop=permit,
-        on_late=lambda seq, late_s: None,  # one request at a time has no pace
+        on_late=lambda seq: None,  # one request at a time has no pace
         on_error=lambda name, detail: None,  # the result has the name
         environ=os.environ,
     )

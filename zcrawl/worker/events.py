@@ -41,10 +41,9 @@ class HopWanted(_Data, frozen=True):
 
 
 class StartedLate(_Data, frozen=True):
-    """A request went out this long after its permit: the host's next one has to wait for it."""
+    """A request goes out only now, long after its permit: the next one counts from here."""
 
     seq: int
-    late_s: float
 
 
 class RunLacks(_Data, frozen=True):

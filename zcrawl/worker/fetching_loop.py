@@ -22,7 +22,7 @@ LEAST_HOP_S: Final = 0.001
 Clock = Callable[[], float]
 OnEnd = Callable[[int, Result], None]
 OnHop = Callable[[int, float], None]
-OnLate = Callable[[int, float], None]
+OnLate = Callable[[int], None]
 OnError = Callable[[str, str], None]
 OnLacks = Callable[[int, str], None]
 

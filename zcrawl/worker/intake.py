@@ -181,11 +181,14 @@ class Intake:
         self._schedule(held.assignment.host)
         return True
 
-    def put_off(self, seq: int, late_s: float) -> None:
-        """A request went out late: the distance to the next one counts from there."""
+    def put_off(self, seq: int, now: float) -> None:
+        """A request goes out only now: the next one keeps its distance from here. Lateness does
+        not add up, and a host without a pace has no distance to keep."""
         held = self.held.get(seq)
         if held is not None and held.started:
-            self.hosts[held.assignment.host].pace.next_at += late_s
+            pace = self.hosts[held.assignment.host].pace
+            if pace.interval_s:
+                pace.next_at = max(pace.next_at, now + pace.interval_s)
 
     def finish(self, seq: int) -> Held | None:
         """The fetch of a request ended, or was cut off."""

@@ -134,8 +134,8 @@ class WorkerMachine:
             case HopWanted(seq, crawl_delay_s):
                 if not self.intake.want_hop(seq, crawl_delay_s):
                     effects.append(CancelFetch(seq))
-            case StartedLate(seq, late_s):
-                self.intake.put_off(seq, late_s)
+            case StartedLate(seq):
+                self.intake.put_off(seq, now)
             case RunLacks(run, what):
                 self.assignments.lack(run, what, self.leader, effects)
             case DrainAsked():

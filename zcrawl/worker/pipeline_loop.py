@@ -202,7 +202,7 @@ class Pipeline:
         engine = session or self._engines(context.spec.fetch.engine)
         late_s = self._clock() - fetch.permitted_at
         if late_s > LATE_S:  # a busy process, or one that had to load its engine first
-            self._on_late(one.seq, late_s)
+            self._on_late(one.seq)
         if context.spec.politeness.robots:
             refusal = await self._ask_robots(fetch, context, engine)
             if refusal is not None:

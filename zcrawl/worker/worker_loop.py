@@ -91,8 +91,8 @@ class WorkerLoop:
     def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
         self.handle(w.HopWanted(seq, crawl_delay_s))
 
-    def started_late(self, seq: int, late_s: float) -> None:
-        self.handle(w.StartedLate(seq, late_s))
+    def started_late(self, seq: int) -> None:
+        self.handle(w.StartedLate(seq))
 
     def run_lacks(self, run: int, what: str) -> None:
         self.handle(w.RunLacks(run, what))
