@@ -92,6 +92,18 @@ def test_a_leader_that_reconnected_is_still_found(
     second.close()
 
 
+def test_a_former_leader_whose_connection_was_killed_takes_over_from_a_paused_one(
+    store: PeeweeStore, mariadb_server: Mariadb, database: str
+) -> None:
+    """It connects anew, and must not wait for the paused one's lock on the way to its KILL."""
+    World(store)
+    second = open_mysql([mariadb_server.url(database)])
+    assert World(second).epoch == 2  # this killed the first one's connection
+    hold_the_lock(second)
+    assert World(store).epoch == 3
+    second.close()
+
+
 def test_a_second_takeover_in_a_row_finds_the_one_that_was_paused_in_its_takeover(
     store: PeeweeStore, mariadb_server: Mariadb, database: str
 ) -> None:

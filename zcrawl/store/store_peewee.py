@@ -225,6 +225,10 @@ class PeeweeStore:
             raise named from error
 
     def _execute(self, command: Command) -> CommandOutcome:
+        if isinstance(command, TakeOver):
+            # A connection made from now on is no earlier epoch's: to enter it as such would wait
+            # for the very lock that a paused leader holds, and that this takeover breaks.
+            self._epoch = 0
         session = self._begin("writer", lambda session: self._start(session, command))
         patient = isinstance(command, TakeOver | Reload)
         if patient:
