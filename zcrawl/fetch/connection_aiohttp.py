@@ -49,7 +49,7 @@ class GuardedRequest(ClientRequest):
         return key._replace(proxy_headers_hash=mark)  # type: ignore[arg-type]
 
 
-class _Protocol(ResponseHandler):
+class Protocol(ResponseHandler):
     """aiohttp's parser protocol, kinder in two cases that the web is full of.
 
     - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
@@ -83,6 +83,14 @@ class _Protocol(ResponseHandler):
                 payload.set_exception(exc)
         super().set_exception(exc, *cause)
 
+    def expire(self) -> None:
+        """The time for the whole answer is over."""
+        error = TimeoutError("no whole answer in time")
+        payload = self._payload
+        if payload is not None and not payload.is_eof():
+            payload.set_exception(error)
+        self.set_exception(error)
+
     def _announced_part_of(self, data: bytes) -> bool:
         """Answer with the announced length of the body, if there was more; else False."""
         head, end, body = data.partition(b"\r\n\r\n")
@@ -108,7 +116,7 @@ class Connector(aiohttp.TCPConnector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        factory: Callable[..., ResponseHandler] = _Protocol
+        factory: Callable[..., ResponseHandler] = Protocol
         self._factory = functools.partial(factory, loop=self._loop)
 
     async def _create_connection(self, req: ClientRequest, *args: Any, **kwargs: Any) -> Any:

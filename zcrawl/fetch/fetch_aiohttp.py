@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -32,64 +33,21 @@ from zcrawl.fetch.connection_aiohttp import (
     guard,
     socks,
 )
+from zcrawl.fetch.exchange_aiohttp import (
+    MAX_HEADER_BYTES,
+    READ_BUFFER_BYTES,
+    Answer,
+    Exchanges,
+    split_plain,
+)
 from zcrawl.fetch.failures_aiohttp import as_httpx, translate
 from zcrawl.fetch.policy import ACCEPT_ENCODING, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.response_httpx import LeanResponse
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
 DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
-READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
-MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies and CSPs
-
-
-_BODY_IS_READ = httpx.ByteStream(b"")
-
-
-class LeanResponse(httpx.Response):
-    """An `httpx.Response` whose body is there already and whose request and headers are built on
-    demand: they cost more than the rest of the answer. The pipeline knows the URL, and finds the
-    one header that it needs among `extensions["wire_headers"]`.
-    """
-
-    def __init__(
-        self, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes, **ext: Any
-    ) -> None:
-        # What httpx.Response's own __init__ sets, without what it makes for a body to come.
-        self.status_code = status
-        self._raw_headers = raw_headers
-        self._headers: httpx.Headers | None = None
-        self._request: httpx.Request | None = None
-        self.next_request = None
-        self.extensions = ext
-        self.history: list[httpx.Response] = []
-        self.is_closed = True
-        self.is_stream_consumed = True
-        self.default_encoding = "utf-8"
-        self.stream = _BODY_IS_READ
-        self._num_bytes_downloaded = len(body)
-        self._content = body
-        self._url = url
-
-    @property
-    def headers(self) -> httpx.Headers:
-        if self._headers is None:
-            self._headers = httpx.Headers(self._raw_headers)
-        return self._headers
-
-    @headers.setter
-    def headers(self, value: httpx.Headers) -> None:
-        self._headers = value
-
-    @property
-    def request(self) -> httpx.Request:
-        if self._request is None:
-            self._request = httpx.Request("GET", self._url)
-        return self._request
-
-    @request.setter
-    def request(self, value: httpx.Request) -> None:
-        self._request = value
 
 
 class AiohttpWire(httpx.AsyncBaseTransport):
@@ -108,6 +66,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         self._limits = limits or HopLimits()
         self._session: aiohttp.ClientSession | None = None
         self._connector: Connector | None = None
+        self._exchanges: Exchanges | None = None
         self._closed = False
         self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
 
@@ -213,6 +172,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 resolver=self._resolver,
                 keepalive_timeout=KEEPALIVE_S,
             )
+            self._exchanges = Exchanges(self._connector, asyncio.get_running_loop())
             self._session = aiohttp.ClientSession(
                 connector=self._connector,
                 request_class=GuardedRequest,
@@ -238,35 +198,45 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         headers: Headers,
         body: bytes | None,
         limits: HopLimits,
-    ) -> aiohttp.ClientResponse:
+    ) -> Answer | aiohttp.ClientResponse:
         """The answer up to its headers."""
         session = self._session or self._open()
         limits.guard.check(url)
         guard.set(limits.guard)
-        target = URL(url, encoded=True)  # canonical already: sent byte for byte
-        options: dict[str, Any] = {}
-        if limits.proxy is not None:
-            options, headers = await self._through(limits.proxy, target, limits, headers)
-        else:
-            socks.set(None)
-        if url.startswith("https:"):
-            options["ssl"] = context_for(limits.tls, limits.verify_tls)
-        if body is not None:
-            options["data"] = body
         timeout = self._timeout(limits)
+        plain = None
+        if method == "GET" and body is None and limits.proxy is None:
+            plain = split_plain(url)
+        ask: Callable[[], Awaitable[Answer | aiohttp.ClientResponse]]
+        if plain is not None and isinstance(headers, Mapping):
+            socks.set(None)
+            assert self._exchanges is not None
+            ask = functools.partial(self._exchanges.get, *plain, headers, limits, timeout)
+        else:
+            target = URL(url, encoded=True)  # canonical already: sent byte for byte
+            options: dict[str, Any] = {}
+            if limits.proxy is not None:
+                options, headers = await self._through(limits.proxy, target, limits, headers)
+            else:
+                socks.set(None)
+            if url.startswith("https:"):
+                options["ssl"] = context_for(limits.tls, limits.verify_tls)
+            ask = functools.partial(
+                session.request,
+                method,
+                target,
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                **options,
+            )
         repeatable = method in ("GET", "HEAD")
         while True:
             fresh.set(False)
             established.set(True)
             try:
-                return await session.request(
-                    method,
-                    target,
-                    headers=headers,
-                    timeout=timeout,
-                    allow_redirects=False,
-                    **options,
-                )
+                return await ask()
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
                 # The server closed a pooled connection while our request was on its way: it was
                 # not answered (`message` would be half an answer), so it is sent again, once.
@@ -321,7 +291,10 @@ class _WireStream(httpx.AsyncByteStream):
     """A body on its way to an httpx client, decoded and bounded."""
 
     def __init__(
-        self, request: httpx.Request, response: aiohttp.ClientResponse, reader: BodyReader
+        self,
+        request: httpx.Request,
+        response: Answer | aiohttp.ClientResponse,
+        reader: BodyReader,
     ) -> None:
         self._request = request
         self._response = response
@@ -345,7 +318,7 @@ class _WireStream(httpx.AsyncByteStream):
 
 
 async def _read_whole(
-    url: str, response: aiohttp.ClientResponse, limits: HopLimits
+    url: str, response: Answer | aiohttp.ClientResponse, limits: HopLimits
 ) -> httpx.Response:
     reader = BodyReader(_content_encoding(response), limits.max_bytes)
     announced = response.content_length
@@ -362,11 +335,13 @@ async def _read_whole(
     )
 
 
-def _content_encoding(response: aiohttp.ClientResponse) -> str:
+def _content_encoding(response: Answer | aiohttp.ClientResponse) -> str:
     return response.headers.get("Content-Encoding", "")
 
 
-def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:
+def _headers(
+    response: Answer | aiohttp.ClientResponse, reader: BodyReader
+) -> list[tuple[bytes, bytes]]:
     """The answer's headers without those that the decoding has made untrue."""
     raw = response.raw_headers
     if not reader.decodes:
@@ -374,5 +349,5 @@ def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple
     return [pair for pair in raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
 
 
-def _extensions(response: aiohttp.ClientResponse) -> dict[str, Any]:
+def _extensions(response: Answer | aiohttp.ClientResponse) -> dict[str, Any]:
     return {"wire_headers": response.raw_headers}  # as sent, for archives
