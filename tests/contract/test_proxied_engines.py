@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from tests.web import MisbehavingWeb
@@ -46,7 +46,7 @@ async def web() -> AsyncIterator[MisbehavingWeb]:
 
 
 def through(proxy: Proxy | str) -> HopLimits:
-    return dataclasses.replace(OPEN, proxy=proxy if isinstance(proxy, str) else proxy.url)
+    return msgspec.structs.replace(OPEN, proxy=proxy if isinstance(proxy, str) else proxy.url)
 
 
 async def failure(engine: Engine, url: str, proxy: Proxy | str) -> FetchError:
@@ -122,7 +122,7 @@ async def test_what_is_closed_does_not_leave_for_a_proxy(
 ) -> None:
     """The guard asks before the proxy hears of it: addresses, names, ports."""
     closed = Guard(private_hosts=[f"127.0.0.1:{proxy.port}"])
-    limits = dataclasses.replace(through(proxy), guard=closed)
+    limits = msgspec.structs.replace(through(proxy), guard=closed)
     for url in (web.url("/"), web.tls_url("/"), "http://169.254.169.254/", "http://a.example:25/"):
         with pytest.raises(BlockedAddress):
             await engine.get(url, HEADERS, limits)
@@ -134,7 +134,7 @@ async def test_a_proxy_inside_needs_a_voucher(
     engine: Engine, proxy: Proxy, web: MisbehavingWeb
 ) -> None:
     """A job cannot make workers talk to any inner service by calling it a proxy."""
-    limits = dataclasses.replace(through(proxy), guard=Guard())
+    limits = msgspec.structs.replace(through(proxy), guard=Guard())
     with pytest.raises(BlockedAddress):
         await engine.get("http://93.184.215.14/", HEADERS, limits)
     assert proxy.met == 0

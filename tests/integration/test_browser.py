@@ -6,7 +6,6 @@ One Chromium serves all tests of this file but those that end it.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import signal
 import tempfile
@@ -14,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -141,7 +141,7 @@ async def test_what_is_no_page_comes_as_it_is(engine: BrowserEngine) -> None:
         assert response.content == bytes(range(256))
         response = await engine.get(site.url("/busy"), HEADERS, limits(site))
         assert (response.status_code, response.headers["retry-after"]) == (503, "7")
-        few = dataclasses.replace(limits(site), max_bytes=200_000)
+        few = msgspec.structs.replace(limits(site), max_bytes=200_000)
         with pytest.raises(FetchError) as caught:
             await engine.get(site.url("/large"), HEADERS, few)
         assert caught.value.code == "too_large"
@@ -237,7 +237,7 @@ async def test_runs_share_no_cookies_and_a_run_without_cookies_has_none(
         for _ in range(2):
             await engine.get(site.url("/"), HEADERS, limits(site))
             assert "cookie" not in site.headers["/"]
-        keeps = dataclasses.replace(limits(site, run=2), cookies=True)
+        keeps = msgspec.structs.replace(limits(site, run=2), cookies=True)
         response = await engine.get(site.url("/"), HEADERS, keeps)
         assert response.headers.get_list("set-cookie") == ["who=me; Path=/"]
         await engine.get(site.url("/"), HEADERS, keeps)

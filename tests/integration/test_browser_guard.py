@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -113,7 +113,7 @@ async def test_no_request_of_a_page_gets_inside(engine: BrowserEngine) -> None:
             assert site.hits("/hop") == 1
             assert not heard(stun)
             both = (f"127.0.0.1:{site.port}", f"127.0.0.1:{inside.port}")
-            opened = dataclasses.replace(closed, guard=Guard(False, both), run=2)
+            opened = msgspec.structs.replace(closed, guard=Guard(False, both), run=2)
             await engine.get(site.url("/"), HEADERS, opened)
             assert set(inside.log) >= ARRIVE
             assert "/popup" not in inside.log
@@ -221,7 +221,7 @@ async def test_a_page_comes_through_the_jobs_proxy(
     a proxy that is not there is the proxy's failure."""
     site = Site({"/": page("<script>document.body.textContent = 'through'</script>")})
     async with site, kind(user="me", password="secret") as proxy:
-        through = dataclasses.replace(limits(site, run=6), proxy=proxy.url)
+        through = msgspec.structs.replace(limits(site, run=6), proxy=proxy.url)
         response = await engine.get(site.url("/"), HEADERS, through)
         assert "through" in response.text
         assert site.log == ["/"]
@@ -231,7 +231,7 @@ async def test_a_page_comes_through_the_jobs_proxy(
         with pytest.raises(FetchError):
             await engine.get("http://127.0.0.1:8/", HEADERS, through)
         assert proxy.asked == seen
-        gone = dataclasses.replace(through, proxy=f"{proxy.scheme}://127.0.0.1:1")
+        gone = msgspec.structs.replace(through, proxy=f"{proxy.scheme}://127.0.0.1:1")
         with pytest.raises(FetchError) as caught:
             await engine.get(site.url("/"), HEADERS, gone)
         assert caught.value.code == "proxy"

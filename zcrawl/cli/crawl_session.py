@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from zcrawl.cli import output
 from zcrawl.cli.connect import Cluster
@@ -30,8 +31,7 @@ DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
 ENDED: Final = frozenset(str(state) for state in RunState if state.ended)
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to crawl: a submission, or None to go on with what the data folder holds."""
 
     data: Path

@@ -5,10 +5,11 @@ Pure: times come in as arguments. `display` draws it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
+
+import msgspec
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 SAMPLE_S: Final = 0.5
@@ -16,8 +17,7 @@ SAMPLES: Final = 40
 WINDOW_S: Final = 3.0  # the shown rate is that of the last seconds
 
 
-@dataclasses.dataclass(frozen=True)
-class Totals:
+class Totals(msgspec.Struct, frozen=True):
     """Some runs, added up."""
 
     pages: int = 0
@@ -31,7 +31,7 @@ class Totals:
 
 def totals(snapshot: Mapping[str, Any], runs: Collection[int]) -> Totals:
     rows = [row for row in snapshot["runs"] if row["run"] in runs]
-    names = [field.name for field in dataclasses.fields(Totals)]
+    names = Totals.__struct_fields__
     return Totals(**{name: sum(row[name] for row in rows) for name in names})
 
 

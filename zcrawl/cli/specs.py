@@ -4,7 +4,6 @@ stream of seeds. Used by `crawl` and `submit`. Nothing is sent before all of it 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 import click
+import msgspec
 
 from zcrawl.errors import JobError, UsageError
 from zcrawl.submit import outputs
@@ -25,8 +25,7 @@ from zcrawl.submit.validate import spec_from_dict
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
 
 
-@dataclasses.dataclass
-class Submission:
+class Submission(msgspec.Struct):
     """What is to be submitted: a spec, the first seeds, and where the others come from."""
 
     spec: JobSpec

@@ -8,9 +8,10 @@ host that a previous leader granted waits for its owners (rule 12). grants.py ha
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
+
+import msgspec
 
 from zcrawl.dispatch.grants import HostState, Part, shares
 from zcrawl.dispatch.roster import Roster, WorkerInfo
@@ -23,11 +24,10 @@ CONFIRM_AGAIN_S = 1.0
 LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts
 
 
-@dataclasses.dataclass(slots=True)
-class Settlement:
+class Settlement(msgspec.Struct):
     """What follows from looking at one host's parts."""
 
-    lowered: list[str] = dataclasses.field(default_factory=list)  # processes to be told
+    lowered: list[str] = msgspec.field(default_factory=list)  # processes to be told
     owners: tuple[str, ...] = ()  # to be stored before anything is raised
     raised: bool = False
     look_again_at: float = math.inf

@@ -11,8 +11,9 @@ HELLO, or the stored lease ends (rule 12).
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+import msgspec
 
 from zcrawl.frontier.politeness import Demand, Pace
 from zcrawl.mesh.messages import Manner
@@ -22,8 +23,7 @@ LOOKAHEAD_S = 0.25  # how far ahead of a host's pace its URLs are dispatched
 HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host
 
 
-@dataclasses.dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """One worker's part of a host."""
 
     granted: int  # what the worker was told last
@@ -36,27 +36,26 @@ class Part:
     gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
 
 
-@dataclasses.dataclass(slots=True)
-class HostState:
+class HostState(msgspec.Struct):
     id: int
     origin: str
     demand: Demand
     pace: Pace  # the leader's estimate; the owners' reports correct it
     crawl_delay_s: float = 0.0
-    parts: dict[str, Part] = dataclasses.field(default_factory=dict)  # process name → part
+    parts: dict[str, Part] = msgspec.field(default_factory=dict)  # process name → part
     stored_owners: frozenset[str] = frozenset()
-    inherited: set[str] = dataclasses.field(default_factory=set)  # owners not heard of yet
+    inherited: set[str] = msgspec.field(default_factory=set)  # owners not heard of yet
     inherited_until: float = 0.0
     next_at_before_inheritance: float = 0.0
-    counted: set[str] = dataclasses.field(default_factory=set)  # owners counted as its load
+    counted: set[str] = msgspec.field(default_factory=set)  # owners counted as its load
     storing: bool = False  # owners are being committed: no ASSIGN before that
-    runs: list[int] = dataclasses.field(default_factory=list)  # lanes here, in turn
-    trials: list[QueuedRow] = dataclasses.field(default_factory=list)  # crash suspects
+    runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
+    trials: list[QueuedRow] = msgspec.field(default_factory=list)  # crash suspects
     due_at: float = math.inf  # stands in the planner's heap for this moment
     manner: Manner | None = None  # None: it has never answered
     robots: StoredRobots | None = None
-    verdicts: dict[int, str] = dataclasses.field(default_factory=dict)  # run → why its rows end
-    pages: dict[int, int] = dataclasses.field(default_factory=dict)  # done, of runs with a limit
+    verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
+    pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # a person's wish: the id of a worker
 
     @property

@@ -9,7 +9,7 @@ the loss of the worker, the end of the run.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.store.rows import QueuedRow
@@ -17,8 +17,7 @@ from zcrawl.store.rows import QueuedRow
 Token = tuple[int, int]  # (epoch, n)
 
 
-@dataclasses.dataclass(slots=True)
-class Lease:
+class Lease(msgspec.Struct):
     token: Token
     row: QueuedRow
     worker: WorkerInfo

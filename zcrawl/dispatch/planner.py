@@ -18,9 +18,10 @@ The planner changes leases and grants; sending is its caller's effect.
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 import math
+
+import msgspec
 
 from zcrawl.dispatch.granter import Granter
 from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState, Part
@@ -35,20 +36,18 @@ from zcrawl.mesh.messages import Assignment, Manner
 from zcrawl.store.rows import QueuedRow
 
 
-@dataclasses.dataclass(slots=True)
-class Sending:
+class Sending(msgspec.Struct):
     """What one worker is to be sent now."""
 
     worker: WorkerInfo
     number: int
-    urls: list[Assignment] = dataclasses.field(default_factory=list)
-    hosts: dict[int, None] = dataclasses.field(default_factory=dict)
+    urls: list[Assignment] = msgspec.field(default_factory=list)
+    hosts: dict[int, None] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(slots=True)
-class Plan:
-    sendings: dict[str, Sending] = dataclasses.field(default_factory=dict)
-    owners: list[tuple[int, tuple[str, ...]]] = dataclasses.field(default_factory=list)
+class Plan(msgspec.Struct):
+    sendings: dict[str, Sending] = msgspec.field(default_factory=dict)
+    owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
 
 
 class Planner:

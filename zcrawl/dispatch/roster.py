@@ -10,8 +10,9 @@ counts at a time; a second live process with the same id is refused (rule 5).
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+
+import msgspec
 
 from zcrawl.mesh.messages import Heartbeat, Hello
 from zcrawl.mesh.timing import (
@@ -27,8 +28,7 @@ PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
 
 
-@dataclasses.dataclass(slots=True)
-class WorkerInfo:
+class WorkerInfo(msgspec.Struct):
     id: str
     incarnation: int
     slots: int
@@ -48,8 +48,8 @@ class WorkerInfo:
     draining: bool = False
     leases: int = 0  # open: assigned, result not received
     sent: int = 0  # messages numbered to this worker
-    runs: dict[int, int] = dataclasses.field(default_factory=dict)  # run → revision it was told
-    lacks: dict[int, str] = dataclasses.field(default_factory=dict)  # run → what it has not
+    runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
+    lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
     on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
     reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
 

@@ -6,8 +6,6 @@ dispatch?), by the result planner (retries, scope) and by CONFIG.
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 
 from zcrawl.frontier.scope import canonical_rules
@@ -18,8 +16,7 @@ from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec, SpiderCode
 
 
-@dataclasses.dataclass(slots=True)
-class ActiveRun:
+class ActiveRun(msgspec.Struct):
     row: RunRow
     spec: JobSpec
     revision: int = 1

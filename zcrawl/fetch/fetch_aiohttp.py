@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
 
 import httpx
+import msgspec
 
 from zcrawl.fetch.tls_aiohttp import aiohttp, context_for  # isort: skip - before aiohttp's parts
 from aiohttp.abc import AbstractResolver
@@ -127,7 +127,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         limits = self._limits
         timeout = request.extensions.get("timeout")
         if timeout is not None:
-            limits = dataclasses.replace(
+            limits = msgspec.structs.replace(
                 limits,
                 connect_s=timeout.get("connect") or limits.connect_s,
                 read_s=timeout.get("read") or limits.read_s,

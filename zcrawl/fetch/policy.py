@@ -7,7 +7,6 @@ so that every engine has the same limits and the same names for what went wrong.
 
 from __future__ import annotations
 
-import dataclasses
 import email.utils
 import enum
 import importlib
@@ -16,6 +15,8 @@ import re
 import zlib
 from datetime import UTC
 from typing import Any, Protocol
+
+import msgspec
 
 from zcrawl.errors import BadUrl, FetchError, RetryClass
 from zcrawl.frontier.url import CanonicalRules, join, origin_of
@@ -65,8 +66,7 @@ class Meaning(enum.Enum):
     FAILED = "failed"  # see `retry` and `reason`
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """What a status means for the request. `retry` and `reason` are set when it failed."""
 
     meaning: Meaning
@@ -123,15 +123,13 @@ def parse_retry_after(value: str, now_utc: float) -> float | None:
 # ---------------------------------------------------------------- redirects
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(msgspec.Struct, frozen=True):
     """The same origin: the worker that holds the host goes on."""
 
     url: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(msgspec.Struct, frozen=True):
     """Another origin, so another pace: it becomes a request of its own."""
 
     url: str

@@ -6,18 +6,17 @@ pipeline does, hop by hop, through the same checks as the first request.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
 import httpx
+import msgspec
 
 from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.submit.browser_spec import Browser
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(msgspec.Struct, frozen=True):
     """Paths on the worker; empty: the system's certificates, and none of our own."""
 
     ca: str = ""
@@ -25,8 +24,7 @@ class TlsFiles:
     key: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class HopLimits:
+class HopLimits(msgspec.Struct, frozen=True):
     """Limits of one request: seconds, bytes, and what may be connected to."""
 
     total_s: float = 20.0

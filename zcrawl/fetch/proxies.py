@@ -16,10 +16,11 @@ Rotations
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
+
+import msgspec
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 COOL_DOWN_S: Final = 5.0
@@ -28,27 +29,23 @@ _FORGET: Final = 0.9  # of the score, with each success
 _MAX_DOUBLINGS: Final = 10
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Take:
+class Take(msgspec.Struct, frozen=True):
     """Use this one, and settle it."""
 
     proxy: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """All that could be used are at their limit: wait until one is settled."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Down:
+class Down(msgspec.Struct, frozen=True):
     """All are cooling or on trial; nothing to do before `until`."""
 
     until: float
 
 
-@dataclasses.dataclass(slots=True)
-class _Proxy:
+class _Proxy(msgspec.Struct):
     url: str
     running: int = 0
     failures: int = 0  # in a row
@@ -57,8 +54,7 @@ class _Proxy:
     served: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ProxyStatistics:
+class ProxyStatistics(msgspec.Struct, frozen=True):
     running: int
     served: int
     failures: int  # in a row

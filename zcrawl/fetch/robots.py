@@ -6,9 +6,9 @@ here and keeps the rules per host and user agent. Pure, and total: no status and
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
+import msgspec
 from protego import Protego
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; what is behind it is not read
@@ -23,8 +23,7 @@ _DISALLOW = re.compile(r"di[as]{1,3}l{1,2}[oa]w[^\S\n]*+:?+[^\S\n]*+[^\s#]", re.
 _CONTACT_URL = re.compile(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class RobotsRules:
+class RobotsRules(msgspec.Struct, frozen=True):
     """What one robots.txt means for one user agent."""
 
     user_agent: str

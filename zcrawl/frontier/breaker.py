@@ -15,8 +15,9 @@ running jobs have queued for it ends `dead: host_down`, so that a run ends. Pure
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+import msgspec
 
 FAILURES = 5  # in a row
 FIRST_OPEN_S = 2.0
@@ -29,8 +30,7 @@ UNREACHABLE = frozenset({"dns", "connect", "connect_timeout"})
 SILENT = UNREACHABLE | {"reset", "read_timeout", "total_timeout", "http_502", "http_504"}
 
 
-@dataclasses.dataclass(slots=True)
-class Breaker:
+class Breaker(msgspec.Struct):
     failures: int = 0
     opens: int = 0  # since the last answer
     known: bool = False  # it has answered before

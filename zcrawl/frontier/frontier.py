@@ -17,7 +17,6 @@ Invariants, asserted by `check()`:
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections.abc import Callable, Iterable
 
@@ -39,15 +38,14 @@ START: Order = (-(1 << 62), 0, 0)
 END: Order = (1 << 62, 0, 0)
 
 
-@dataclasses.dataclass(slots=True)
-class Lane:
+class Lane(msgspec.Struct):
     run: int
     host: int
     cursor: Order = END
     beyond: int = 0  # queued rows after the cursor, in the database only
-    ready: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
-    heap: list[Order] = dataclasses.field(default_factory=list)  # may name rows that have left
-    delayed: dict[int, tuple[QueuedRow, float]] = dataclasses.field(default_factory=dict)
+    ready: dict[int, QueuedRow] = msgspec.field(default_factory=dict)
+    heap: list[Order] = msgspec.field(default_factory=list)  # may name rows that have left
+    delayed: dict[int, tuple[QueuedRow, float]] = msgspec.field(default_factory=dict)
     refill: _RefillLog | None = None
 
     @property
@@ -55,13 +53,12 @@ class Lane:
         return len(self.ready) + len(self.delayed)
 
 
-@dataclasses.dataclass(slots=True)
-class _RefillLog:
+class _RefillLog(msgspec.Struct):
     """What happened to a lane between the refill query and its answer."""
 
-    admitted: dict[int, QueuedRow] = dataclasses.field(default_factory=dict)
-    gone: set[int] = dataclasses.field(default_factory=set)
-    retried: dict[int, tuple[int, float]] = dataclasses.field(default_factory=dict)
+    admitted: dict[int, QueuedRow] = msgspec.field(default_factory=dict)
+    gone: set[int] = msgspec.field(default_factory=set)
+    retried: dict[int, tuple[int, float]] = msgspec.field(default_factory=dict)
     void: bool = False  # the answer must not be used
 
 

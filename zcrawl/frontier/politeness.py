@@ -8,7 +8,7 @@ once.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from zcrawl.frontier.hours import DAY_S, NEVER, Span, parse_hours
 from zcrawl.submit.spec import Politeness
@@ -20,8 +20,7 @@ CATCH_UP_BELOW_S = 0.1  # slower paces never catch up: their starts are a whole 
 CATCH_UP = 0.5  # of an interval
 
 
-@dataclasses.dataclass(slots=True)
-class Pace:
+class Pace(msgspec.Struct):
     """Invariant: in any `w` seconds there are at most `burst + (w + slack) / interval` starts, with
     a slack of half an interval above 10 a second and none below: two starts are then a whole
     interval apart, but for `burst` that may come together."""
@@ -44,8 +43,7 @@ class Pace:
         self.next_at = max(self.next_at, moment + (self.burst - 1) * self.interval_s)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True):
     """What all jobs together allow on one host: the slowest demand wins (G5)."""
 
     interval_s: float

@@ -6,7 +6,7 @@ caller, so that the same seed gives the same trace.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from zcrawl.errors import RetryClass
 
@@ -16,15 +16,13 @@ BACKOFF_CAP_S = 300.0
 _MAX_DOUBLINGS = 16
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(msgspec.Struct, frozen=True):
     """Try again, `delay_s` from now at the earliest."""
 
     delay_s: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(msgspec.Struct, frozen=True):
     """The request ends dead, with the reason of its last attempt."""
 
 

@@ -7,6 +7,8 @@ drops an unseen URL, as a Bloom filter would.
 
 from __future__ import annotations
 
+import mmap
+
 SLOTS = 1 << 20  # 16 MB when full; pages are touched as they fill
 KEY_BYTES = 16
 _RUN_SPREAD = 0x9E3779B97F4A7C15F39CC0605CEDC835  # odd: distinct runs never share a slot pattern
@@ -16,7 +18,8 @@ _MASK = (1 << 128) - 1
 class SeenTable:
     def __init__(self, slots: int = SLOTS) -> None:
         self._slots = slots
-        self._table = bytearray(slots * KEY_BYTES)
+        # Not a bytearray: that would touch all of it now, 16 MB and 10 ms of every start.
+        self._table = mmap.mmap(-1, slots * KEY_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def __contains__(self, run_key: tuple[int, bytes]) -> bool:
         mixed, at = self._place(run_key)

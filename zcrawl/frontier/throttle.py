@@ -9,8 +9,9 @@ is asked at its normal pace again. Pure.
 
 from __future__ import annotations
 
-import dataclasses
 import math
+
+import msgspec
 
 FIRST_S = 0.5  # the least interval after a refusal
 MOST_S = 60.0
@@ -21,8 +22,7 @@ SLOW_LATENCY_S = 1.0  # answers faster than this are never slow
 SLOW_TIMES = 4.0  # as long as usual
 
 
-@dataclasses.dataclass(slots=True)
-class Throttle:
+class Throttle(msgspec.Struct):
     slow_s: float = 0.0  # 0: the host is asked at its normal pace
     latency_s: float = 0.0  # of the last answers, smoothed
     usual_s: float = 0.0  # follows quick answers fast and slow ones hardly at all

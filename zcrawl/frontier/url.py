@@ -24,13 +24,13 @@ Change a rule and CANONICAL_VERSION has to change too: runs store it beside thei
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from hashlib import blake2b
 from typing import Final
 from urllib.parse import unquote_plus
 
+import msgspec
 from ada_url import join_url, normalize_url
 
 from zcrawl.errors import BadUrl
@@ -53,8 +53,7 @@ _PLAIN_PATH = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*(?:[A-Za-z0-9_~-]
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CanonicalRules:
+class CanonicalRules(msgspec.Struct, frozen=True):
     """What a job adds to the canonical form."""
 
     sort_query: bool = False

@@ -11,8 +11,6 @@ the store says `Applied` (rule 14):
 
 from __future__ import annotations
 
-import dataclasses
-
 import msgspec
 
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreError
@@ -32,8 +30,7 @@ RETRY_LEAST_S = 0.1
 RETRY_MOST_S = 5.0
 
 
-@dataclasses.dataclass(slots=True)
-class Batch:
+class Batch(msgspec.Struct):
     results: list[Received]
     changes: list[Change]
 

@@ -4,8 +4,9 @@ desk and by followers.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.events import Effects, Note, ReplyTo
@@ -17,14 +18,13 @@ NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with
 BAD_ARGUMENTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 
 
-@dataclasses.dataclass(slots=True)
-class Pending:
+class Pending(msgspec.Struct):
     """A request that waits for the store, or for the leader."""
 
     client: bytes
     request: Request
     job: JobRow | None = None
-    runs_left: list[int] = dataclasses.field(default_factory=list)  # of a delete
+    runs_left: list[int] = msgspec.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
     retries: int = 0  # the run whose dead requests are queued again
     until: float = 0.0  # a follower's patience with the leader

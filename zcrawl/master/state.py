@@ -6,9 +6,10 @@ nothing of an older epoch can survive in it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable
+
+import msgspec
 
 from zcrawl.dispatch.leases import Lease, Leases
 from zcrawl.dispatch.planner import Planner
@@ -27,12 +28,11 @@ from zcrawl.store.rows import HostRow, QueuedRow, RunRow
 ENDED_RUNS = 20
 
 
-@dataclasses.dataclass(slots=True)
-class RunTally:
+class RunTally(msgspec.Struct):
     """Answers by status and failures by reason, as committed since this leader took over."""
 
-    statuses: Counter[str] = dataclasses.field(default_factory=Counter)
-    failed: Counter[str] = dataclasses.field(default_factory=Counter)
+    statuses: Counter[str] = msgspec.field(default_factory=Counter)
+    failed: Counter[str] = msgspec.field(default_factory=Counter)
 
 
 def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:

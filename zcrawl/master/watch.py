@@ -7,9 +7,10 @@ machines make anyway; read by `desk_views` and by EVENT messages.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, OrderedDict, deque
 from typing import Any, Final
+
+import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
 from zcrawl.mesh.messages import Event, Page
@@ -34,8 +35,7 @@ LEVELS: Final = {
 }
 
 
-@dataclasses.dataclass(slots=True)
-class FailureGroup:
+class FailureGroup(msgspec.Struct):
     """Requests that failed for good, of one run and host, for one reason."""
 
     count: int = 0

@@ -6,13 +6,13 @@ not here: libzmq tells a monitor the endpoint that was bound or connected, and Z
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from zcrawl.mesh.mesh_zmq_sockets import FrameReader, Socket
 
@@ -84,7 +84,9 @@ class HandshakeWatch:
         self._monitor.close(0)
 
     def _take(self, frames: list[bytes]) -> None:
-        told = parse_monitor_message(frames)
-        if told["event"] & _WATCHED:
-            endpoint = told["endpoint"].decode("utf-8", "replace")
-            self._on_failure(HandshakeFailure(endpoint, int(told["event"]), int(told["value"])))
+        # A number of 16 bits and one of 32, then the endpoint. pyzmq's own reader of that brings
+        # its asyncio along.
+        event, value = struct.unpack("=Hi", frames[0])
+        if event & _WATCHED:
+            endpoint = frames[1].decode("utf-8", "replace")
+            self._on_failure(HandshakeFailure(endpoint, event, value))

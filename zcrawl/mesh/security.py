@@ -9,7 +9,6 @@ as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -82,6 +81,8 @@ def key_file_text(pair: KeyPair) -> str:
 
 
 def parse_key_file(text: str, source: str) -> KeyPair:
+    import tomllib  # 5 ms of a start without such a file
+
     try:
         pair = msgspec.convert(tomllib.loads(text), KeyPair)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError):

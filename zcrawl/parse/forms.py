@@ -4,16 +4,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
+import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 MAX_FORM_BYTES = 1_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     action: str  # as written; empty: the page itself
     hidden: dict[str, str]  # values that the server wants back, such as a token
 

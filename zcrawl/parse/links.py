@@ -23,16 +23,16 @@ from zcrawl.frontier.url import LinkResolver
 _SELECTOR: Final = "a[href],area[href],iframe[src],frame[src],base[href]"
 
 
-def _tag_id(name: str) -> int:
+def tag_id(name: str) -> int:
     """Lexbor's number for a tag; comparing numbers spares making a string for each node."""
     node = LexborHTMLParser(f"<{name}>").css_first(name)
     assert node is not None
     return node.tag_id
 
 
-_A: Final = _tag_id("a")
-_AREA: Final = _tag_id("area")
-_BASE: Final = _tag_id("base")
+_A: Final = tag_id("a")
+_AREA: Final = tag_id("area")
+_BASE: Final = tag_id("base")
 
 
 def links_of(

@@ -8,11 +8,11 @@ lexbor reads invalid UTF-8 as U+FFFD, as decoding first would.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from zcrawl.errors import ParseError
@@ -20,13 +20,16 @@ from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.extract_page import PageFacts, SourcePage
-from zcrawl.parse.links import links_of
+from zcrawl.parse.links import links_of, tag_id
 
 if TYPE_CHECKING:  # loaded by jobs that extract
     from zcrawl.parse.extract import Extracted, Plan
 
 MAX_TITLE_CHARS: Final = 500
 MAX_ALTERNATES: Final = 200
+_META: Final = tag_id("meta")
+_LINK: Final = tag_id("link")
+_TITLE: Final = tag_id("title")
 
 _HTML_TYPES = ("text/html", "application/xhtml+xml")
 # How HTML begins when no Content-Type says so; a subset of the MIME Sniffing Standard.
@@ -58,8 +61,7 @@ _IRRELEVANT = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class PageOptions:
+class PageOptions(msgspec.Struct, frozen=True):
     """What a job may decide about reading pages."""
 
     follow_nofollow: bool = False  # True when the job ignores robots rules
@@ -67,8 +69,7 @@ class PageOptions:
     token: str = ""  # the crawler's name, which <meta name=...> may address
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ParsedPage:
+class ParsedPage(msgspec.Struct, frozen=True):
     """What was found on a page. Links are (canonical URL, key), each once, in document order."""
 
     title: str | None
@@ -169,12 +170,11 @@ def _flattened(markup: bytes) -> bytes:
     return _IRRELEVANT.sub(b"", markup)
 
 
-@dataclasses.dataclass(slots=True)
-class _Head:
+class _Head(msgspec.Struct):
     title: str | None = None
-    robots: set[str] = dataclasses.field(default_factory=set)  # of <meta name=robots>
+    robots: set[str] = msgspec.field(default_factory=set)  # of <meta name=robots>
     canonical: str | None = None
-    alternates: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    alternates: list[tuple[str, str]] = msgspec.field(default_factory=list)
 
 
 def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
@@ -182,16 +182,16 @@ def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
     found = _Head()
     head = tree.head
     for node in head.iter() if head is not None else ():
-        tag = node.tag
-        if tag == "meta":
+        tag = node.tag_id
+        if tag == _META:
             attributes = node.attributes
             name = (attributes.get("name") or "").strip().lower()
             if name == "robots" or (token and name == token):
                 words = (attributes.get("content") or "").lower().replace(",", " ")
                 found.robots.update(words.split())
-        elif tag == "link":
+        elif tag == _LINK:
             _read_link(node.attributes, found)
-        elif tag == "title" and found.title is None:
+        elif tag == _TITLE and found.title is None:
             found.title = _clean(node)
     return found
 

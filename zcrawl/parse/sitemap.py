@@ -7,7 +7,6 @@ in pieces, so that neither a decompressed whole nor a tree is ever in memory, an
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import email.utils
 import re
@@ -15,6 +14,8 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 from xml.parsers import expat
+
+import msgspec
 
 MAX_BYTES: Final = 50_000_000
 MAX_ENTRIES: Final = 50_000
@@ -25,12 +26,11 @@ _DAYS_A_STEP: Final = 7
 _W3C_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
-@dataclasses.dataclass(slots=True)
-class Sitemap:
+class Sitemap(msgspec.Struct):
     """`entries` are (URL as written, priority); `children` further sitemaps."""
 
-    entries: list[tuple[str, int]] = dataclasses.field(default_factory=list)
-    children: list[str] = dataclasses.field(default_factory=list)
+    entries: list[tuple[str, int]] = msgspec.field(default_factory=list)
+    children: list[str] = msgspec.field(default_factory=list)
     error: str = ""  # why reading ended early: sitemap_too_large, sitemap_too_many, sitemap_broken
 
 

@@ -11,8 +11,9 @@ Invariants, asserted by `check()`:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
+
+import msgspec
 
 from zcrawl.mesh.messages import BadBody, Header, Result
 
@@ -22,8 +23,7 @@ RECENT = 1_000  # twice what an outbox can hold
 StreamKey = tuple[str, int]  # (worker, incarnation)
 
 
-@dataclasses.dataclass(slots=True)
-class Received:
+class Received(msgspec.Struct):
     """One result in the commit queue."""
 
     stream: StreamKey
@@ -34,13 +34,12 @@ class Received:
     promised: tuple[int, int] = (0, 0)  # (run, host), as the worker's HELLO told them
 
 
-@dataclasses.dataclass(slots=True)
-class Stream:
+class Stream(msgspec.Struct):
     committed: int  # the stored watermark
     received: int  # contiguous
-    early: dict[int, Received] = dataclasses.field(default_factory=dict)
+    early: dict[int, Received] = msgspec.field(default_factory=dict)
     gap_told_at: float = -1.0
-    recent: deque[tuple[int, int]] = dataclasses.field(  # (number, seq) of what came last
+    recent: deque[tuple[int, int]] = msgspec.field(  # (number, seq) of what came last
         default_factory=lambda: deque(maxlen=RECENT)
     )
 

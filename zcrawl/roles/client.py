@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 import secrets
 from pathlib import Path
@@ -127,6 +126,8 @@ class MeshClient:
 
 def who_asks() -> str:
     """`ann@laptop`, for the audit."""
+    import getpass  # not before somebody asks
+
     user = str(os.getuid())
     with contextlib.suppress(OSError, KeyError):  # a user without a name
         user = getpass.getuser()

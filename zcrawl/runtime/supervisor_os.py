@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import secrets
 import signal
@@ -41,8 +40,7 @@ def new_incarnation() -> int:
     return secrets.randbits(53) | 1
 
 
-@dataclasses.dataclass(slots=True)
-class Child:
+class Child(msgspec.Struct):
     """One worker's place: the process changes, the id stays."""
 
     id: str
@@ -55,7 +53,7 @@ class Child:
     false_starts: int = 0  # deaths in a row soon after the start
     left: bool = False  # it was drained
     renewing: bool = False  # it was asked to leave, and shall be started again
-    renewed: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+    renewed: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     refused: bool = False
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -42,8 +41,7 @@ def _netlocs(stored: bytes) -> tuple[str, ...]:
     return _strings(stored)
 
 
-@dataclass(slots=True)
-class RunRecord:
+class RunRecord(msgspec.Struct):
     """One row of `runs` while a transaction works on it. Fields in the order of RUN_COLUMNS."""
 
     id: int

@@ -7,7 +7,6 @@ docs/job-file.md explains each key.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +27,8 @@ def parse_job(text: str, source: str) -> JobSpec:
 
 def parse_table(text: str, source: str) -> dict[str, Any]:
     """The file's keys and values before they are judged, so that flags can be laid over them."""
+    import tomllib  # 5 ms of a start without such a file
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

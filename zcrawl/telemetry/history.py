@@ -7,9 +7,10 @@ begins with an empty history and says since when it counts.
 from __future__ import annotations
 
 import bisect
-import dataclasses
 from collections import deque
 from typing import Any, Final
+
+import msgspec
 
 # Upper bounds of the latency classes in ms, each a quarter above the one before: 1 ms to 60 s.
 BOUNDS_MS: Final = tuple(round(1.25**n, 3) for n in range(50))
@@ -18,8 +19,7 @@ COLUMNS: Final = ("at", "pages_s", "failed_s", "bytes_s", "queued", "in_flight")
 PERCENTILES: Final = (50, 95, 99)
 
 
-@dataclasses.dataclass(slots=True)
-class Second:
+class Second(msgspec.Struct):
     """What was counted since the last point."""
 
     pages: int = 0
@@ -28,7 +28,7 @@ class Second:
     seconds: float = 0.0
     queued: int = 0
     in_flight: int = 0
-    latencies: list[int] = dataclasses.field(default_factory=lambda: [0] * (len(BOUNDS_MS) + 1))
+    latencies: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BOUNDS_MS) + 1))
 
     def page(self, size: int, elapsed_ms: float) -> None:
         self.pages += 1

@@ -6,9 +6,10 @@ Used by `pipeline_loop`.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
 
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
@@ -33,8 +34,7 @@ class Blobs(Protocol):
     def put(self, data: bytes) -> str: ...
 
 
-@dataclasses.dataclass(slots=True)
-class Fetching:
+class Fetching(msgspec.Struct):
     """One running fetch."""
 
     one: Assignment
@@ -51,7 +51,7 @@ def rest_of(limits: HopLimits, used_s: float) -> HopLimits:
     rest = limits.total_s - used_s
     if rest <= LEAST_HOP_S:
         raise fetch_error("total_timeout", f"not done in {limits.total_s} s, redirects included")
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         limits,
         total_s=rest,
         connect_s=min(limits.connect_s, rest),

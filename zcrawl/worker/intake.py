@@ -16,7 +16,6 @@ Invariants, asserted by `check()`:
 
 from __future__ import annotations
 
-import dataclasses
 import heapq
 from collections import deque
 
@@ -30,8 +29,7 @@ MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
 LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
 
 
-@dataclasses.dataclass(slots=True)
-class Held:
+class Held(msgspec.Struct):
     """One assignment in the worker's hands."""
 
     assignment: Assignment
@@ -43,15 +41,14 @@ class Held:
         return HeldLease(self.epoch, self.started, self.assignment)
 
 
-@dataclasses.dataclass(slots=True)
-class HostWork:
+class HostWork(msgspec.Struct):
     grant: Grant
     grant_epoch: int
     pace: Pace
-    manners: HostManners = dataclasses.field(default_factory=HostManners)
+    manners: HostManners = msgspec.field(default_factory=HostManners)
     crawl_delay_s: float = 0.0  # from robots.txt, before the leader has put it into a grant
-    queue: deque[int] = dataclasses.field(default_factory=deque)
-    hops: deque[int] = dataclasses.field(default_factory=deque)  # running, want one more request
+    queue: deque[int] = msgspec.field(default_factory=deque)
+    hops: deque[int] = msgspec.field(default_factory=deque)  # running, want one more request
     running: int = 0
     scheduled: bool = False  # stands in the heap of those that want to start a request
     hop_scheduled: bool = False  # stands in the heap of those that want a hop

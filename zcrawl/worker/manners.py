@@ -7,7 +7,7 @@ neither a restart nor a failover forgets that a server asked for patience. Pure.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.breaker import SILENT, Breaker
@@ -18,10 +18,9 @@ from zcrawl.model import Outcome
 NOTHING_SPECIAL = Manner()
 
 
-@dataclasses.dataclass(slots=True)
-class HostManners:
-    throttle: Throttle = dataclasses.field(default_factory=Throttle)
-    breaker: Breaker = dataclasses.field(default_factory=Breaker)
+class HostManners(msgspec.Struct):
+    throttle: Throttle = msgspec.field(default_factory=Throttle)
+    breaker: Breaker = msgspec.field(default_factory=Breaker)
     _told: Manner = NOTHING_SPECIAL
 
     def adopt(self, manner: Manner) -> None:

@@ -11,9 +11,10 @@ Invariants, asserted by `check()`:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterable
+
+import msgspec
 
 from zcrawl.mesh.messages import Ack, Result
 from zcrawl.model import Disposition
@@ -25,8 +26,7 @@ RESEND_MOST_S = 8.0
 RESEND_BATCH = 100  # at one go; the rest follows when this part was received or in a second
 
 
-@dataclasses.dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     number: int
     result: Result
     size: int
@@ -34,8 +34,7 @@ class Entry:
     backoff_s: float = RESEND_AFTER_S
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """A result that left the outbox; None: committed, but how is not known."""
 
     result: Result

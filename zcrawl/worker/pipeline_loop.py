@@ -9,7 +9,6 @@ goes wrong becomes a Result; nothing that a page does ends the worker.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -214,7 +213,7 @@ class Pipeline:
         fetch.waited_s = 0.0
         limits, url = context.limits, one.url
         if one.prio == SITEMAP_PRIO:
-            limits = dataclasses.replace(limits, max_bytes=SITEMAP_BYTES)
+            limits = msgspec.structs.replace(limits, max_bytes=SITEMAP_BYTES)
         chain: RedirectChain | None = None
         while True:
             if self._starts is not None:

@@ -12,10 +12,11 @@ ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final
+
+import msgspec
 
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.policy import REDIRECT_STATUSES, HandOver, RedirectChain
@@ -38,8 +39,7 @@ NOT_THE_PAGES_FATE: Final = frozenset(("too_large", "bad_encoding", "protocol", 
 _OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down"))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     status: int  # 0: nothing that could be read
     body: bytes
 
@@ -48,14 +48,13 @@ class _Answer:
         return self.status == 429 or self.status >= 500 or self.status < 200
 
 
-@dataclasses.dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     answer: asyncio.Future[_Answer]
     until: float = float("inf")
     failing_since: float | None = None
     tries: int = 0  # that told nothing, in a row
     given_up: bool = False
-    rules: dict[str, RobotsRules] = dataclasses.field(default_factory=dict)
+    rules: dict[str, RobotsRules] = msgspec.field(default_factory=dict)
 
 
 class RobotsCache:
@@ -169,7 +168,7 @@ class RobotsCache:
     ) -> _Answer:
         url = robots_url(origin)
         chain = RedirectChain(url, MAX_REDIRECTS, DEFAULT)
-        limits = dataclasses.replace(limits, max_bytes=MAX_BYTES)
+        limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
         for _ in range(MAX_REDIRECTS + 1):
             try:
                 response = await engine.get(url, {"User-Agent": user_agent}, limits)

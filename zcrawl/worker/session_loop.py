@@ -9,7 +9,6 @@ another one, and when all are down the page is postponed, with that reason and n
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -146,7 +145,7 @@ class Session:
                     good: bool | None = None
                     try:
                         response = await self._ask(
-                            url, headers, dataclasses.replace(limits, proxy=proxy), what
+                            url, headers, msgspec.structs.replace(limits, proxy=proxy), what
                         )
                         good = True
                         return response
