@@ -320,10 +320,19 @@ def test_a_bad_reassignment_is_refused(args: dict[str, Any], code: str) -> None:
 def test_a_leader_steps_down_when_it_is_asked_to() -> None:
     """After it has answered."""
     story = leading(*urls(3))
-    assert answer(story, "step_down") == {"leader": "m1", "epoch": 1}
+    assert answer(story, "step_down") == {"leader": "m1", "epoch": 1, "now": 1}
     assert story.master.leader is None
     story.elect(alone=False)
     assert story.master.epoch == 2
+
+
+def test_a_repeated_step_down_does_not_reach_the_next_leader() -> None:
+    """A client asks again when the answer got lost; the epoch that it named is over by then."""
+    story = leading(*urls(3))
+    answer(story, "step_down", epoch=1)
+    story.elect(alone=False)
+    assert answer(story, "step_down", epoch=1) == {"leader": "m1", "epoch": 1, "now": 2}
+    assert story.master.leader is not None
 
 
 def test_a_retry_can_be_of_one_reason() -> None:

@@ -49,9 +49,11 @@ def reassign_command(settings: Settings, host: str, node: str) -> int:
 @common
 def step_down_command(settings: Settings) -> int:
     """Make the leader hand over."""
-    reply = _ask(settings, "step_down", {})
-    text = f"{reply['leader']} gave up epoch {reply['epoch']}"
-    return _told(settings, reply, text)
+    epoch = _ask(settings, "nodes", {})["leader"]["epoch"]
+    reply = _ask(settings, "step_down", {"epoch": epoch})
+    if reply["now"] != epoch:
+        return _told(settings, reply, f"epoch {epoch} is over; {reply['leader']} leads now")
+    return _told(settings, reply, f"{reply['leader']} gave up epoch {epoch}")
 
 
 def _told(settings: Settings, reply: dict[str, Any], text: str) -> int:

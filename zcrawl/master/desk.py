@@ -204,13 +204,8 @@ class Desk:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
             effects.append(Note(f"run_{what}", f"run {row.id} by request"))
-            data = {
-                "job": row.job,
-                "run": row.id,
-                "state": str(row.state),
-                "changed": pending.count,
-            }
-            self._reply(pending, data, effects)
+            data = {"job": row.job, "run": row.id, "state": str(row.state)}
+            self._reply(pending, data | {"changed": pending.count}, effects)
 
     def _tune(self, pending: Pending, job: JobRow, effects: Effects) -> None:
         run, spec = desk_steering.tuned_spec(job, pending.request.args)
@@ -223,8 +218,10 @@ class Desk:
         self._reply(pending, data, effects)
 
     def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
-        self._reply(pending, {"leader": self._state.me, "epoch": self._state.epoch}, effects)
-        effects.append(StepDown("asked to by an operator"))
+        data = desk_steering.step_down(self._state, pending.request.args)
+        self._reply(pending, data, effects)
+        if data["epoch"] == data["now"]:
+            effects.append(StepDown("asked to by an operator"))
 
     def _retried(
         self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects

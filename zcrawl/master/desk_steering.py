@@ -54,3 +54,11 @@ def reassign(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
     host.wanted_owner = worker.id
     state.planner.granter.dirty[host.id] = None
     return {"host": host.origin, "node": worker.id}
+
+
+def step_down(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Which epoch ends, and which one is now. Whoever names the epoch can ask again: the next
+    leader keeps its own."""
+    named = args.get("epoch")
+    ends = state.epoch if named is None else int(named)
+    return {"leader": state.me, "epoch": ends, "now": state.epoch}
