@@ -11,7 +11,7 @@ import pytest
 from tests.contract.store_world import World
 from tests.servers.mariadb import Mariadb, find_server, mariadb
 from zcrawl.store.ports import Store
-from zcrawl.store.store_peewee import open_mysql, open_sqlite
+from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
 
 
@@ -32,20 +32,26 @@ def database(mariadb_server: Mariadb) -> Iterator[str]:
     mariadb_server.drop(name)
 
 
-@pytest.fixture(params=["fake", "sqlite", "mysql"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    store: Store
-    if request.param == "fake":
-        store = FakeStore()
-    elif request.param == "sqlite":
-        store = open_sqlite(tmp_path / "z.db")
-    else:
-        server: Mariadb = request.getfixturevalue("mariadb_server")
-        store = open_mysql([server.url(request.getfixturevalue("database"))])
+@pytest.fixture
+def mysql_store(mariadb_server: Mariadb, database: str) -> Iterator[PeeweeStore]:
+    store = open_mysql([mariadb_server.url(database)])
     yield store
     store.close()
-    if isinstance(store, FakeStore):
-        store.check()
+
+
+@pytest.fixture(params=["fake", "sqlite", "mysql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "mysql":
+        yield request.getfixturevalue("mysql_store")
+    elif request.param == "sqlite":
+        store = open_sqlite(tmp_path / "z.db")
+        yield store
+        store.close()
+    else:
+        fake = FakeStore()
+        yield fake
+        fake.close()
+        fake.check()
 
 
 @pytest.fixture
