@@ -12,7 +12,16 @@ from typing import Protocol, TypeVar
 from zcrawl.coord.client_consul import ConsulSettings
 from zcrawl.coord.coord_consul import ConsulCoordinator
 from zcrawl.coord.coord_file import NO_FD, FileCoordinator
-from zcrawl.coord.ports import CoordEvent, Coordinator, Deposed, Elected, Member, Role
+from zcrawl.coord.ports import (
+    CoordEvent,
+    Coordinator,
+    Deposed,
+    Elected,
+    LeaderSeen,
+    MastersChanged,
+    Member,
+    Role,
+)
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime import clock_os
 from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
@@ -174,3 +183,24 @@ class ConsulBackend(_RealTime):
     def kill(self, node: Node) -> None:
         """Its event loop turns no more: all that Consul can see of a process that was killed."""
         node.beats = False
+
+
+async def three_masters(backend: ConsulBackend) -> list[Node]:
+    """The first one leads, and all know it."""
+    first = backend.begin(Role.MASTER, "m1")
+    assert await backend.until(lambda: first.leads)
+    masters = [first, backend.begin(Role.MASTER, "m2"), backend.begin(Role.MASTER, "m3")]
+    assert await backend.until(lambda: all(sees(node, "m1") for node in masters))
+    assert await backend.until(
+        lambda: (seen := first.last(MastersChanged)) and len(seen.masters) == 3
+    )
+    return masters
+
+
+def sees(node: Node, leader: str) -> bool:
+    seen = node.last(LeaderSeen)
+    return seen is not None and seen.master_id == leader
+
+
+def one_leads(masters: list[Node]) -> bool:
+    return sum(node.leads for node in masters) == 1

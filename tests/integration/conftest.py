@@ -4,12 +4,14 @@ pytest. A test has a cluster name and a database of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from tests.contract.coord_backends import ConsulBackend
 from tests.servers.consul import ConsulServer, consul_server
 from tests.servers.mariadb import Mariadb, mariadb
+from zcrawl.coord.client_consul import ConsulSettings
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +26,24 @@ def mysql() -> Iterator[Mariadb]:
     """For tests that leave it as it is."""
     with mariadb() as server:
         yield server
+
+
+@pytest.fixture
+async def backend(consul: ConsulServer) -> AsyncIterator[ConsulBackend]:
+    backend = ConsulBackend(ConsulSettings(consul.url))
+    yield backend
+    await backend.end()
+
+
+@pytest.fixture
+def own_consul() -> Iterator[ConsulServer]:
+    """For tests that stop it."""
+    with consul_server() as server:
+        yield server
+
+
+@pytest.fixture
+async def own_backend(own_consul: ConsulServer) -> AsyncIterator[ConsulBackend]:
+    backend = ConsulBackend(ConsulSettings(own_consul.url))
+    yield backend
+    await backend.end()
