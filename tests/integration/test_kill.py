@@ -61,6 +61,16 @@ class Crawl:
         listed = command("jobs", "--data", self.data, "--json", cwd=self.folder)
         return listed.returncode == 0 and bool(json.loads(listed.stdout))
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[subprocess.Popen[str]]:
+        """The crawl, begun or gone on with; ended by force whatever the test comes to."""
+        process = self.start()
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
     def pages(self) -> int:
         return self.out.read_bytes().count(b"\n") if self.out.exists() else 0
 
@@ -88,12 +98,6 @@ class Crawl:
         assert pages == len(expected)
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Whatever the test came to."""
-    process.kill()
-    process.communicate()
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_workers_killed_at_random_moments_lose_nothing(
     site: NginxSite, tmp_path: Path, seed: int
@@ -101,8 +105,7 @@ def test_workers_killed_at_random_moments_lose_nothing(
     """Five times kill -9 of one of two workers: the crawl completes by itself, none failed."""
     rng = random.Random(seed)
     crawl = Crawl(site, tmp_path)
-    process = crawl.start()
-    try:
+    with crawl.running() as process:
         killed = 0
         wait_until(lambda: bool(children(process.pid)), 30)  # a busy machine starts late
         for _ in range(5):
@@ -113,8 +116,6 @@ def test_workers_killed_at_random_moments_lose_nothing(
                 killed += 1
         assert killed >= 3
         crawl.finish(process)
-    finally:
-        end(process)
     crawl.check()
 
 
@@ -126,16 +127,10 @@ def test_a_master_killed_at_random_moments_loses_nothing(
     rng = random.Random(seed)
     crawl = Crawl(site, tmp_path)
     for most in (1.0, 2.5, 2.5):
-        process = crawl.start()
-        try:
+        with crawl.running():
             time.sleep(rng.uniform(0.3, most))
-        finally:
-            end(process)
-    process = crawl.start()
-    try:
+    with crawl.running() as process:
         crawl.finish(process)
-    finally:
-        end(process)
     crawl.check()
 
 
@@ -147,8 +142,7 @@ def test_a_master_and_workers_killed_together_lose_nothing(
     rng = random.Random(seed)
     crawl = Crawl(site, tmp_path)
     for _ in range(2):
-        process = crawl.start()
-        try:
+        with crawl.running() as process:
             before, more = crawl.pages(), rng.randrange(30, 300)
             wait_until(lambda: crawl.pages() >= before + more, 30)  # noqa: B023 - called at once
             victims = [process.pid, *children(process.pid)]
@@ -156,13 +150,8 @@ def test_a_master_and_workers_killed_together_lose_nothing(
             for pid in victims:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-        finally:
-            end(process)
-    process = crawl.start()
-    try:
+    with crawl.running() as process:
         crawl.finish(process)
-    finally:
-        end(process)
     crawl.check()
 
 
@@ -172,18 +161,12 @@ def test_a_worker_that_is_killed_before_the_master_is_killed_loses_nothing(
     """A worker dies, its URLs go elsewhere, and the master dies in the midst of that."""
     rng = random.Random(7)
     crawl = Crawl(site, tmp_path)
-    process = crawl.start()
-    try:
+    with crawl.running() as process:
         wait_until(lambda: crawl.pages() >= 100, 30)
         os.kill(rng.choice(children(process.pid)), signal.SIGKILL)
         time.sleep(rng.uniform(0.0, 0.4))
-    finally:
-        end(process)
-    process = crawl.start()
-    try:
+    with crawl.running() as process:
         crawl.finish(process)
-    finally:
-        end(process)
     crawl.check()
 
 
@@ -193,18 +176,14 @@ def test_a_worker_that_sleeps_for_15_seconds_changes_nothing(
     """SIGSTOP in mid-crawl: the other worker does its work once it is lost. SIGCONT: what it had
     in hand arrives late and is no second item."""
     crawl = Crawl(site, tmp_path, rate=60)
-    process = crawl.start()
-    sleeper = 0
-    try:
+    with crawl.running() as process:
         wait_until(lambda: crawl.pages() >= 100, 30)
         sleeper = min(children(process.pid))
         os.kill(sleeper, signal.SIGSTOP)
-        time.sleep(15)
-        assert process.poll() is None, "the crawl is too short for this test"
-        os.kill(sleeper, signal.SIGCONT)
-        crawl.finish(process)
-    finally:
-        if alive(sleeper):
+        try:
+            time.sleep(15)
+            assert process.poll() is None, "the crawl is too short for this test"
+        finally:
             os.kill(sleeper, signal.SIGCONT)
-        end(process)
+        crawl.finish(process)
     crawl.check()
