@@ -130,6 +130,8 @@ def job_page(view: View, cells: int) -> Picture:
     share = live.share if live is not None else number(row, "percent") / 100
     state = text(row, "state")
     speed = view.known.rates.by_run.get(int(number(row, "run")), 0.0)
+    unchanged = number(row, "unchanged")
+    same = f" ({count(unchanged)} unchanged)" if unchanged else ""
     facts: Picture = [
         title(
             f"Job {text(row, 'job')} {text(row, 'name')}",
@@ -149,7 +151,8 @@ def job_page(view: View, cells: int) -> Picture:
         ),
         _fact(
             "pages",
-            f"{count(number(row, 'pages'))}, {rate(speed)}/s now, {size(number(row, 'bytes'))}",
+            f"{count(number(row, 'pages'))}{same}, {rate(speed)}/s now, "
+            f"{size(number(row, 'bytes'))}",
         ),
         _fact(
             "queued",

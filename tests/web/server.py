@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.web import behaviours, manners  # noqa: F401 - manners registers its own
+from tests.web import behaviours, manners, shelf  # noqa: F401 - they register their own
 from tests.web.tls import self_signed_context
 
 
@@ -50,6 +50,7 @@ class MisbehavingWeb:
         self.robots_status = robots_status
         self.catch_all = catch_all
         self.log: list[Hit] = []
+        self.shelf: dict[str, shelf.Document] = {}  # what /shelf/NAME answers with
         self.port = 0
         self.tls_port = 0
         self._tls = tls

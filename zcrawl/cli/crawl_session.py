@@ -210,8 +210,9 @@ class Session:
 def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     """What a person is told at the end."""
     reason = f" ({view['reason']})" if view["reason"] else ""
+    same = f" ({view['unchanged']} unchanged)" if view.get("unchanged") else ""
     lines = [
-        f"{view['name']}, run {view['run']}, {view['state']}{reason}: {view['pages']} pages, "
+        f"{view['name']}, run {view['run']}, {view['state']}{reason}: {view['pages']} pages{same}, "
         f"{view['failed']} failed, {view['skipped']} skipped in "
         f"{output.seconds(view['seconds'])}, {view['pages_per_second']:.1f} pages/s"
     ]

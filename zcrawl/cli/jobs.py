@@ -73,6 +73,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "state": view["state"] + (f" ({view['reason']})" if view["reason"] else ""),
         "percent": view["percent"],
         "pages": f"{view['pages']} ({view['pages_per_second']}/s, {output.size(view['bytes'])})",
+        "unchanged": view.get("unchanged") or "",
         "items": view["items"],
         "failed": view["failed"],
         "  reasons": output.counts(view["failed_reasons"]),
@@ -93,6 +94,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     for name, counts in view.get("fields", {}).items():
         failed = f", {counts['failed']} unreadable" if counts["failed"] else ""
         lines[f"field {name}"] = f"{counts['percent']} % ({counts['filled']} filled{failed})"
+    if spec.get("recrawl", {}).get("incremental"):
+        lines["recrawl"] = ", ".join(f"{key}={n}" for key, n in spec["recrawl"].items())
     for section in ("scope", "politeness", "fetch", "output"):
         values = {key: value for key, value in spec.get(section, {}).items() if value}
         lines[section] = ", ".join(f"{key}={value}" for key, value in values.items())

@@ -379,6 +379,7 @@ class Planner:
                 label=row.label,
                 verdict=verdict,
                 extra=row.extra,
+                known=row.known,
             )
         )
         sending.hosts[host.id] = None

@@ -29,6 +29,7 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.membership import Membership
+from zcrawl.master.recall import Recall
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
@@ -49,6 +50,7 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitKnown,
     Applied,
     ApplyResults,
     ChangeRun,
@@ -58,6 +60,7 @@ from zcrawl.store.commands import (
     CrashCounted,
     ExtendLease,
     GrantHosts,
+    KnownAdmitted,
     Loaded,
     Reload,
     RetryDead,
@@ -66,7 +69,7 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.queries import Refill, Refilled
+from zcrawl.store.queries import KnownPages, ReadKnown, Refill, Refilled
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
@@ -98,6 +101,7 @@ class Leader:
         self.membership = Membership(self.state)
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
+        self.recall = Recall(self.state)
         self._beat_at = now
         self._lease_until = 0.0
         self._lease_wanted_since = now
@@ -147,6 +151,8 @@ class Leader:
             case QueryDone(query, tag, outcome):
                 if isinstance(outcome, Refilled):
                     self._on_refilled(outcome, tag, now)
+                elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
+                    self.recall.found(query, tag, outcome, now, effects)
                 else:
                     self.desk.answer(query, tag, outcome, now, effects)
             case QueryFailed(query, tag, error):
@@ -155,6 +161,8 @@ class Leader:
                         effects.append(Note("refill_failed", f"{error.code}: {error}"))
                         self._refill_at = now + COMMAND_AGAIN_S
                         self.state.frontier.refill_failed(query.lanes)
+                elif isinstance(query, ReadKnown):
+                    self.recall.read_failed(tag, error, now, effects)
                 else:
                     self.desk.answer_failed(tag, error, effects)
             case Ticked():
@@ -244,6 +252,9 @@ class Leader:
                 state.withheld.pop(command.seq, None)
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
+            case AdmitKnown(), KnownAdmitted():
+                if self.recall.admitted(outcome, now, effects):
+                    self.commits.reload(now, effects)
             case _:
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
@@ -288,6 +299,7 @@ class Leader:
         self._dispatch(now, effects)
         self._refill(now, effects)
         self._sweep(effects)
+        self.recall.tick(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
             self._again = [one for one in self._again if one[0] > now]

@@ -136,6 +136,7 @@ class Membership:
             parent=url.parent,
             label=url.label,
             extra=url.extra,
+            known=url.known,
         )
         state.leases.open(token, row, info, 0, now)
         state.planner.lease_adopted(info, row)

@@ -117,6 +117,7 @@ def _run(
         "state": str(row.state),
         "reason": row.reason or waits,
         "pages": counters.done,
+        "unchanged": counters.unchanged,
         "items": counters.items,
         "failed": counters.failed,
         "skipped": counters.skipped,

@@ -16,6 +16,7 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
+from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import Effects, Note, SendToWorker
@@ -62,7 +63,8 @@ class LeaderState:
         self.withheld: dict[int, QueuedRow | None] = {}
         # process name → seq → (run, host): fetched, by its word, and not delivered yet
         self.promised: dict[str, dict[int, tuple[int, int]]] = {}
-        self.sweeps: dict[int, None] = {}  # ended runs whose rows are still to be swept
+        self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
+        self.recalls: dict[int, None] = {}  # runs that have not met all that their jobs know
         self.counters: Counter[str] = Counter()
         self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
@@ -77,6 +79,7 @@ class LeaderState:
             self.put_run(row, now, effects)
         for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
             del self.runs.active[run]
+            self.recalls.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
             self.planner.granter.know_host(host, self.clock_offset, now)
@@ -87,7 +90,8 @@ class LeaderState:
             host_state = self.planner.hosts.get(count.host)
             if host_state is not None:
                 self.planner.verdicts.know_pages(count.run, host_state, count.queued)
-        self.sweeps.update(dict.fromkeys(loaded.sweeps))
+        for run in loaded.sweeps:
+            self.sweeps.setdefault(run, 0)
 
     def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
         for host in hosts:
@@ -122,6 +126,10 @@ class LeaderState:
         dispatched = known is not None and known.dispatches
         politeness = known.spec.politeness if known is not None else None
         active = self.runs.put(row)
+        if active is not None and row.recall not in (None, RECALLED):
+            self.recalls[row.id] = None
+        elif self.recalls:
+            self.recalls.pop(row.id, None)
         if active is not None:
             if politeness is not None and active.spec.politeness is not politeness:
                 self._pace_changed(row.id)
@@ -130,7 +138,7 @@ class LeaderState:
             return
         if known is None and row.id in self.sweeps:
             return
-        self.sweeps[row.id] = None
+        self.sweeps[row.id] = row.job
         self.ended[row.id] = row
         if known is not None:
             counters = row.counters

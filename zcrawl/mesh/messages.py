@@ -29,6 +29,7 @@ Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
 CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
 Link: TypeAlias = tuple[Url, Key]  # canonical
+ShortText: TypeAlias = Annotated[str, Meta(max_length=500)]
 Label: TypeAlias = Annotated[str, Meta(max_length=100)]
 Files: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
@@ -91,6 +92,7 @@ class Assignment(_Body, frozen=True):
     label: str = ""  # the extraction block that reads it; empty: the first that matches
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra
+    known: bytes = b""  # Traits of a page that an earlier run has met: frontier.recrawl
 
 
 class HeldLease(_Body, frozen=True):
@@ -165,6 +167,15 @@ class Extracted(_Body, frozen=True):
     capture: bytes | None = None  # JSON: the exchange, for archives
 
 
+class Traits(_Body, frozen=True):
+    """What a page is recognised by when it is met again. Of jobs that remember their pages."""
+
+    etag: ShortText = ""  # as the server sent it, as the next one
+    last_modified: ShortText = ""
+    content: Annotated[bytes, Meta(max_length=16)] = b""  # hash of the body
+    unchanged: bool = False  # the server says so, or the hash is the one that was known
+
+
 class Result(_Body, frozen=True):
     lease_epoch: Number
     lease_n: Number
@@ -195,6 +206,7 @@ class Result(_Body, frozen=True):
     sitemaps: list[Link] = []  # sitemaps that were named; of the same depth as this request
     prios: list[int] = []  # of `links`, one each, when they have any
     requests: list[Asked] = []  # what a spider wants next
+    traits: Traits | None = None  # of a page of a job that remembers them
 
 
 class Bye(_Body, frozen=True):

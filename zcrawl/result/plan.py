@@ -110,6 +110,7 @@ class ResultPlanner:
             items=tuple(result.items) if done else (),
             others=others_of(result.extracted) if done else (),
             tallies=tallies_of(result.extracted) if done else (),
+            traits=result.traits if done else None,
             links=tuple(links),
             rejected=tuple(
                 (reason[:MOST_REASON], min(count, MOST_REJECTED))

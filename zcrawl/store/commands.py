@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Manner, Page
+from zcrawl.mesh.messages import Manner, Page, Traits
 from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 
@@ -78,6 +78,7 @@ class Change(_Data, frozen=True):
     cookies: tuple[str, bytes] | None = None  # a host's, to be kept with the run
     manner: Manner | None = None  # None: unchanged
     robots: StoredRobots | None = None
+    traits: Traits | None = None  # of a page of a job that remembers them
 
 
 class ApplyResults(_Data, frozen=True):
@@ -131,6 +132,26 @@ class AddSeeds(_Data, frozen=True):
     seed_hosts: tuple[str, ...]
     last: bool  # closes the seed list
     now: float
+
+
+class AdmitKnown(_Data, frozen=True):
+    """Admit pages that the job knows from earlier runs, up to an id. A repeat changes nothing:
+    the run stands elsewhere by then."""
+
+    epoch: int
+    run: int
+    after: int  # where the run stands, see `RunRow.recall`
+    upto: int
+    links: tuple[NewLink, ...]
+    last: bool  # the job knows no more
+    now: float
+
+
+class KnownAdmitted(_Data, frozen=True):
+    admitted: list[QueuedRow]
+    hosts: list[HostRow]
+    row: RunRow | None  # None: there is no such run
+    repeated: bool = False  # the run stood elsewhere
 
 
 class ChangeRun(_Data, frozen=True):
@@ -246,6 +267,7 @@ LeaderCommand: TypeAlias = (
     | ApplyResults
     | SubmitJob
     | AddSeeds
+    | AdmitKnown
     | ChangeRun
     | TuneRun
     | Sweep
@@ -257,5 +279,13 @@ LeaderCommand: TypeAlias = (
 )
 Command: TypeAlias = TakeOver | LeaderCommand
 CommandOutcome: TypeAlias = (
-    Loaded | Applied | Submitted | RunChanged | Swept | Retried | CrashCounted | Done
+    Loaded
+    | Applied
+    | Submitted
+    | KnownAdmitted
+    | RunChanged
+    | Swept
+    | Retried
+    | CrashCounted
+    | Done
 )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.model import Kept, RequestState
-from zcrawl.store.rows import QueuedRow, RunRow
+from zcrawl.store.rows import KnownRow, QueuedRow, RunRow
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -145,6 +145,18 @@ class OutputRow(_Data, frozen=True):
     spec: bytes = b"{}"  # of the run, for columns and rotation
 
 
+class ReadKnown(_Data, frozen=True):
+    """Pages that a job knows and that are not gone, in the order in which it met them."""
+
+    job: int
+    after: int  # id
+    limit: int
+
+
+class KnownPages(_Data, frozen=True):
+    rows: list[KnownRow]
+
+
 class Items(_Data, frozen=True):
     rows: list[ItemRow]
 
@@ -158,6 +170,16 @@ class Outputs(_Data, frozen=True):
 
 
 Query: TypeAlias = (
-    Refill | ListJobs | FindJob | Tallies | ReadItems | FindItems | ReadFailed | ReadOutputs
+    Refill
+    | ListJobs
+    | FindJob
+    | Tallies
+    | ReadItems
+    | FindItems
+    | ReadFailed
+    | ReadOutputs
+    | ReadKnown
 )
-QueryOutcome: TypeAlias = Refilled | JobList | TallyRows | Items | FoundItems | Failures | Outputs
+QueryOutcome: TypeAlias = (
+    Refilled | JobList | TallyRows | Items | FoundItems | Failures | Outputs | KnownPages
+)

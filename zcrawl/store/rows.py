@@ -48,6 +48,7 @@ class QueuedRow(_Data, frozen=True):
     parent: str | None = None  # the parent's URL
     label: str = ""
     extra: bytes = b""
+    known: bytes = b""  # what an earlier run knows of the page: frontier.recrawl
 
     @property
     def order(self) -> tuple[int, int, int]:
@@ -64,6 +65,7 @@ class RunCounters(_Data, frozen=True):
     skipped: int = 0
     items: int = 0
     bytes: int = 0
+    unchanged: int = 0  # of `done`: pages that are as an earlier run has found them
 
 
 class RunRow(_Data, frozen=True):
@@ -80,6 +82,8 @@ class RunRow(_Data, frozen=True):
     started_at: float
     ended_at: float  # 0: not ended
     cookies: bytes = b""  # see cookie_jar
+    # Of a job that remembers its pages: those up to this id are admitted, RECALLED: all of them.
+    recall: int | None = None
 
 
 class HostRow(_Data, frozen=True):
@@ -90,6 +94,18 @@ class HostRow(_Data, frozen=True):
     crawl_delay_s: float
     manner: Manner = Manner()
     robots: StoredRobots | None = None
+
+
+class KnownRow(_Data, frozen=True):
+    """A page that a job knows from earlier runs."""
+
+    id: int
+    url: str
+    key: bytes
+    origin: str
+    depth: int
+    label: str = ""
+    extra: bytes = b""
 
 
 class LaneCount(_Data, frozen=True):

@@ -6,6 +6,7 @@ that the contract suite compares two independent readings of `ports`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 
 import msgspec
@@ -15,6 +16,7 @@ from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import Change
 from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import targets
+from zcrawl.submit.recrawl_spec import Recrawl
 from zcrawl.submit.spec import Output
 
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
@@ -32,6 +34,7 @@ class _Spec(msgspec.Struct):
 
     scope: _Scope = msgspec.field(default_factory=_Scope)
     output: Output = Output()
+    recrawl: Recrawl = Recrawl()
 
 
 def max_pages_of(spec: bytes) -> int | None:
@@ -47,6 +50,17 @@ def _scope_of(spec: bytes) -> _Scope:
         return msgspec.json.decode(spec, type=_Spec).scope
     except msgspec.MsgspecError as error:
         raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
+
+
+@functools.lru_cache(maxsize=64)
+def recrawl_of(spec: bytes) -> Recrawl:
+    """Asked in each commit of a run that remembers its pages."""
+    return msgspec.json.decode(spec, type=_Spec).recrawl
+
+
+def first_recall(spec: bytes) -> int | None:
+    """Where a new run stands among the pages that its job knows; None: it remembers none."""
+    return 0 if recrawl_of(spec).incremental else None
 
 
 def outputs_of(

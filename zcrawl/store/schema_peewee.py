@@ -15,33 +15,11 @@ import peewee
 
 from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.store.dialect_peewee import Dialect, Session
+from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
+from zcrawl.store.schema_known_peewee import KnownPage
 
-SEQUENCES = ("jobs", "runs", "requests", "hosts", "items")
-URL_BYTES = 8_192
+SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
-
-
-class IdField(peewee.Field):
-    """An id given by the store. SQLite needs the word INTEGER to make it the row id."""
-
-    field_type = "ZC_ID"
-
-
-class BytesField(peewee.BlobField):
-    """Bytes of bounded length: BLOB on SQLite, VARBINARY(n) on MySQL, so no collation applies."""
-
-    def __init__(self, length: int, **options: Any) -> None:
-        self.length = length
-        super().__init__(**options)
-
-    field_type = "ZC_BYTES"
-
-    def get_modifiers(self) -> list[int]:
-        return [self.length]
-
-
-def _default(value: str) -> dict[str, Any]:
-    return {"constraints": [peewee.SQL(f"DEFAULT {value}")]}
 
 
 class SchemaVersion(peewee.Model):
@@ -65,11 +43,11 @@ class Leader(peewee.Model):
     shard = peewee.IntegerField(primary_key=True)
     epoch = peewee.BigIntegerField()
     holder = peewee.CharField(255)
-    lease_until = peewee.DoubleField(**_default("0"))
+    lease_until = peewee.DoubleField(**default("0"))
     taken_at = peewee.DoubleField()
-    connection = peewee.BigIntegerField(**_default("0"))  # of its writer; see dialect_mysql_peewee
-    address = peewee.CharField(255, **_default("''"))  # of that connection's client
-    commits = peewee.BigIntegerField(**_default("0"))  # transactions of leaders, ever
+    connection = peewee.BigIntegerField(**default("0"))  # of its writer; see dialect_mysql_peewee
+    address = peewee.CharField(255, **default("''"))  # of that connection's client
+    commits = peewee.BigIntegerField(**default("0"))  # transactions of leaders, ever
 
     class Meta:
         table_name = "leaders"
@@ -89,22 +67,24 @@ class Run(peewee.Model):
     id = IdField(primary_key=True)
     job = peewee.BigIntegerField(index=True)
     state = peewee.CharField(16)
-    reason = peewee.CharField(255, **_default("''"))
+    reason = peewee.CharField(255, **default("''"))
     spec = peewee.BlobField()
     max_pages = peewee.BigIntegerField(null=True)
     seed_hosts = peewee.BlobField()  # JSON
     seeding = peewee.BooleanField()
     created_at = peewee.DoubleField()
     started_at = peewee.DoubleField()
-    ended_at = peewee.DoubleField(**_default("0"))
-    admitted = peewee.BigIntegerField(**_default("0"))
-    pending = peewee.BigIntegerField(**_default("0"))
-    done = peewee.BigIntegerField(**_default("0"))
-    failed = peewee.BigIntegerField(**_default("0"))
-    skipped = peewee.BigIntegerField(**_default("0"))
-    items = peewee.BigIntegerField(**_default("0"))
-    bytes = peewee.BigIntegerField(**_default("0"))
+    ended_at = peewee.DoubleField(**default("0"))
+    admitted = peewee.BigIntegerField(**default("0"))
+    pending = peewee.BigIntegerField(**default("0"))
+    done = peewee.BigIntegerField(**default("0"))
+    failed = peewee.BigIntegerField(**default("0"))
+    skipped = peewee.BigIntegerField(**default("0"))
+    items = peewee.BigIntegerField(**default("0"))
+    bytes = peewee.BigIntegerField(**default("0"))
     cookies = peewee.BlobField(null=True)  # see cookie_jar
+    unchanged = peewee.BigIntegerField(**default("0"))
+    recall = peewee.BigIntegerField(null=True)  # among the known pages of its job; see RunRow
 
     class Meta:
         table_name = "runs"
@@ -121,14 +101,15 @@ class Request(peewee.Model):
     prio = peewee.IntegerField()
     depth = peewee.IntegerField()
     parent = peewee.BigIntegerField(null=True)
-    state = peewee.SmallIntegerField(**_default("0"))
-    attempts = peewee.IntegerField(**_default("0"))
-    crashes = peewee.IntegerField(**_default("0"))
-    due_at = peewee.DoubleField(**_default("0"))
-    reason = peewee.CharField(255, **_default("''"))
-    status = peewee.IntegerField(**_default("0"))
-    label = peewee.CharField(100, **_default("''"))  # the extraction block that reads it
+    state = peewee.SmallIntegerField(**default("0"))
+    attempts = peewee.IntegerField(**default("0"))
+    crashes = peewee.IntegerField(**default("0"))
+    due_at = peewee.DoubleField(**default("0"))
+    reason = peewee.CharField(255, **default("''"))
+    status = peewee.IntegerField(**default("0"))
+    label = peewee.CharField(100, **default("''"))  # the extraction block that reads it
     extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
+    known = BytesField(4_500, null=True)  # of a page that an earlier run has met
 
     class Meta:
         table_name = "requests"
@@ -139,12 +120,12 @@ class Host(peewee.Model):
     id = IdField(primary_key=True)
     origin = BytesField(300, unique=True)
     owners = peewee.BlobField()  # JSON
-    owned = peewee.BooleanField(**_default("0"))
-    next_at = peewee.DoubleField(**_default("0"))
-    crawl_delay = peewee.DoubleField(**_default("0"))
-    slow = peewee.DoubleField(**_default("0"))  # seconds between requests that its answers ask for
-    failures = peewee.IntegerField(**_default("0"))  # in a row
-    opens = peewee.IntegerField(**_default("0"))  # of its breaker, since its last answer
+    owned = peewee.BooleanField(**default("0"))
+    next_at = peewee.DoubleField(**default("0"))
+    crawl_delay = peewee.DoubleField(**default("0"))
+    slow = peewee.DoubleField(**default("0"))  # seconds between requests that its answers ask for
+    failures = peewee.IntegerField(**default("0"))  # in a row
+    opens = peewee.IntegerField(**default("0"))  # of its breaker, since its last answer
 
     class Meta:
         table_name = "hosts"
@@ -185,7 +166,7 @@ class Item(peewee.Model):
     id = IdField(primary_key=True)
     run = peewee.BigIntegerField()
     seq = peewee.BigIntegerField()
-    kind = peewee.SmallIntegerField(**_default("0"))  # Kept
+    kind = peewee.SmallIntegerField(**default("0"))  # Kept
     data = peewee.BlobField()
 
     class Meta:
@@ -221,10 +202,10 @@ class Output(peewee.Model):
     run = peewee.BigIntegerField()
     path = BytesField(PATH_BYTES)
     format = peewee.CharField(32)
-    item_cursor = peewee.BigIntegerField(**_default("0"))
-    length = peewee.BigIntegerField(**_default("0"))
-    part = peewee.BigIntegerField(**_default("0"))
-    part_at = peewee.DoubleField(**_default("0"))
+    item_cursor = peewee.BigIntegerField(**default("0"))
+    length = peewee.BigIntegerField(**default("0"))
+    part = peewee.BigIntegerField(**default("0"))
+    part_at = peewee.DoubleField(**default("0"))
 
     class Meta:
         table_name = "outputs"
@@ -257,6 +238,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     ClientRequest,
     Output,
     Tally,
+    KnownPage,
 )
 
 
@@ -342,6 +324,17 @@ def _add_extras(session: Session) -> None:
     add_column(session, "requests", "extra", "LONGBLOB" if mysql else "BLOB")
 
 
+def _remember_pages(session: Session) -> None:
+    """What jobs know of pages across their runs."""
+    _add_fields(session, Run, "unchanged", "recall")
+    _add_fields(session, Request, "known")
+    if "known_pages" not in session.database.get_tables():
+        with session.database.bind_ctx((KnownPage,)):
+            _create_table(session, KnownPage, "")
+    if session.one("SELECT 1 FROM sequences WHERE name = 'known'") is None:
+        session.run("INSERT INTO sequences (name, value) VALUES ('known', 0)")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -351,6 +344,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     5: _add_manners,
     6: _name_pictures,
     7: _add_extras,
+    8: _remember_pages,
 }
 VERSION = max(MIGRATIONS)
 

@@ -18,6 +18,7 @@ import msgspec
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.store import (
     store_peewee_apply,
+    store_peewee_known,
     store_peewee_load,
     store_peewee_read,
     store_peewee_runs,
@@ -26,6 +27,7 @@ from zcrawl.store import (
 from zcrawl.store.breaker import Breaker
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitKnown,
     AdvanceOutput,
     ApplyResults,
     ChangeRun,
@@ -52,6 +54,7 @@ from zcrawl.store.queries import (
     QueryOutcome,
     ReadFailed,
     ReadItems,
+    ReadKnown,
     ReadOutputs,
     Refill,
     Tallies,
@@ -298,6 +301,8 @@ class PeeweeStore:
                 return store_peewee_submit.submit_job(session, command)
             case AddSeeds():
                 return store_peewee_submit.add_seeds(session, command)
+            case AdmitKnown():
+                return store_peewee_submit.admit_known(session, command)
             case ChangeRun():
                 return store_peewee_runs.change_run(session, command)
             case TuneRun():
@@ -342,5 +347,7 @@ class PeeweeStore:
                 return store_peewee_read.read_failed(session, query)
             case ReadOutputs():
                 return store_peewee_read.read_outputs(session, query)
+            case ReadKnown():
+                return store_peewee_known.read_known(session, query)
             case _:
                 assert_never(query)

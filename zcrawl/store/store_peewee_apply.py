@@ -17,6 +17,7 @@ from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import MAX_PAGES, check_changes, result_gap
+from zcrawl.store.store_peewee_known import Ending, remember
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -52,6 +53,7 @@ class _Batch:
         self._crawl_delays: dict[int, float] = {}
         self._manners: dict[int, Manner] = {}
         self._robots: dict[int, StoredRobots] = {}
+        self._endings: list[Ending] = []  # of runs that remember their pages
 
     def apply(self) -> Applied:
         self._read()
@@ -98,7 +100,7 @@ class _Batch:
             if change.links and change.seq in self._queued:
                 links[change.run] += change.links
         self._ids = Ids(session)
-        self._admission = Admission(session, self._ids, links)
+        self._admission = Admission(session, self._ids, links, self._runs, self._now)
 
     # ------------------------------------------------------------ decide
 
@@ -156,6 +158,8 @@ class _Batch:
             return
         self._queued.discard(seq)
         run.pending -= 1
+        if run.recall is not None:
+            self._endings.append(Ending(seq, run, state, status, change.reason, change.traits))
         if state is RequestState.DONE:
             page = change.page
             assert page is not None  # check_changes refused it
@@ -175,6 +179,7 @@ class _Batch:
                 )
             )
             run.done += 1
+            run.unchanged += change.traits is not None and change.traits.unchanged
             run.bytes += page.size
             run.items += len(change.items)
             for data in change.items:
@@ -204,6 +209,8 @@ class _Batch:
         )
         session.insert_many("items", "id, run, seq, kind, data", self._items)
         self._admission.save()
+        if self._endings:
+            remember(session, self._ids, self._endings, self._now)
         save_runs(session, self._touched.values())
         save_tallies(session, self._tallies + self._admission.skipped)
         self._write_pace()

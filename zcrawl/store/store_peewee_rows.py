@@ -12,23 +12,33 @@ from typing import Any
 
 import msgspec
 
+from zcrawl.frontier.recrawl import (
+    NOT_DUE,
+    RECALLED,
+    KnownPage,
+    is_due,
+    reading_of,
+    validators,
+)
 from zcrawl.mesh.messages import Manner
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store import cookie_jar
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import skip_reason
+from zcrawl.store.store_peewee_known import known_pages
 
 Blob = bytes  # a record has a field of that name
 RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
-    "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies"
+    "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
+    "r.unchanged, r.recall"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
     "SELECT q.run, q.host, q.prio, q.depth, q.seq, q.url, q.attempts, q.crashes, q.due_at, p.url, "
-    "q.label, q.extra "
+    "q.label, q.extra, q.known "
     "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
 )
 
@@ -64,6 +74,8 @@ class RunRecord(msgspec.Struct):
     items: int
     bytes: int
     cookies: Blob  # NULL in the row: empty here
+    unchanged: int
+    recall: int | None
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -84,6 +96,7 @@ class RunRecord(msgspec.Struct):
             self.skipped,
             self.items,
             self.bytes,
+            self.unchanged,
         )
         return RunRow(
             id=self.id,
@@ -99,6 +112,7 @@ class RunRecord(msgspec.Struct):
             started_at=self.started_at,
             ended_at=self.ended_at,
             cookies=self.cookies,
+            recall=self.recall,
         )
 
     def set_cookies(self, host: str, cookies: Blob) -> None:
@@ -118,9 +132,11 @@ class RunRecord(msgspec.Struct):
         tallies[(self.id, "skipped", skip_reason(state, reason))] += self.pending
         self.skipped += self.pending
         self.pending = 0
+        self.recall = None if self.recall is None else RECALLED
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
-        if not self.state.ended and not self.seeding and self.pending == 0:
+        goes_on = self.seeding or self.recall not in (None, RECALLED)
+        if not self.state.ended and not goes_on and self.pending == 0:
             self.end(RunState.COMPLETED, "", now, tallies)
 
 
@@ -145,6 +161,8 @@ _RUN_CHANGES = (
     "skipped",
     "items",
     "bytes",
+    "unchanged",
+    "recall",
 )
 
 
@@ -167,6 +185,8 @@ def save_runs(session: Session, runs: Iterable[RunRecord]) -> None:
             run.skipped,
             run.items,
             run.bytes,
+            run.unchanged,
+            run.recall,
             run.id,
         )
         for run in runs
@@ -238,7 +258,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """From a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, known = row
     return QueuedRow(
         run,
         host,
@@ -252,17 +272,29 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         None if parent is None else parent.decode(),
         label,
         extra or b"",
+        known or b"",
     )
 
 
 class Admission:
     """New requests of one transaction: SELECT the existing keys, INSERT the rest.
 
-    `links` are all that may be admitted; `add` admits one, `save` writes them.
+    `links` are all that may be admitted; `add` admits one, `save` writes them. What a job
+    remembers of a page comes with its request, or says that it is not due.
     """
 
-    def __init__(self, session: Session, ids: Ids, links: Mapping[int, Iterable[NewLink]]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        ids: Ids,
+        links: Mapping[int, Iterable[NewLink]],
+        runs: Mapping[int, RunRecord],
+        now: float,
+    ) -> None:
         self.rows: list[QueuedRow] = []
+        self._now = now
+        self._validators: list[tuple[Blob, int]] = []
+        self._remembered: dict[int, dict[Blob, tuple[int, KnownPage]]] = {}
         self._session = session
         self._ids = ids
         self.skipped: TallyChanges = TallyChanges()
@@ -277,6 +309,9 @@ class Admission:
             known = {key for (key,) in session.all_in(select, (run,), wanted)}
             self._known[run] = known
             origins.update(origin for key, origin in wanted.items() if key not in known)
+            record = runs.get(run)
+            if record is not None and record.recall is not None:
+                self._remembered[run] = known_pages(session, record.job, wanted)
         select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
         found = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
         self._hosts: dict[str, int] = {origin.decode(): id for origin, id in found}
@@ -301,15 +336,33 @@ class Admission:
             (seq, run.id, key, url.encode(), host, link.prio, depth, parent, label, extra or None)
         )
         run.admitted += 1
-        if link.skip:
-            self._reasons.append((RequestState.SKIPPED, link.skip, seq))
+        skip, memory = link.skip, b""
+        if self._remembered and not skip and link.prio != SITEMAP_PRIO:
+            skip, memory = self._recall(run, key)
+        if skip:
+            self._reasons.append((RequestState.SKIPPED, skip, seq))
             run.skipped += 1
-            self.skipped[(run.id, "skipped", link.skip)] += 1
+            self.skipped[(run.id, "skipped", skip)] += 1
             return
+        if memory:
+            self._validators.append((memory, seq))
+        prio = link.prio
         self.rows.append(
-            QueuedRow(run.id, host, link.prio, depth, seq, url, 0, 0, 0.0, parent_url, label, extra)
+            QueuedRow(
+                run.id, host, prio, depth, seq, url, 0, 0, 0.0, parent_url, label, extra, memory
+            )
         )
         run.pending += 1
+
+    def _recall(self, run: RunRecord, key: Blob) -> tuple[str, Blob]:
+        """(why it is not asked for now, what its request carries)"""
+        _, page = self._remembered.get(run.id, {}).get(key, (0, None))
+        if page is None:
+            return "", b""
+        reading = reading_of(run.spec)
+        if not is_due(page, reading, self._now):
+            return NOT_DUE, b""
+        return "", validators(page, reading)
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)
@@ -317,3 +370,4 @@ class Admission:
         self._session.insert_many("requests", columns, self._inserts)
         # Few, and so a second statement is cheaper than two more columns in the one above.
         self._session.update_many("requests", ("state", "reason"), "seq", self._reasons)
+        self._session.update_many("requests", ("known",), "seq", self._validators)

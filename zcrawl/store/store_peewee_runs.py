@@ -21,8 +21,10 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import QUARANTINED, skip_reason
+from zcrawl.store.store_peewee_known import forget, remember_unasked
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
+    Ids,
     RunRecord,
     TallyChanges,
     host_rows,
@@ -88,11 +90,16 @@ def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
         (RequestState.SKIPPED, skip_reason(run.state, run.reason)),
         seqs,
     )
+    if run.recall is not None and seqs:
+        ids = Ids(session)
+        remember_unasked(session, ids, run, seqs)
+        ids.save()
     return len(seqs)
 
 
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
-    """Items, then requests with their pages, then the run itself; True: call again."""
+    """Items, then requests with their pages, then the run itself, and with the last run of its
+    job what that remembers; True: call again."""
     select = "SELECT id FROM items WHERE run = ? ORDER BY kind, id LIMIT ?"
     items = [id for (id,) in session.all(select, (run.id, limit))]
     session.run_in("DELETE FROM items WHERE id IN ({})", (), items)
@@ -103,12 +110,16 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
     session.run_in("DELETE FROM pages WHERE seq IN ({})", (), seqs)
     session.run_in("DELETE FROM requests WHERE seq IN ({})", (), seqs)
-    if len(seqs) == limit:
+    limit -= len(seqs)
+    if limit == 0:
+        return True
+    others = session.one("SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id))
+    if others is None and forget(session, run.job, limit) == limit:
         return True
     for table in ("tallies", "outputs"):
         session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
     session.run("DELETE FROM runs WHERE id = ?", (run.id,))
-    if session.one("SELECT 1 FROM runs WHERE job = ? LIMIT 1", (run.job,)) is None:
+    if others is None:
         session.run("DELETE FROM jobs WHERE id = ?", (run.job,))
     return False
 

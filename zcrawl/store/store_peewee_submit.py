@@ -1,4 +1,5 @@
 """SubmitJob and AddSeeds: a job, its run and its seeds, with the reply stored beside them (G1).
+AdmitKnown: what a run starts from besides its seeds.
 
 Called by `store_peewee` after the epoch check; it commits afterwards.
 """
@@ -7,11 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.model import RunState
-from zcrawl.store.commands import AddSeeds, SubmitJob, Submitted
+from zcrawl.store.commands import AddSeeds, AdmitKnown, KnownAdmitted, SubmitJob, Submitted
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rows import NewLink
-from zcrawl.store.rules import max_pages_of, outputs_of
+from zcrawl.store.rows import NewLink, QueuedRow
+from zcrawl.store.rules import first_recall, max_pages_of, outputs_of
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -43,20 +45,25 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     else:
         job = known[0]
         session.run("UPDATE jobs SET spec = ? WHERE id = ?", (spec, job))
+    recall = first_recall(spec)
+    seed_hosts = list(dict.fromkeys(command.seed_hosts))
+    if recall is not None and known is not None:
+        seed_hosts = _with_earlier_hosts(session, job, seed_hosts)
     run_id = ids.take("runs")
     session.run(
         "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
-        "started_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "started_at, recall) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             run_id,
             job,
             RunState.RUNNING.value,
             spec,
             max_pages,
-            msgspec.json.encode(list(dict.fromkeys(command.seed_hosts))),
+            msgspec.json.encode(seed_hosts),
             command.seeding,
             command.now,
             command.now,
+            recall,
         ),
     )
     for path, format in outputs_of(spec, command.name, command.output, run_id):
@@ -83,6 +90,24 @@ def add_seeds(session: Session, command: AddSeeds) -> Submitted:
         run.seeding = False
     ids = Ids(session)
     return _admit_seeds(session, ids, run, command.request, command.seeds, command.now)
+
+
+def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
+    run = load_run(session, command.run)
+    if run is None or run.recall != command.after or run.state.ended:
+        return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
+    ids = Ids(session)
+    run.recall = RECALLED if command.last else command.upto
+    rows = _admit(session, ids, run, command.links, command.now)
+    return KnownAdmitted(rows, host_rows(session, (row.host for row in rows)), run.row())
+
+
+def _with_earlier_hosts(session: Session, job: int, hosts: list[str]) -> list[str]:
+    """The default scope of the job's newest run as well: a seed that leads elsewhere may not be
+    due, and the pages behind it still belong to the crawl."""
+    row = session.one("SELECT seed_hosts FROM runs WHERE job = ? ORDER BY id DESC LIMIT 1", (job,))
+    earlier = msgspec.json.decode(row[0], type=list[str]) if row else []
+    return list(dict.fromkeys([*hosts, *earlier]))
 
 
 def encode_path(path: str) -> bytes:
@@ -121,19 +146,26 @@ def _admit_seeds(
     seeds: tuple[NewLink, ...],
     now: float,
 ) -> Submitted:
+    rows = _admit(session, ids, run, seeds, now)
+    session.run(
+        "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",
+        (request, run.job, run.id, now),
+    )
+    hosts = host_rows(session, (row.host for row in rows))
+    return Submitted(run.job, run.id, "", rows, hosts, run.row())
+
+
+def _admit(
+    session: Session, ids: Ids, run: RunRecord, links: tuple[NewLink, ...], now: float
+) -> list[QueuedRow]:
+    """Links that come from no page, and what that makes of the run."""
     tallies = TallyChanges()
-    admission = Admission(session, ids, {run.id: seeds})
-    for seed in seeds:
-        admission.add(run, seed, 0, None, None)
+    admission = Admission(session, ids, {run.id: links}, {run.id: run}, now)
+    for link in links:
+        admission.add(run, link, link.depth, None, None)
     run.complete_if_empty(now, tallies)
     admission.save()
     save_run(session, run)
     save_tallies(session, tallies + admission.skipped)
     ids.save()
-    session.run(
-        "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",
-        (request, run.job, run.id, now),
-    )
-    rows = admission.rows
-    hosts = host_rows(session, (row.host for row in rows))
-    return Submitted(run.job, run.id, "", rows, hosts, run.row())
+    return admission.rows

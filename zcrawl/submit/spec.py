@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.submit.browser_spec import Browser
 from zcrawl.submit.extract_spec import Block
+from zcrawl.submit.recrawl_spec import Recrawl
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +147,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     browser: Browser = Browser()
     extract: tuple[Block, ...] = ()  # none: one default item per page
     output: Output = Output()
+    recrawl: Recrawl = Recrawl()
     spider: str = ""  # file.py:Name, or package.module:Name
     spider_args: dict[str, Any] = {}
     spider_limits: SpiderLimits = SpiderLimits()

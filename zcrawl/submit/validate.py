@@ -22,6 +22,7 @@ from zcrawl.submit.browser_spec import check_rendering
 from zcrawl.submit.code import check_code, check_engine
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
+from zcrawl.submit.recrawl_spec import check_recrawl
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import JobSpec
 
@@ -77,6 +78,7 @@ def check(spec: JobSpec) -> None:
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
+    check_recrawl(spec.recrawl)
 
 
 def check_name(name: str) -> None:

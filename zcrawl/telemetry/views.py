@@ -22,6 +22,7 @@ SUMMARY_KEYS: Final = (
     "run",
     "state",
     "pages",
+    "unchanged",
     "items",
     "failed",
     "skipped",
@@ -100,6 +101,7 @@ def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
         "state": str(run.state),
         "reason": run.reason,
         "pages": counters.done,
+        "unchanged": counters.unchanged,
         "items": counters.items,
         "failed": counters.failed,
         "skipped": counters.skipped,
@@ -155,7 +157,11 @@ def iso(at: float) -> str | None:
 def _no_run(job: JobRow) -> dict[str, Any]:
     """A job whose runs are all deleted."""
     counts = dict.fromkeys(
-        ("pages", "items", "failed", "skipped", "queued", "in_flight", "admitted", "bytes"), 0
+        (
+            *("pages", "unchanged", "items", "failed", "skipped", "queued", "in_flight"),
+            *("admitted", "bytes"),
+        ),
+        0,
     )
     return {
         "job": job.id,

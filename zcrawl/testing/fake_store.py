@@ -17,6 +17,7 @@ from zcrawl.mesh.messages import Page
 from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitKnown,
     AdvanceOutput,
     ApplyResults,
     ChangeRun,
@@ -52,6 +53,7 @@ from zcrawl.store.queries import (
     QueryOutcome,
     ReadFailed,
     ReadItems,
+    ReadKnown,
     ReadOutputs,
     Refill,
     Refilled,
@@ -61,6 +63,7 @@ from zcrawl.store.queries import (
 from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
+from zcrawl.testing import fake_store_known as known
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables
 
 Fault: TypeAlias = Literal["fail", "unknown_applied", "unknown_lost", "data_error"]
@@ -121,6 +124,8 @@ class FakeStore:
                 return Failures(self._failed(query))
             case ReadOutputs():
                 return Outputs(self._outputs(query.run))
+            case ReadKnown():
+                return known.read_known(self.tables, query)
             case _:
                 assert_never(query)
 
@@ -179,7 +184,9 @@ class FakeStore:
                 assert run.ended_at and not run.seeding, run
             else:
                 assert run.pending == queued and run.skipped == n[RequestState.SKIPPED], run
-                assert run.pending or run.seeding, f"nothing is pending, yet it goes on: {run}"
+                assert run.pending or run.seeding or run.recalls, (
+                    f"nothing is pending, yet it goes on: {run}"
+                )
             tallies = self._tallies(run.id)
             assert sum(tallies.failed.values()) == run.failed, "each failure has a reason"
             assert sum(tallies.skipped.values()) == run.skipped, "each skip has a reason"
@@ -205,6 +212,8 @@ class FakeStore:
                 return commands.submit_job(tables, command)
             case AddSeeds():
                 return commands.add_seeds(tables, command)
+            case AdmitKnown():
+                return known.admit_known(tables, command)
             case ChangeRun():
                 return commands.change_run(tables, command)
             case TuneRun():

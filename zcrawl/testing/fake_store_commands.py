@@ -31,12 +31,14 @@ from zcrawl.store.rules import (
     MAX_PAGES,
     QUARANTINED,
     check_changes,
+    first_recall,
     max_pages_of,
     max_pages_per_host_of,
     outputs_of,
     result_gap,
     skip_reason,
 )
+from zcrawl.testing.fake_store_known import forget, remember, remember_unasked
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeOutput, FakeRun, Tables
 
 POISON = b"poison"  # an item that holds it cannot be stored
@@ -97,7 +99,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
             _apply(tables, run, change, command.now)
             for link in change.links:
                 seen[(run.id, link.key)] = None
-                seq = tables.admit(run, link, link.depth, change.seq)
+                seq = tables.admit(run, link, link.depth, change.seq, command.now)
                 if seq is not None:
                     admitted.append(seq)
             if run.max_pages is not None and run.done >= run.max_pages:
@@ -155,9 +157,11 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         if change.state is not RequestState.QUEUED:
             tables.dequeue(request, change.state)
             run.pending -= 1
+            remember(tables, run, request, change.traits, now)
     if change.state is RequestState.DONE and change.page is not None:
         tables.pages[change.seq] = change.page
         run.done += 1
+        run.unchanged += change.traits is not None and change.traits.unchanged
         run.bytes += change.page.size
         run.items += len(change.items)
         for kind, data in [*((Kept.ITEM, data) for data in change.items), *change.others]:
@@ -203,12 +207,15 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         tables.jobs[job.id] = job
     job.spec = spec
     run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
+    run.recall = first_recall(spec)
+    earlier = [one for one in tables.runs.values() if one.job is job]
     tables.runs[run.id] = run
     for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
-    return _admit_seeds(
-        tables, run, command.request, command.seeds, command.seed_hosts, command.now
-    )
+    hosts = command.seed_hosts
+    if run.recall is not None and earlier:
+        hosts += tuple(earlier[-1].seed_hosts)
+    return _admit_seeds(tables, run, command.request, command.seeds, hosts, command.now)
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
@@ -252,7 +259,7 @@ def _admit_seeds(
     now: float,
 ) -> Submitted:
     run.add_seed_hosts(seed_hosts)
-    seqs = [tables.admit(run, seed, 0, None) for seed in seeds]
+    seqs = [tables.admit(run, seed, 0, None, now) for seed in seeds]
     tables.complete_if_empty(run, now)
     tables.replies[request] = (run.job.id, run.id)
     rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
@@ -306,6 +313,7 @@ def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
         request = tables.requests[seq]
         tables.dequeue(request, RequestState.SKIPPED)
         request.reason = skip_reason(run.state, run.reason)
+    remember_unasked(tables, run, (tables.requests[seq] for seq in seqs))
     return len(seqs)
 
 
@@ -325,11 +333,14 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
         limit -= 1
     if limit == 0:
         return True
+    last = all(other is run or other.job is not run.job for other in tables.runs.values())
+    if last and forget(tables, run.job.id, limit) == limit:
+        return True
     tables.items.pop(run.id, None)
     tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
     tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}
     del tables.runs[run.id]
-    if not any(other.job is run.job for other in tables.runs.values()):
+    if last:
         del tables.jobs[run.job.id]
     return False
 

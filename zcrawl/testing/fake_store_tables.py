@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import skip_reason
+from zcrawl.testing.fake_store_known import FakeKnown, recall
 
 NOTHING_SPECIAL = Manner()
 
@@ -45,6 +47,8 @@ class FakeRun:
     skipped: int = 0
     items: int = 0
     bytes: int = 0
+    unchanged: int = 0
+    recall: int | None = None
 
     def row(self) -> RunRow:
         return RunRow(
@@ -64,12 +68,18 @@ class FakeRun:
                 self.skipped,
                 self.items,
                 self.bytes,
+                self.unchanged,
             ),
             created_at=self.created_at,
             started_at=self.created_at,
             ended_at=self.ended_at,
             cookies=self.cookies,
+            recall=self.recall,
         )
+
+    @property
+    def recalls(self) -> bool:
+        return self.recall not in (None, RECALLED)
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
         self.seed_hosts += [n for n in dict.fromkeys(netlocs) if n not in self.seed_hosts]
@@ -93,6 +103,7 @@ class FakeRequest:
     status: int = 0
     label: str = ""
     extra: bytes = b""
+    known: bytes = b""
 
 
 @dataclass(slots=True)
@@ -158,6 +169,7 @@ class Tables:
     replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # request id → (job, run)
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
 
     def next_id(self, name: str) -> int:
         value = self.sequences.get(name, 0) + 1
@@ -174,7 +186,9 @@ class Tables:
     def host_rows(self, ids: Iterable[int]) -> list[HostRow]:
         return [self.hosts[id].row() for id in sorted(set(ids))]
 
-    def admit(self, run: FakeRun, link: NewLink, depth: int, parent: int | None) -> int | None:
+    def admit(
+        self, run: FakeRun, link: NewLink, depth: int, parent: int | None, now: float
+    ) -> int | None:
         """The new request's seq, or None when the run knows the key or it is a skip."""
         if (run.id, link.key) in self.seqs:
             return None
@@ -194,11 +208,12 @@ class Tables:
             extra=link.extra,
         )
         run.admitted += 1
-        if link.skip:
+        skip, self.requests[seq].known = recall(self, run, link, now)
+        if skip:
             self.requests[seq].state = RequestState.SKIPPED
-            self.requests[seq].reason = link.skip
+            self.requests[seq].reason = skip
             run.skipped += 1
-            self.tally(run.id, "skipped", link.skip)
+            self.tally(run.id, "skipped", skip)
             return None
         self.enqueue(self.requests[seq])
         run.pending += 1
@@ -232,6 +247,7 @@ class Tables:
             parent=self.url_of(request.parent),
             label=request.label,
             extra=request.extra,
+            known=request.known,
         )
 
     def url_of(self, seq: int | None) -> str | None:
@@ -253,7 +269,9 @@ class Tables:
             self.tally(run.id, "skipped", skip_reason(state, reason), run.pending)
         run.skipped += run.pending
         run.pending = 0
+        run.recall = None if run.recall is None else RECALLED
 
     def complete_if_empty(self, run: FakeRun, now: float) -> None:
-        if not run.state.ended and not run.seeding and run.pending == 0:
+        goes_on = run.seeding or run.recalls
+        if not run.state.ended and not goes_on and run.pending == 0:
             self.end(run, RunState.COMPLETED, "", now)

@@ -13,7 +13,7 @@ import msgspec
 
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.mesh.messages import Assignment, Result
+from zcrawl.mesh.messages import Assignment, Result, Traits
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
@@ -44,6 +44,7 @@ class Fetching(msgspec.Struct):
     waited_s: float = 0.0  # for permits and rules: not counted against the timeout
     crawl_delay_s: float = 0.0
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
+    known: Traits | None = None  # what an earlier run knows of its page
 
 
 def rest_of(limits: HopLimits, used_s: float) -> HopLimits:

@@ -51,6 +51,7 @@ class RunContext:
         self.rules = canonical_rules(spec.scope)
         self.plan = _plan(spec)
         self.captures = wants_capture(spec)
+        self.remembers = spec.recrawl.incremental
         polite = spec.politeness
         self.traps = TrapFilter(spec.traps)
         self.token = agent_token(spec.fetch.user_agent)

@@ -28,15 +28,16 @@ from zcrawl.errors import (
 from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine
+from zcrawl.frontier import recrawl
 from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Code, Page, Result, RobotsFile, RunConfig
+from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.json_page import is_json
 from zcrawl.parse.page import NOTHING_PARSED, is_html
 from zcrawl.parse.sitemap import MAX_BYTES as SITEMAP_BYTES
-from zcrawl.worker import outcome, readings
+from zcrawl.worker import outcome, readings, traits_httpx
 from zcrawl.worker.extras_book_loop import ExtrasBook
 from zcrawl.worker.fetching_loop import (
     Blobs,
@@ -215,13 +216,18 @@ class Pipeline:
         if one.prio == SITEMAP_PRIO:
             limits = msgspec.structs.replace(limits, max_bytes=SITEMAP_BYTES)
         chain: RedirectChain | None = None
+        condition = traits_httpx.NO_CONDITION
+        if one.known:
+            fetch.known = recrawl.decode(one.known)
+            condition = traits_httpx.condition_of(fetch.known, context, sending)
         while True:
             if self._starts is not None:
                 await self._wait_for(fetch, self._starts.acquire())
             if sending is None:
-                response = await engine.get(url, context.headers, limits)
+                headers = {**context.headers, **condition} if condition else context.headers
+                response = await engine.get(url, headers, limits)
             else:
-                response = await sending.send(engine, url, limits)
+                response = await sending.send(engine, url, limits, condition)
             if self._bytes is not None:
                 size = min(float(len(response.content)), self._bytes.max_rate)
                 await self._wait_for(fetch, self._bytes.acquire(size))
@@ -231,22 +237,17 @@ class Pipeline:
                 final = response.extensions.get("final_url", url)  # a browser's page may change it
                 return await self._page(fetch, context, final, response, began, sending)
             if verdict.meaning is Meaning.FAILED:
-                return outcome.failed(
-                    one,
-                    verdict.reason,
-                    verdict.retry,
-                    status=status,
-                    retry_after_s=outcome.wait_asked_for(
-                        response.headers.get("retry-after"), self._utc()
-                    ),
-                    crawl_delay_s=fetch.crawl_delay_s,
-                )
+                if status == traits_httpx.NOT_MODIFIED and condition and fetch.known is not None:
+                    traits = traits_httpx.confirmed(fetch.known, response)
+                    return self._unchanged(fetch, url, response, traits, began)
+                wait = outcome.wait_asked_for(response.headers.get("retry-after"), self._utc())
+                return readings.refused(one, verdict, status, wait, fetch.crawl_delay_s)
             chain = chain or RedirectChain(one.url, context.spec.fetch.max_redirects, context.rules)
             step = chain.next_hop(url, response.headers.get("location"))
             if not isinstance(step, Follow):
                 moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
                 return moved if sending is None else sending.handed_over(moved, status)
-            url = step.url
+            url, condition = step.url, traits_httpx.NO_CONDITION
             if sending is not None:
                 sending.redirected(status)
             if context.spec.politeness.robots and not self._allows(one.run, context, url):
@@ -268,6 +269,11 @@ class Pipeline:
         content_type = header_of(response, b"content-type") or ""
         if one.prio == SITEMAP_PRIO:
             return await self._special.sitemap(context, one, url, response)
+        delay, traits = fetch.crawl_delay_s, None
+        if context.remembers:
+            traits = traits_httpx.traits_of(one, fetch.known, url, response)
+            if traits.unchanged:
+                return self._unchanged(fetch, url, response, traits, began)
         asks = header_directives(headers_of(response, b"x-robots-tag"), context.token)
         parsed = NOTHING_PARSED
         links: list[tuple[str, bytes]] = []
@@ -284,17 +290,11 @@ class Pipeline:
             try:
                 parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
-                return outcome.skipped(
-                    one,
-                    error.code,
-                    status=status,
-                    crawl_delay_s=fetch.crawl_delay_s,
-                    detail=str(error),
-                )
+                return readings.unreadable(one, error, status, delay)
             if not (asks and context.obeys_nofollow and forbids_following(asks)):
                 links, trapped = context.inside(parsed.links, one.depth + 1, one.url, fetched_at)
         unkept = await self._special.unkept(
-            one, context, url, parsed, asks, fetch.crawl_delay_s, lambda u: self._probe(fetch, u)
+            one, context, url, parsed, asks, delay, lambda u: self._probe(fetch, u)
         )
         if unkept is not None:
             return msgspec.structs.replace(unkept, status=status, links=links, trapped=trapped)
@@ -305,19 +305,9 @@ class Pipeline:
         files: dict[str, str] = {}
         if "files" in response.extensions and self._blobs is not None:  # a browser's
             files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
-        page = Page(
-            final_url=url,
-            title=parsed.title,
-            content_type=outcome.clean(content_type)[: outcome.MAX_CONTENT_TYPE],
-            size=len(body),
-            fetched_at=fetched_at,
-            elapsed_ms=took_s * 1000,
-            body=kept,
-            canonical=parsed.canonical,
-            alternates=list(parsed.alternates),
-            files=files,
+        page = readings.page_of(
+            url, parsed, content_type, len(body), fetched_at, took_s, kept, files
         )
-        delay = fetch.crawl_delay_s
         found, rejected = parsed.extracted, parsed.rejected
         seen = capture_of(one, page, response, context.headers) if context.captures else None
         if reader is not None:
@@ -327,7 +317,16 @@ class Pipeline:
             result = readings.read(
                 one, context, page, status, links, delay, rejected, found, seen, trapped
             )
-        return result if sending is None else await sending.items(result)
+        result = result if sending is None else await sending.items(result)
+        return traits_httpx.with_traits(result, traits)
+
+    def _unchanged(
+        self, fetch: Fetching, url: str, response: httpx.Response, traits: Traits, began: float
+    ) -> Result:
+        took_s, utc = self._clock() - began - fetch.waited_s, self._utc()
+        page = readings.bare_page(url, len(response.content), utc, took_s)
+        status, delay = response.status_code, fetch.crawl_delay_s
+        return readings.unchanged(fetch.one, page, status, traits, delay)
 
     async def _probe(self, fetch: Fetching, url: str) -> str | None:
         """The title with which a host answers a URL, if with a page."""

@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zcrawl.mesh.messages import Assignment, Page, Result
-from zcrawl.worker.outcome import RunContext, default_item, done, done_with
+from zcrawl.errors import ParseError
+from zcrawl.fetch.policy import Verdict
+from zcrawl.frontier.recrawl import UNCHANGED
+from zcrawl.mesh.messages import Assignment, Page, Result, Traits
+from zcrawl.parse.page import ParsedPage
+from zcrawl.worker.outcome import (
+    MAX_CONTENT_TYPE,
+    RunContext,
+    clean,
+    default_item,
+    done,
+    done_with,
+    failed,
+    skipped,
+)
 from zcrawl.worker.pages import as_message
 
 if TYPE_CHECKING:
@@ -39,6 +52,63 @@ def read(
     told = as_message(found, capture)
     result = done_with(one, page, status, items, links, crawl_delay_s, rejected, labels, told)
     return msgspec.structs.replace(result, trapped=trapped) if trapped else result
+
+
+def page_of(
+    url: str,
+    parsed: ParsedPage,
+    content_type: str,
+    size: int,
+    fetched_at: float,
+    took_s: float,
+    kept: str | None,
+    files: dict[str, str],
+) -> Page:
+    return Page(
+        final_url=url,
+        title=parsed.title,
+        content_type=clean(content_type)[:MAX_CONTENT_TYPE],
+        size=size,
+        fetched_at=fetched_at,
+        elapsed_ms=took_s * 1000,
+        body=kept,
+        canonical=parsed.canonical,
+        alternates=list(parsed.alternates),
+        files=files,
+    )
+
+
+def bare_page(url: str, size: int, fetched_at: float, took_s: float) -> Page:
+    """Of an answer that was not read."""
+    return Page(url, None, "", size, fetched_at, took_s * 1000)
+
+
+def unchanged(
+    one: Assignment, page: Page, status: int, traits: Traits, crawl_delay_s: float
+) -> Result:
+    """A page that is as it was: done, and nothing of it is read or kept again."""
+    result = done_with(one, page, status, [], [], crawl_delay_s)
+    return msgspec.structs.replace(result, reason=UNCHANGED, traits=traits)
+
+
+def refused(
+    one: Assignment, verdict: Verdict, status: int, wait_s: float | None, crawl_delay_s: float
+) -> Result:
+    """An answer that is no page."""
+    return failed(
+        one,
+        verdict.reason,
+        verdict.retry,
+        status=status,
+        retry_after_s=wait_s,
+        crawl_delay_s=crawl_delay_s,
+    )
+
+
+def unreadable(one: Assignment, error: ParseError, status: int, crawl_delay_s: float) -> Result:
+    """A page that says it is HTML and is not."""
+    detail = str(error)
+    return skipped(one, error.code, status=status, crawl_delay_s=crawl_delay_s, detail=detail)
 
 
 def with_capture(result: Result, capture: bytes | None) -> Result:

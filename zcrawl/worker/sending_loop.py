@@ -7,7 +7,7 @@ raises costs its page only.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import httpx
@@ -37,11 +37,12 @@ class Sending:
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
 
-    async def send(self, engine: Engine, url: str, limits: HopLimits) -> httpx.Response:
+    async def send(
+        self, engine: Engine, url: str, limits: HopLimits, condition: Mapping[str, str]
+    ) -> httpx.Response:
         extra = self.extra
-        out = Outgoing(
-            url, extra.method, dict(self._headers), extra.body, extra.meta, self._one.attempt
-        )
+        headers = {**self._headers, **condition}
+        out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
         for name, one in self._middlewares:
             await _called(name, one.before_request, out)
         if out.method == "GET" and not out.body:

@@ -1,0 +1,131 @@
+"""Decides what a job remembers of a page, when it is due again, and what travels with its request.
+
+Called by the stores (inside the transaction that ends a request, and when a URL is admitted) and
+by the worker (`decode`). Pure. docs/recrawl.md tells the story.
+
+A page is looked at again when `interval_s` has passed since it was last looked at. The interval
+is halved when the page was found changed, and grows by half when it was not.
+"""
+
+from __future__ import annotations
+
+import functools
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.mesh.messages import Traits
+from zcrawl.model import RequestState
+from zcrawl.submit.recrawl_spec import Recrawl
+
+NOT_DUE: Final = "not_due"  # reason of a known page that is not looked at in this run
+UNCHANGED: Final = "unchanged"  # reason of a page that is done without anything new
+RECALLED: Final = -1  # where a run stands that has admitted all that its job knows
+HASH_BYTES: Final = 16
+# Ends that say nothing of the page, because nobody asked for it.
+_NOT_ASKED: Final = frozenset({"host_page_limit"})
+_GONE: Final = frozenset({404, 410})
+# What a page was read by: when any of it changes, the page is read again whatever its server says.
+_READ_BY: Final = ("extract", "spider", "spider_args", "code", "middlewares", "parsers", "plugins")
+_READ_BY_PARTS: Final = {
+    "scope": None,  # all of it: links that were outside may be inside now
+    "traps": None,
+    "browser": None,
+    "output": ("keep_html", "capture"),
+    "fetch": ("engine",),
+    "politeness": ("robots", "nofollow", "noindex"),
+}
+_LIMITS: Final = ("max_pages", "max_pages_per_host")  # of a scope: they say nothing of a page
+
+
+class KnownPage(msgspec.Struct, frozen=True):
+    """What a job remembers of one page across its runs."""
+
+    content: bytes = b""  # hash of its body; empty: it was not kept the last time
+    etag: str = ""
+    last_modified: str = ""
+    reading: bytes = b""  # see `reading_of`
+    checked_at: float = 0.0  # UTC; 0: never
+    changed_at: float = 0.0
+    interval_s: float = 0.0
+    checks: int = 0
+    changes: int = 0
+    gone: bool = False  # 404 or 410: no run starts from it
+
+
+def is_due(known: KnownPage, reading: bytes, now: float) -> bool:
+    if known.reading != reading and not known.gone:
+        return True
+    return now >= known.checked_at + known.interval_s
+
+
+def validators(known: KnownPage, reading: bytes) -> bytes:
+    """What its next request carries; nothing if it has to be read again in any case."""
+    if not known.content or known.reading != reading:
+        return b""
+    return _encode(Traits(known.etag, known.last_modified, known.content))
+
+
+def decode(data: bytes) -> Traits | None:
+    """What an assignment says of its page; None if that cannot be read."""
+    try:
+        return _decode(data) if data else None
+    except (msgspec.MsgspecError, ValueError):
+        return None  # then it is fetched like any other
+
+
+def remembered(
+    known: KnownPage | None,
+    state: RequestState,
+    status: int,
+    reason: str,
+    traits: Traits | None,
+    rules: Recrawl,
+    reading: bytes,
+    now: float,
+) -> KnownPage:
+    """What is known of a page after its request has ended."""
+    gone = state is RequestState.DEAD and status in _GONE
+    asked = state is not RequestState.DEAD and reason not in _NOT_ASKED
+    if not asked and not gone:
+        # Nobody knows how it is now: it stays due, and its validators stay good.
+        return known or KnownPage(interval_s=rules.interval)
+    found = traits if traits is not None and state is RequestState.DONE else Traits()
+    before = known if known is not None and known.checks else None
+    changed = before is not None and (before.content, before.gone) != (found.content, gone)
+    return KnownPage(
+        content=found.content,
+        etag=found.etag,
+        last_modified=found.last_modified,
+        reading=reading,
+        checked_at=now,
+        changed_at=now if before is None or changed else before.changed_at,
+        interval_s=_interval(before, changed and not gone, rules),
+        checks=1 if before is None else before.checks + 1,
+        changes=0 if before is None else before.changes + changed,
+        gone=gone,
+    )
+
+
+def _interval(before: KnownPage | None, changed: bool, rules: Recrawl) -> float:
+    if before is None:
+        return rules.interval
+    wanted = before.interval_s * (0.5 if changed else 1.5)
+    return min(max(wanted, rules.min_interval), rules.max_interval)
+
+
+@functools.lru_cache(maxsize=64)
+def reading_of(spec: bytes) -> bytes:
+    """Stands for what pages are read by in a run with this spec (JSON of JobSpec)."""
+    plain: dict[str, Any] = msgspec.json.decode(spec)
+    used = {key: plain.get(key) for key in _READ_BY}
+    for key, parts in _READ_BY_PARTS.items():
+        section = dict(plain.get(key) or {})
+        wanted = [name for name in section if name not in _LIMITS] if parts is None else parts
+        used[key] = {name: section.get(name) for name in wanted}
+    return blake2b(msgspec.json.encode(used, order="sorted"), digest_size=8).digest()
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Traits).decode

@@ -1,0 +1,97 @@
+"""Recalling: a run of a job that remembers its pages starts from them too, not only from seeds.
+
+A part of the leader. A page that has not changed shows no links, so whatever the job knows has to
+be admitted by itself: a chunk is read, what is out of the run's scope is left out, the rest is
+admitted in one transaction that also stores how far the run has come. So memory holds one chunk,
+a leader that dies leaves the rest to the next one, and a repeat changes nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+from zcrawl.errors import StoreError
+from zcrawl.frontier.recrawl import RECALLED
+from zcrawl.frontier.scope import ScopeFilter
+from zcrawl.master.events import Ask, Effects, Execute, Note
+from zcrawl.master.state import LeaderState
+from zcrawl.store.commands import AdmitKnown, KnownAdmitted
+from zcrawl.store.queries import KnownPages, ReadKnown
+from zcrawl.store.rows import KnownRow, NewLink
+from zcrawl.submit.spec import Scope
+
+CHUNK: Final = 1_000  # pages
+AGAIN_S: Final = 0.5  # after a failed read
+
+
+class Recall:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._busy: int | None = None  # the run that a chunk is under way for
+        self._not_before = 0.0
+
+    def tick(self, now: float, effects: Effects) -> None:
+        state = self._state
+        if not state.recalls or self._busy is not None or now < self._not_before:
+            return
+        for run in state.recalls:
+            active = state.runs.active[run]
+            # What an earlier run left queued is remembered when it is swept.
+            if active.row.job not in state.sweeps.values() and active.row.recall is not None:
+                self._busy = run
+                query = ReadKnown(active.row.job, active.row.recall, CHUNK)
+                effects.append(Ask(query, self._tag(run)))
+                return
+
+    def _tag(self, run: int) -> str:
+        """Unlike those of an earlier epoch of this process."""
+        return f"recall.{self._state.epoch}.{run}"
+
+    def found(
+        self, query: ReadKnown, tag: str, known: KnownPages, now: float, effects: Effects
+    ) -> None:
+        run = self._busy
+        if run is None or tag != self._tag(run):
+            return
+        active = self._state.runs.get(run)
+        if active is None or active.row.recall != query.after:
+            self._busy = None  # it has ended meanwhile
+            return
+        row = active.row
+        scope = _scope(active.spec.scope, row.seed_hosts)
+        links = tuple(_link(one) for one in known.rows if scope.verdict(one.url, one.depth) is None)
+        last = len(known.rows) < query.limit
+        upto = query.after if last else known.rows[-1].id
+        utc = self._state.utc(now)
+        command = AdmitKnown(self._state.epoch, run, query.after, upto, links, last, utc)
+        effects.append(Execute(command))
+
+    def read_failed(self, tag: str, error: StoreError, now: float, effects: Effects) -> None:
+        if self._busy is not None and tag == self._tag(self._busy):
+            effects.append(Note("recall_failed", f"{error.code}: {error}"))
+            self._busy, self._not_before = None, now + AGAIN_S
+
+    def admitted(self, done: KnownAdmitted, now: float, effects: Effects) -> bool:
+        """True when the store says more than memory knows: reload."""
+        self._busy = None
+        if done.row is None:
+            return False
+        self._state.put_run(done.row, now, effects)
+        if not done.row.state.ended:
+            self._state.admit(done.admitted, done.hosts, now)
+            if done.row.recall == RECALLED and not done.repeated:
+                effects.append(Note("recalled", f"run {done.row.id} has all that its job knows"))
+        return done.repeated  # its rows were admitted by a commit whose answer was lost
+
+
+@functools.lru_cache(maxsize=8)
+def _scope(scope: Scope, seed_hosts: tuple[str, ...]) -> ScopeFilter:
+    """Compiled once for all chunks of a run."""
+    return ScopeFilter(scope, frozenset(seed_hosts))
+
+
+def _link(known: KnownRow) -> NewLink:
+    return NewLink(
+        known.url, known.key, known.origin, known.depth, label=known.label, extra=known.extra
+    )

@@ -1,0 +1,36 @@
+"""The table of what jobs remember of pages across their runs. A part of `schema_peewee`.
+
+It belongs to jobs, not to runs, and only jobs with `recrawl.incremental` have rows in it. No
+column holds text, so that the table is the same whichever way it was made.
+"""
+
+from __future__ import annotations
+
+import peewee
+
+from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
+
+
+class KnownPage(peewee.Model):
+    id = IdField(primary_key=True)
+    job = peewee.BigIntegerField()
+    url_key = BytesField(16)
+    url = BytesField(URL_BYTES)
+    host = peewee.BigIntegerField()
+    depth = peewee.IntegerField()
+    label = BytesField(400)
+    extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
+    content = BytesField(16)  # hash of its body
+    etag = BytesField(2_000)
+    last_modified = BytesField(2_000)
+    reading = BytesField(8)  # what it was read by: frontier.recrawl
+    checked_at = peewee.DoubleField(**default("0"))
+    changed_at = peewee.DoubleField(**default("0"))
+    interval_s = peewee.DoubleField(**default("0"))
+    checks = peewee.IntegerField(**default("0"))
+    changes = peewee.IntegerField(**default("0"))
+    gone = peewee.BooleanField(**default("0"))
+
+    class Meta:
+        table_name = "known_pages"
+        indexes = ((("job", "url_key"), True), (("job", "id"), False))

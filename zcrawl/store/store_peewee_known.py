@@ -1,0 +1,190 @@
+"""What jobs remember of pages across their runs: read, written, forgotten.
+
+Used by the other `store_peewee_*` modules, always inside one transaction, and only for runs of jobs
+that remember their pages. What is decided is decided in `frontier.recrawl`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
+from zcrawl.mesh.messages import Traits
+from zcrawl.model import SITEMAP_PRIO, RequestState
+from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.queries import KnownPages, ReadKnown
+from zcrawl.store.rows import KnownRow
+from zcrawl.store.rules import recrawl_of
+
+_STATE = (
+    "content",
+    "etag",
+    "last_modified",
+    "reading",
+    "checked_at",
+    "changed_at",
+    "interval_s",
+    "checks",
+    "changes",
+    "gone",
+)
+_STATES = ", ".join(_STATE)
+_START = START_URL.encode()  # no page: it makes a spider begin
+_PLACE = "id, job, url_key, url, host, depth, label, extra"
+
+
+class OfJob(Protocol):
+    """The part of a run that counts here."""
+
+    id: int
+    job: int
+    spec: bytes
+    recall: int | None
+
+
+class Taker(Protocol):
+    def take(self, name: str) -> int: ...
+
+
+class Ending(NamedTuple):
+    """How a request of a run that remembers its pages ended."""
+
+    seq: int
+    run: OfJob
+    state: RequestState
+    status: int
+    reason: str
+    traits: Traits | None
+
+
+def known_pages(
+    session: Session, job: int, keys: Iterable[bytes]
+) -> dict[bytes, tuple[int, KnownPage]]:
+    """key → (id, what is known of it)"""
+    select = f"SELECT url_key, id, {_STATES} FROM known_pages WHERE job = ? AND url_key IN ({{}})"
+    return {row[0]: (row[1], _page(row[2:])) for row in session.all_in(select, (job,), keys)}
+
+
+def _page(row: Sequence[Any]) -> KnownPage:
+    content, etag, last_modified, reading, *times, checks, changes, gone = row
+    checked_at, changed_at, interval_s = times
+    return KnownPage(
+        content,
+        etag.decode(),
+        last_modified.decode(),
+        reading,
+        checked_at,
+        changed_at,
+        interval_s,
+        checks,
+        changes,
+        bool(gone),
+    )
+
+
+def _values(page: KnownPage) -> tuple[Any, ...]:
+    return (
+        page.content,
+        page.etag.encode(),
+        page.last_modified.encode(),
+        page.reading,
+        page.checked_at,
+        page.changed_at,
+        page.interval_s,
+        page.checks,
+        page.changes,
+        page.gone,
+    )
+
+
+# ---------------------------------------------------------------- writing
+
+
+def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float) -> None:
+    """What their jobs know of these requests' pages from now on."""
+    select = (
+        "SELECT seq, url_key, url, host, depth, label, extra FROM requests "
+        f"WHERE prio <> {SITEMAP_PRIO} AND seq IN ({{}})"
+    )
+    seqs = [one.seq for one in endings]
+    rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if row[2] != _START}
+    places: dict[int, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
+    for one in endings:
+        if one.seq in rows:
+            places[one.run.job][rows[one.seq][0]] = rows[one.seq]
+    stored = {job: known_pages(session, job, found) for job, found in places.items()}
+    new: dict[tuple[int, bytes], KnownPage] = {}
+    for one in endings:
+        if one.seq not in rows:
+            continue
+        job, key = one.run.job, rows[one.seq][0]
+        _, before = stored[job].get(key, (0, None))
+        new[(job, key)] = remembered(
+            new.get((job, key), before),
+            one.state,
+            one.status,
+            one.reason,
+            one.traits,
+            recrawl_of(one.run.spec),
+            reading_of(one.run.spec),
+            now,
+        )
+    _write(session, ids, new, stored, places)
+
+
+def _write(
+    session: Session,
+    ids: Taker,
+    new: Mapping[tuple[int, bytes], KnownPage],
+    stored: Mapping[int, Mapping[bytes, tuple[int, KnownPage]]],
+    places: Mapping[int, Mapping[bytes, tuple[Any, ...]]],
+) -> None:
+    inserts: list[tuple[Any, ...]] = []
+    updates: list[tuple[Any, ...]] = []
+    for (job, key), page in new.items():
+        if key in stored[job]:
+            id, before = stored[job][key]
+            if page != before:
+                updates.append((*_values(page), id))
+        else:
+            _, url, host, depth, label, extra = places[job][key]
+            place = (ids.take("known"), job, key, url, host, depth, label.encode(), extra)
+            inserts.append((*place, *_values(page)))
+    session.insert_many("known_pages", f"{_PLACE}, {_STATES}", inserts)
+    session.update_many("known_pages", _STATE, "id", updates)
+
+
+def remember_unasked(session: Session, ids: Taker, run: OfJob, seqs: Sequence[int]) -> None:
+    """Requests that a run left queued when it ended: the next run goes on with them."""
+    dead = RequestState.DEAD  # as one that failed: nobody knows how the page is
+    endings = [Ending(seq, run, dead, 0, "", None) for seq in seqs]
+    remember(session, ids, endings, 0.0)
+
+
+def forget(session: Session, job: int, limit: int) -> int:
+    """Remove up to `limit` pages of a job that is no more; how many there were."""
+    select = "SELECT id FROM known_pages WHERE job = ? LIMIT ?"
+    found = [id for (id,) in session.all(select, (job, limit))]
+    session.run_in("DELETE FROM known_pages WHERE id IN ({})", (), found)
+    return len(found)
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_known(session: Session, query: ReadKnown) -> KnownPages:
+    rows = session.all(
+        "SELECT k.id, k.url, k.url_key, h.origin, k.depth, k.label, k.extra FROM known_pages k "
+        "JOIN hosts h ON h.id = k.host WHERE k.job = ? AND k.id > ? AND k.gone = 0 "
+        "ORDER BY k.id LIMIT ?",
+        (query.job, query.after, query.limit),
+    )
+    return KnownPages(
+        [
+            KnownRow(id, url.decode(), key, origin.decode(), depth, label.decode(), extra or b"")
+            for id, url, key, origin, depth, label, extra in rows
+        ]
+    )

@@ -1,0 +1,116 @@
+"""What the fake store's jobs remember of pages across their runs. Only `fake_store*` uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.recrawl import (
+    NOT_DUE,
+    RECALLED,
+    KnownPage,
+    is_due,
+    reading_of,
+    remembered,
+    validators,
+)
+from zcrawl.mesh.messages import Traits
+from zcrawl.model import SITEMAP_PRIO, RequestState
+from zcrawl.store.commands import AdmitKnown, KnownAdmitted
+from zcrawl.store.queries import KnownPages, ReadKnown
+from zcrawl.store.rows import KnownRow, NewLink
+from zcrawl.store.rules import recrawl_of
+
+if TYPE_CHECKING:
+    from zcrawl.testing.fake_store_tables import FakeRequest, FakeRun, Tables
+
+
+@dataclass(slots=True)
+class FakeKnown:
+    row: KnownRow
+    page: KnownPage
+
+
+def remember(
+    tables: Tables, run: FakeRun, request: FakeRequest, traits: Traits | None, now: float
+) -> None:
+    """The request has ended, or is left over by a run that has."""
+    if run.recall is None or request.prio == SITEMAP_PRIO or request.url == START_URL:
+        return
+    of_job = tables.known.setdefault(run.job.id, {})
+    known = of_job.get(request.key)
+    page = remembered(
+        known.page if known is not None else None,
+        request.state,
+        request.status,
+        request.reason,
+        traits,
+        recrawl_of(run.spec),
+        reading_of(run.spec),
+        now,
+    )
+    if known is not None:
+        known.page = page
+        return
+    row = KnownRow(
+        tables.next_id("known"),
+        request.url,
+        request.key,
+        tables.hosts[request.host].origin,
+        request.depth,
+        request.label,
+        request.extra,
+    )
+    of_job[request.key] = FakeKnown(row, page)
+
+
+def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:
+    if run.recall is not None:
+        of_job = tables.known.get(run.job.id, {})
+        for request in requests:
+            if request.key not in of_job:
+                state, request.state = request.state, RequestState.DEAD
+                remember(tables, run, request, None, 0.0)
+                request.state = state
+
+
+def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str, bytes]:
+    """(why it is not asked for now, what its request carries)"""
+    if run.recall is None or link.skip or link.prio == SITEMAP_PRIO:
+        return link.skip, b""
+    known = tables.known.get(run.job.id, {}).get(link.key)
+    if known is None:
+        return "", b""
+    reading = reading_of(run.spec)
+    if not is_due(known.page, reading, now):
+        return NOT_DUE, b""
+    return "", validators(known.page, reading)
+
+
+def read_known(tables: Tables, query: ReadKnown) -> KnownPages:
+    of_job = tables.known.get(query.job, {}).values()
+    rows = [one.row for one in of_job if one.row.id > query.after and not one.page.gone]
+    return KnownPages(sorted(rows, key=lambda row: row.id)[: query.limit])
+
+
+def admit_known(tables: Tables, command: AdmitKnown) -> KnownAdmitted:
+    run = tables.runs.get(command.run)
+    if run is None or run.recall != command.after or run.state.ended:
+        return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
+    run.recall = RECALLED if command.last else command.upto
+    seqs = [tables.admit(run, link, link.depth, None, command.now) for link in command.links]
+    tables.complete_if_empty(run, command.now)
+    rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
+    return KnownAdmitted(rows, tables.host_rows(row.host for row in rows), run.row())
+
+
+def forget(tables: Tables, job: int, limit: int) -> int:
+    of_job = tables.known.get(job, {})
+    found = list(of_job)[:limit]
+    for key in found:
+        del of_job[key]
+    if not of_job:
+        tables.known.pop(job, None)
+    return len(found)

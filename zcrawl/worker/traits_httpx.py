@@ -1,0 +1,87 @@
+"""What a page is recognised by when it is met again: read from its answer, asked with the next one.
+
+Called by the pipeline for jobs that remember their pages. A condition is sent to the very URL whose
+answer gave it, never to where that redirects. A validator that could not be sent back as it came is
+not kept; a page without any is still recognised by the hash of its body.
+"""
+
+from __future__ import annotations
+
+import email.utils
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import httpx
+import msgspec
+
+from zcrawl.fetch.headers_httpx import header_of
+from zcrawl.frontier.recrawl import HASH_BYTES
+from zcrawl.mesh.messages import Assignment, Result, Traits
+from zcrawl.model import Outcome
+
+if TYPE_CHECKING:
+    from zcrawl.worker.outcome import RunContext
+    from zcrawl.worker.sending_loop import Sending
+
+NOT_MODIFIED: Final = 304
+MOST_ETAG: Final = 500  # characters
+NO_CONDITION: Final[dict[str, str]] = {}
+
+
+def condition_of(
+    known: Traits | None, context: RunContext, sending: Sending | None
+) -> dict[str, str]:
+    """The headers that ask for the page only if it has changed."""
+    if known is None or context.spec.fetch.engine == "browser":
+        return NO_CONDITION  # a browser shows what it is given: an empty page
+    if sending is not None and sending.extra.method != "GET":
+        return NO_CONDITION
+    headers = {}
+    if known.etag:
+        headers["If-None-Match"] = known.etag
+    if known.last_modified:
+        headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def traits_of(one: Assignment, known: Traits | None, url: str, response: httpx.Response) -> Traits:
+    """The traits of a page that came whole; `url` is where it came from after redirects."""
+    content = blake2b(response.content, digest_size=HASH_BYTES).digest()
+    unchanged = known is not None and known.content == content
+    if url != one.url:
+        return Traits(content=content, unchanged=unchanged)  # its validators are the target's
+    return Traits(_etag(response), _last_modified(response), content, unchanged)
+
+
+def confirmed(known: Traits, response: httpx.Response) -> Traits:
+    """The traits of a page that its server calls unchanged; it may tell newer validators."""
+    return msgspec.structs.replace(
+        known,
+        etag=_etag(response) or known.etag,
+        last_modified=_last_modified(response) or known.last_modified,
+        unchanged=True,
+    )
+
+
+def with_traits(result: Result, traits: Traits | None) -> Result:
+    if traits is None or result.outcome is not Outcome.DONE:
+        return result
+    return msgspec.structs.replace(result, traits=traits)
+
+
+def _etag(response: httpx.Response) -> str:
+    """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came."""
+    value = (header_of(response, b"etag") or "").strip()
+    return value if len(value) <= MOST_ETAG and value.isascii() and value.isprintable() else ""
+
+
+def _last_modified(response: httpx.Response) -> str:
+    """A date, in any form that can be read; servers answer to other texts as they like."""
+    value = (header_of(response, b"last-modified") or "").strip()
+    if not value or not value.isascii() or not value.isprintable():
+        return ""
+    try:
+        email.utils.parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return ""
+    return value[:MOST_ETAG]
