@@ -37,6 +37,7 @@ class Clients:
             scope=Scope(hosts=tuple(self._world.web.hosts), max_pages=self._world.faults.max_pages),
             politeness=self._world.politeness,
             fetch=Fetch(retries=4, timeout=10.0),
+            recrawl=self._world.recrawl,
         )
         request = Request(
             f"submit-{number}",

@@ -11,8 +11,9 @@ import random
 import msgspec
 
 from zcrawl.errors import RetryClass
+from zcrawl.frontier.recrawl import UNCHANGED, decode
 from zcrawl.frontier.url import origin_of, url_key
-from zcrawl.mesh.messages import Page, Result
+from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import Outcome
 
 
@@ -80,11 +81,12 @@ class FakeWeb:
         self.visits.append(visit)
         return visit
 
-    def answer(self, seq: int, run: int, host: int, depth: int, url: str, now: float) -> Result:
+    def answer(self, one: Assignment, now: float) -> Result:
         """What the pipeline would make of this page now."""
+        url = one.url
         page = self.pages[url]
         tries = self._tries[url] = self._tries.get(url, 0) + 1
-        base = Result(0, 0, seq, run, host, 1, Outcome.FAILED, depth=depth)
+        base = Result(0, 0, one.seq, one.run, one.host, 1, Outcome.FAILED, depth=one.depth)
         if page.dead or (page.second_fails and self.answers.get(url, 0) >= 1):
             return msgspec.structs.replace(
                 base, reason="http_404", status=404, retry=RetryClass.PERMANENT
@@ -109,6 +111,16 @@ class FakeWeb:
         version = min(2, self.answers.get(url, 0) + 1)
         self.answers[url] = self.answers.get(url, 0) + 1
         links = self.links_of(url, version)
+        known, content = decode(one.known), self.content_of(url, one.run, version)
+        if known is not None and known.content == content:
+            return msgspec.structs.replace(
+                base,
+                outcome=Outcome.DONE,
+                reason=UNCHANGED,
+                status=304,
+                page=Page(url, None, "", 0, now, 1.0),
+                traits=msgspec.structs.replace(known, unchanged=True),
+            )
         mark = "poison" if page.poison else "fine"
         item = f'{{"url": "{url}", "version": {version}, "mark": "{mark}"}}'
         return msgspec.structs.replace(
@@ -118,7 +130,14 @@ class FakeWeb:
             page=Page(url, None, "text/html", 100, now, 1.0),
             items=[item.encode()],
             links=[(link, url_key(link)) for link in links],
+            traits=Traits(content=content),
         )
+
+    def content_of(self, url: str, run: int, version: int) -> bytes:
+        """A third of the pages differ in every run; others when they have other links."""
+        changes = sum(url.encode()) % 3 == 0
+        shown = version if self.pages[url].second_links else 1
+        return f"{run if changes else 0}.{shown}".encode()
 
     def links_of(self, url: str, version: int) -> list[str]:
         page = self.pages[url]

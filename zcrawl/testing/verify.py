@@ -6,12 +6,14 @@ import itertools
 import json
 from collections import Counter
 
+from zcrawl.frontier.recrawl import UNCHANGED
 from zcrawl.model import RequestState
 from zcrawl.store.rules import MAX_PAGES
 from zcrawl.testing.sim_web import Visit
 from zcrawl.testing.world import World
 
 SLACK_S = 1e-6
+LOOKED_AT = (200, 301, 304, 404)  # answers that say how a page is
 
 
 def verify(world: World) -> None:
@@ -58,9 +60,13 @@ def every_url_is_final(world: World, run: int) -> None:
 
 
 def every_page_is_there_once(world: World, run: int) -> None:
-    """G3: one item for each done request, and none for another."""
+    """G3: one item for each done request, and none for another; none if it did not change."""
     urls = Counter(json.loads(item.data)["url"] for item in world.store.items(run))
-    done = {r.url for r in world.store.requests(run) if r.state is RequestState.DONE}
+    done = {
+        request.url
+        for request in world.store.requests(run)
+        if request.state is RequestState.DONE and request.reason != UNCHANGED
+    }
     assert set(urls) == done, "items and done pages differ"
     assert all(count == 1 for count in urls.values()), "an item is there twice"
 
@@ -107,3 +113,30 @@ def nothing_was_fetched_twice(world: World) -> None:
     for url, count in fetched.items():
         page = world.web.pages[url]
         assert count <= runs + page.fails_first, f"{url} was fetched {count} times"
+
+
+def known_pages_are_looked_at_once(world: World) -> None:
+    """For worlds whose job remembers its pages and looks at all of them in every run: what an
+    earlier run has found is in the next one, once, and each look at a page is counted once."""
+    tables = world.store.tables
+    looks: Counter[str] = Counter()
+    runs = [tables.runs[run] for _, run in world.answered]
+    for run in runs:
+        requests = world.store.requests(run.id)
+        found = Counter(request.url for request in requests)
+        assert all(count == 1 for count in found.values()), "a page is in a run twice"
+        unchanged = [one for one in requests if one.reason == UNCHANGED]
+        assert run.unchanged == len(unchanged), "unchanged pages are miscounted"
+        for earlier in runs:
+            if earlier.ended_at and earlier.ended_at < run.created_at and run.reason != MAX_PAGES:
+                for one in world.store.requests(earlier.id):
+                    kept = one.state is RequestState.DONE and one.url not in _gone(world)
+                    assert not kept or one.url in found, f"{one.url} is forgotten"
+        looks.update(one.url for one in requests if one.status in LOOKED_AT)
+    (known,) = tables.known.values()
+    checks = {one.row.url: one.page.checks for one in known.values() if one.page.checks}
+    assert checks == dict(looks), "a look at a page is not counted, or twice"
+
+
+def _gone(world: World) -> set[str]:
+    return {url for url, page in world.web.pages.items() if page.dead or page.second_fails}

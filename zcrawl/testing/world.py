@@ -27,6 +27,7 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.store.commands import Command
 from zcrawl.store.queries import Query
+from zcrawl.submit.recrawl_spec import Recrawl
 from zcrawl.submit.spec import Politeness
 from zcrawl.testing.fake_store import FakeStore, Fault
 from zcrawl.testing.sim_chaos import Chaos
@@ -54,9 +55,11 @@ class World:
         hosts: int = 3,
         politeness: Politeness | None = None,
         runs: int = 2,
+        recrawl: Recrawl | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.faults = faults
+        self.recrawl = recrawl or Recrawl()
         self.now = 100.0
         self.began = self.now
         self.store = FakeStore()
@@ -229,8 +232,7 @@ class World:
         if self.web.pages[visit.url].kills:
             self.chaos.crash_worker(worker)
             return
-        one = held.assignment
-        result = self.web.answer(seq, one.run, one.host, one.depth, one.url, self.now)
+        result = self.web.answer(held.assignment, self.now)
         self._worker(worker, w.FetchEnded(seq, result))
 
     def wake(self, process: Process, delay: float) -> None:
