@@ -19,16 +19,27 @@ from zcrawl.errors import (
     StoreError,
     StoreUnavailable,
 )
+from zcrawl.mesh.messages import Traits
 from zcrawl.model import RequestState, RunState
 from zcrawl.store import schema_peewee
-from zcrawl.store.commands import CountCrash, CrashCounted, Retried, RetryDead, TakeOver
+from zcrawl.store.commands import (
+    AdmitKnown,
+    CountCrash,
+    CrashCounted,
+    KnownAdmitted,
+    Retried,
+    RetryDead,
+    TakeOver,
+)
 from zcrawl.store.queries import (
     Items,
     JobList,
+    KnownPages,
     LaneWant,
     ListJobs,
     Outputs,
     ReadItems,
+    ReadKnown,
     ReadOutputs,
     Refill,
     Refilled,
@@ -309,9 +320,18 @@ def test_no_statement_scans_or_sorts_a_big_table(open_store: PeeweeStore) -> Non
     world.ask(ReadOutputs(), Outputs)
     world.tallies(a.run)
     world.reload()
+    spec = b'{"recrawl":{"incremental":true},"duplicates":{"near":"mark"}}'
+    remembering = world.submit(A, B, spec=spec)
+    traits = Traits(content=b"1", fingerprint=b"12345678")
+    world.finish(remembering.admitted[0], DONE, traits=traits, links=links(C))
+    world.ask(ReadKnown(remembering.job, 0, 5), KnownPages)
+    known = AdmitKnown(1, remembering.run, 0, 1, links(A, C), False, 1.0)
+    world.do(known, KnownAdmitted)
     for state in (RunState.CANCELLED, RunState.DELETED):
-        world.change_run(a.run, state)
-        world.sweep(a.run)
+        for run in (a.run, remembering.run):
+            world.change_run(run, state)
+            while world.sweep(run).more:
+                pass
     for session in (open_store._writer, open_store._reader):
         session.connection.set_trace_callback(None)
     explained = 0
@@ -320,7 +340,8 @@ def test_no_statement_scans_or_sorts_a_big_table(open_store: PeeweeStore) -> Non
             rows = open_store._writer.connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()
             plan = "; ".join(row[3] for row in rows)
             explained += 1
-            for table in ("requests", "q", "p", "pages", "items", "i"):
+            tables = ("requests", "q", "p", "pages", "items", "i")
+            for table in (*tables, "known_pages", "k", "fingerprints", "f"):
                 assert f"SCAN {table} " not in f"{plan} ".replace(";", " "), (sql, plan)
             assert "TEMP B-TREE" not in plan, (sql, plan)
     assert explained > 50
@@ -333,9 +354,13 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     columns = {
         "hosts": ("slow", "failures", "opens"),
         "pages": ("canonical", "alternates", "files"),
+        "runs": ("unchanged", "recall"),
+        "requests": ("known",),
     }
     with sqlite3.connect(tmp_path / "old.db") as old:
-        old.execute("DROP TABLE robots")
+        for table in ("robots", "known_pages", "fingerprints"):
+            old.execute(f"DROP TABLE {table}")
+        old.execute("DELETE FROM sequences WHERE name = 'known'")
         for table, names in columns.items():
             for name in names:
                 old.execute(f"ALTER TABLE {table} DROP COLUMN {name}")

@@ -34,6 +34,7 @@ _READ_BY_PARTS: Final = {
     "browser": None,
     "output": ("keep_html", "capture"),
     "fetch": ("engine",),
+    "duplicates": ("near",),
     "politeness": ("robots", "nofollow", "noindex"),
 }
 _LIMITS: Final = ("max_pages", "max_pages_per_host")  # of a scope: they say nothing of a page
@@ -52,6 +53,7 @@ class KnownPage(msgspec.Struct, frozen=True):
     checks: int = 0
     changes: int = 0
     gone: bool = False  # 404 or 410: no run starts from it
+    fingerprint: bytes = b""  # of its text
 
 
 def is_due(known: KnownPage, reading: bytes, now: float) -> bool:
@@ -64,7 +66,9 @@ def validators(known: KnownPage, reading: bytes) -> bytes:
     """What its next request carries; nothing if it has to be read again in any case."""
     if not known.content or known.reading != reading:
         return b""
-    return _encode(Traits(known.etag, known.last_modified, known.content))
+    return _encode(
+        Traits(known.etag, known.last_modified, known.content, fingerprint=known.fingerprint)
+    )
 
 
 def decode(data: bytes) -> Traits | None:
@@ -105,6 +109,7 @@ def remembered(
         checks=1 if before is None else before.checks + 1,
         changes=0 if before is None else before.changes + changed,
         gone=gone,
+        fingerprint=found.fingerprint,
     )
 
 

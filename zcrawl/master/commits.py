@@ -20,6 +20,7 @@ from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
 from zcrawl.model import Disposition, Outcome, RequestState
 from zcrawl.result.plan import BAD_RESULT, ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
+from zcrawl.store import near
 from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
 from zcrawl.store.rows import StoredRobots
 
@@ -138,6 +139,8 @@ class Commits:
         for one, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
+            if change.seq in applied.skipped:
+                change = near.skipped(change)
             self._settle(one, change, disposition, now)
             state.counters[f"results_{disposition.name.lower()}"] += 1
         for run, key in applied.seen:

@@ -168,12 +168,13 @@ class Extracted(_Body, frozen=True):
 
 
 class Traits(_Body, frozen=True):
-    """What a page is recognised by when it is met again. Of jobs that remember their pages."""
+    """What a page is recognised by, when it or one like it is met again. Of jobs that ask."""
 
     etag: ShortText = ""  # as the server sent it, as the next one
     last_modified: ShortText = ""
     content: Annotated[bytes, Meta(max_length=16)] = b""  # hash of the body
     unchanged: bool = False  # the server says so, or the hash is the one that was known
+    fingerprint: Annotated[bytes, Meta(max_length=8)] = b""  # of its text; empty: none
 
 
 class Result(_Body, frozen=True):
@@ -206,7 +207,7 @@ class Result(_Body, frozen=True):
     sitemaps: list[Link] = []  # sitemaps that were named; of the same depth as this request
     prios: list[int] = []  # of `links`, one each, when they have any
     requests: list[Asked] = []  # what a spider wants next
-    traits: Traits | None = None  # of a page of a job that remembers them
+    traits: Traits | None = None  # of a page of a job that asks for them
 
 
 class Bye(_Body, frozen=True):

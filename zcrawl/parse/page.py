@@ -67,6 +67,7 @@ class PageOptions(msgspec.Struct, frozen=True):
     follow_nofollow: bool = False  # True when the job ignores robots rules
     plan: Plan | None = None  # of a job that extracts
     token: str = ""  # the crawler's name, which <meta name=...> may address
+    fingerprint: bool = False  # of the text; the job looks for near duplicates
 
 
 class ParsedPage(msgspec.Struct, frozen=True):
@@ -80,6 +81,7 @@ class ParsedPage(msgspec.Struct, frozen=True):
     extracted: Extracted | None = None  # None: the job extracts nothing, or not from this page
     canonical: str | None = None  # where <link rel=canonical> leads, in canonical form
     alternates: tuple[tuple[str, str], ...] = ()  # (hreflang, URL) of <link rel=alternate>
+    fingerprint: bytes = b""  # empty: nobody asks for it, or the text is too short
 
 
 NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # of an answer that is no HTML
@@ -148,7 +150,14 @@ def parse_page(
         extracted=extracted,
         canonical=canonical,
         alternates=alternates,
+        fingerprint=_fingerprint(tree) if options.fingerprint else b"",
     )
+
+
+def _fingerprint(tree: LexborHTMLParser) -> bytes:
+    from zcrawl.parse.fingerprint import fingerprint_of  # few jobs ask for it
+
+    return fingerprint_of(tree)
 
 
 def _may_be_deep(markup: bytes) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from zcrawl.store.render import COLUMNS
+from zcrawl.submit.duplicates_spec import MARK
 from zcrawl.submit.extract_spec import Field
 from zcrawl.submit.spec import JobSpec
 
@@ -36,8 +37,9 @@ _FITS: Final = {"int": int, "float": (int, float), "bool": bool, "string": str}
 
 def columns_of(spec: JobSpec) -> dict[str, Kind]:
     """Name → kind. A name that two blocks use for different kinds holds JSON."""
+    marked: dict[str, Kind] = {"duplicate_of": "string"} if spec.duplicates.near == MARK else {}
     if not spec.extract:
-        return dict(DEFAULT_COLUMNS)
+        return {**DEFAULT_COLUMNS, **marked}
     columns: dict[str, Kind] = {}
     for block in spec.extract:
         if not block.fields and not block.structured:
@@ -47,7 +49,7 @@ def columns_of(spec: JobSpec) -> dict[str, Kind]:
         found |= dict.fromkeys(block.structured, "json")
         for name, kind in found.items():
             columns[name] = kind if columns.get(name, kind) == kind else "json"
-    return columns
+    return {**columns, **marked}
 
 
 def kind_of(field: Field) -> Kind:

@@ -78,7 +78,7 @@ class Change(_Data, frozen=True):
     cookies: tuple[str, bytes] | None = None  # a host's, to be kept with the run
     manner: Manner | None = None  # None: unchanged
     robots: StoredRobots | None = None
-    traits: Traits | None = None  # of a page of a job that remembers them
+    traits: Traits | None = None  # of a page of a job that asks for them
 
 
 class ApplyResults(_Data, frozen=True):
@@ -95,6 +95,7 @@ class Applied(_Data, frozen=True):
     seen: list[tuple[int, bytes]]  # (run, key) of every link of the batch: now certainly seen
     hosts: list[HostRow]  # hosts that `admitted` names
     runs: list[RunRow]  # runs that the batch touched, as they are now
+    skipped: list[int] = []  # requests that were to be done and are skipped: near duplicates
 
 
 class SubmitJob(_Data, frozen=True):

@@ -14,6 +14,7 @@ import msgspec
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import Change
+from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.recrawl_spec import Recrawl
@@ -35,6 +36,7 @@ class _Spec(msgspec.Struct):
     scope: _Scope = msgspec.field(default_factory=_Scope)
     output: Output = Output()
     recrawl: Recrawl = Recrawl()
+    duplicates: Duplicates = Duplicates()
 
 
 def max_pages_of(spec: bytes) -> int | None:
@@ -56,6 +58,12 @@ def _scope_of(spec: bytes) -> _Scope:
 def recrawl_of(spec: bytes) -> Recrawl:
     """Asked in each commit of a run that remembers its pages."""
     return msgspec.json.decode(spec, type=_Spec).recrawl
+
+
+@functools.lru_cache(maxsize=64)
+def duplicates_of(spec: bytes) -> Duplicates:
+    """Asked in each commit."""
+    return msgspec.json.decode(spec, type=_Spec).duplicates
 
 
 def first_recall(spec: bytes) -> int | None:

@@ -1,7 +1,8 @@
-"""The table of what jobs remember of pages across their runs. A part of `schema_peewee`.
+"""The tables of what pages are recognised by. A part of `schema_peewee`.
 
-It belongs to jobs, not to runs, and only jobs with `recrawl.incremental` have rows in it. No
-column holds text, so that the table is the same whichever way it was made.
+`known_pages` belongs to jobs, across their runs, and only jobs with `recrawl.incremental` have rows
+in it; `fingerprints` belongs to runs that look for near duplicates. No column holds text, so that
+the tables are the same whichever way they were made.
 """
 
 from __future__ import annotations
@@ -30,7 +31,21 @@ class KnownPage(peewee.Model):
     checks = peewee.IntegerField(**default("0"))
     changes = peewee.IntegerField(**default("0"))
     gone = peewee.BooleanField(**default("0"))
+    fingerprint = BytesField(8, **default("''"))  # of its text
 
     class Meta:
         table_name = "known_pages"
         indexes = ((("job", "url_key"), True), (("job", "id"), False))
+
+
+class Fingerprint(peewee.Model):
+    """The originals of a run, four rows each: see `near`."""
+
+    run = peewee.BigIntegerField()
+    band = peewee.IntegerField()
+    seq = peewee.BigIntegerField()
+    fingerprint = BytesField(8)
+
+    class Meta:
+        table_name = "fingerprints"
+        primary_key = peewee.CompositeKey("run", "band", "seq")

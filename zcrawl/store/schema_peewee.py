@@ -16,7 +16,7 @@ import peewee
 from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
-from zcrawl.store.schema_known_peewee import KnownPage
+from zcrawl.store.schema_known_peewee import Fingerprint, KnownPage
 
 SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
@@ -239,6 +239,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     Output,
     Tally,
     KnownPage,
+    Fingerprint,
 )
 
 
@@ -335,6 +336,13 @@ def _remember_pages(session: Session) -> None:
         session.run("INSERT INTO sequences (name, value) VALUES ('known', 0)")
 
 
+def _find_duplicates(session: Session) -> None:
+    _add_fields(session, KnownPage, "fingerprint")
+    if "fingerprints" not in session.database.get_tables():
+        with session.database.bind_ctx((Fingerprint,)):
+            _create_table(session, Fingerprint, "")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -345,6 +353,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     6: _name_pictures,
     7: _add_extras,
     8: _remember_pages,
+    9: _find_duplicates,
 }
 VERSION = max(MIGRATIONS)
 

@@ -16,8 +16,9 @@ from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink, StoredRobots
-from zcrawl.store.rules import MAX_PAGES, check_changes, result_gap
+from zcrawl.store.rules import MAX_PAGES, check_changes, duplicates_of, result_gap
 from zcrawl.store.store_peewee_known import Ending, remember
+from zcrawl.store.store_peewee_near import NearPages
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -28,6 +29,7 @@ from zcrawl.store.store_peewee_rows import (
     save_runs,
     save_tallies,
 )
+from zcrawl.submit.duplicates_spec import OFF
 
 
 def apply_results(session: Session, command: ApplyResults) -> Applied:
@@ -72,6 +74,7 @@ class _Batch:
             seen=list(self._seen),
             hosts=host_rows(self._session, (row.host for row in admitted)),
             runs=[self._touched[id].row() for id in sorted(self._touched)],
+            skipped=[] if self._near is None else self._near.skipped,
         )
 
     # ------------------------------------------------------------ read
@@ -101,6 +104,9 @@ class _Batch:
                 links[change.run] += change.links
         self._ids = Ids(session)
         self._admission = Admission(session, self._ids, links, self._runs, self._now)
+        self._near: NearPages | None = None
+        if any(duplicates_of(run.spec).near != OFF for run in self._runs.values()):
+            self._near = NearPages(session, self._changes, self._runs)
 
     # ------------------------------------------------------------ decide
 
@@ -125,6 +131,8 @@ class _Batch:
     def _apply(self, change: Change) -> None:
         run = self._runs[change.run]
         self._touched[run.id] = run
+        if self._near is not None:
+            change = self._near.judge(change, self._requests[change.seq][1])
         if change.state is not None:
             self._move(run, change, change.state)
         if change.seed_hosts:
@@ -209,6 +217,8 @@ class _Batch:
         )
         session.insert_many("items", "id, run, seq, kind, data", self._items)
         self._admission.save()
+        if self._near is not None:
+            self._near.save()
         if self._endings:
             remember(session, self._ids, self._endings, self._now)
         save_runs(session, self._touched.values())

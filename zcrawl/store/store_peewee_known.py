@@ -30,6 +30,7 @@ _STATE = (
     "checks",
     "changes",
     "gone",
+    "fingerprint",
 )
 _STATES = ", ".join(_STATE)
 _START = START_URL.encode()  # no page: it makes a spider begin
@@ -69,7 +70,7 @@ def known_pages(
 
 
 def _page(row: Sequence[Any]) -> KnownPage:
-    content, etag, last_modified, reading, *times, checks, changes, gone = row
+    content, etag, last_modified, reading, *times, checks, changes, gone, fingerprint = row
     checked_at, changed_at, interval_s = times
     return KnownPage(
         content,
@@ -82,6 +83,7 @@ def _page(row: Sequence[Any]) -> KnownPage:
         checks,
         changes,
         bool(gone),
+        fingerprint,
     )
 
 
@@ -97,6 +99,7 @@ def _values(page: KnownPage) -> tuple[Any, ...]:
         page.checks,
         page.changes,
         page.gone,
+        page.fingerprint,
     )
 
 

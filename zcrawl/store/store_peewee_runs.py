@@ -20,8 +20,9 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rules import QUARANTINED, skip_reason
+from zcrawl.store.rules import QUARANTINED, duplicates_of, skip_reason
 from zcrawl.store.store_peewee_known import forget, remember_unasked
+from zcrawl.store.store_peewee_near import forget_fingerprints
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
     Ids,
@@ -33,6 +34,7 @@ from zcrawl.store.store_peewee_rows import (
     save_run,
     save_tallies,
 )
+from zcrawl.submit.duplicates_spec import OFF
 
 SWEEP_ALL = 1 << 62
 
@@ -112,6 +114,8 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     session.run_in("DELETE FROM requests WHERE seq IN ({})", (), seqs)
     limit -= len(seqs)
     if limit == 0:
+        return True
+    if duplicates_of(run.spec).near != OFF and forget_fingerprints(session, run.id, limit):
         return True
     others = session.one("SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id))
     if others is None and forget(session, run.job, limit) == limit:

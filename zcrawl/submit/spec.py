@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.submit.browser_spec import Browser
+from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.extract_spec import Block
 from zcrawl.submit.recrawl_spec import Recrawl
 
@@ -148,6 +149,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extract: tuple[Block, ...] = ()  # none: one default item per page
     output: Output = Output()
     recrawl: Recrawl = Recrawl()
+    duplicates: Duplicates = Duplicates()
     spider: str = ""  # file.py:Name, or package.module:Name
     spider_args: dict[str, Any] = {}
     spider_limits: SpiderLimits = SpiderLimits()

@@ -20,6 +20,7 @@ from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.browser_spec import check_rendering
 from zcrawl.submit.code import check_code, check_engine
+from zcrawl.submit.duplicates_spec import check_duplicates
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.recrawl_spec import check_recrawl
@@ -79,6 +80,7 @@ def check(spec: JobSpec) -> None:
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
     check_recrawl(spec.recrawl)
+    check_duplicates(spec.duplicates)
 
 
 def check_name(name: str) -> None:

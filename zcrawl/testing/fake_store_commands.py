@@ -38,7 +38,7 @@ from zcrawl.store.rules import (
     result_gap,
     skip_reason,
 )
-from zcrawl.testing.fake_store_known import forget, remember, remember_unasked
+from zcrawl.testing.fake_store_known import earlier_hosts, forget, remember, remember_unasked
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeOutput, FakeRun, Tables
 
 POISON = b"poison"  # an item that holds it cannot be stored
@@ -91,11 +91,13 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     admitted: list[int] = []
     seen: dict[tuple[int, bytes], None] = {}
     touched: dict[int, FakeRun] = {}
+    skipped: list[int] = []
     newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
     for change in command.changes:
         disposition = _settle(tables, change, newest)
         if disposition is Disposition.APPLIED:
             run = touched.setdefault(change.run, tables.runs[change.run])
+            change = tables.judge(run, change, skipped)
             _apply(tables, run, change, command.now)
             for link in change.links:
                 seen[(run.id, link.key)] = None
@@ -115,6 +117,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
         seen=list(seen),
         hosts=tables.host_rows(row.host for row in queued),
         runs=[touched[id].row() for id in sorted(touched)],
+        skipped=skipped,
     )
 
 
@@ -208,13 +211,10 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     job.spec = spec
     run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
     run.recall = first_recall(spec)
-    earlier = [one for one in tables.runs.values() if one.job is job]
     tables.runs[run.id] = run
     for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
-    hosts = command.seed_hosts
-    if run.recall is not None and earlier:
-        hosts += tuple(earlier[-1].seed_hosts)
+    hosts = command.seed_hosts + earlier_hosts(tables, run)
     return _admit_seeds(tables, run, command.request, command.seeds, hosts, command.now)
 
 
@@ -339,6 +339,7 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
     tables.items.pop(run.id, None)
     tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
     tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}
+    tables.originals.pop(run.id, None)
     del tables.runs[run.id]
     if last:
         del tables.jobs[run.job.id]

@@ -89,6 +89,12 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
     return "", validators(known.page, reading)
 
 
+def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
+    """The default scope of the run before it, for one that starts from what its job knows."""
+    runs = [one for one in tables.runs.values() if one.job is run.job and one is not run]
+    return tuple(runs[-1].seed_hosts) if runs and run.recall is not None else ()
+
+
 def read_known(tables: Tables, query: ReadKnown) -> KnownPages:
     of_job = tables.known.get(query.job, {}).values()
     rows = [one.row for one in of_job if one.row.id > query.after and not one.page.gone]

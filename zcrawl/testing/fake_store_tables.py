@@ -12,8 +12,11 @@ from dataclasses import dataclass, field
 from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import Kept, RequestState, RunState
+from zcrawl.store.commands import Change
+from zcrawl.store.near import Original, fingerprint_in, judged, nearest
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.store.rules import skip_reason
+from zcrawl.store.rules import duplicates_of, skip_reason
+from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.testing.fake_store_known import FakeKnown, recall
 
 NOTHING_SPECIAL = Manner()
@@ -170,6 +173,7 @@ class Tables:
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
+    originals: dict[int, list[Original]] = field(default_factory=dict)  # run → fingerprints
 
     def next_id(self, name: str) -> int:
         value = self.sequences.get(name, 0) + 1
@@ -253,6 +257,21 @@ class Tables:
     def url_of(self, seq: int | None) -> str | None:
         parent = None if seq is None else self.requests.get(seq)
         return None if parent is None else parent.url
+
+    def judge(self, run: FakeRun, change: Change, skipped: list[int]) -> Change:
+        """The change as its job wants it, if its page is almost another's."""
+        rules, fingerprint = duplicates_of(run.spec), fingerprint_in(change)
+        if rules.near == OFF:
+            return change
+        originals = self.originals.setdefault(run.id, [])
+        original = nearest(fingerprint, originals, rules.distance) if fingerprint else None
+        if fingerprint and original is None:
+            url = self.requests[change.seq].url
+            originals.append(Original(fingerprint, change.seq, url))
+        verdict = judged(change, original, rules)
+        if verdict.state is not change.state:
+            skipped.append(change.seq)
+        return verdict
 
     def tally(self, run: int, kind: str, name: str, n: int = 1) -> None:
         key = (run, kind, name)

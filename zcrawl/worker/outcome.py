@@ -24,6 +24,7 @@ from zcrawl.model import Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.parse.sitemap import Sitemap
+from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.pages import iso
@@ -52,12 +53,15 @@ class RunContext:
         self.plan = _plan(spec)
         self.captures = wants_capture(spec)
         self.remembers = spec.recrawl.incremental
+        self.compares = spec.duplicates.near != OFF
         polite = spec.politeness
         self.traps = TrapFilter(spec.traps)
         self.token = agent_token(spec.fetch.user_agent)
         self.obeys_nofollow = polite.robots if polite.nofollow is None else polite.nofollow
         self.obeys_noindex = polite.robots if polite.noindex is None else polite.noindex
-        self.options = PageOptions(not self.obeys_nofollow, self.plan, self.token)
+        self.options = PageOptions(
+            not self.obeys_nofollow, self.plan, self.token, fingerprint=self.compares
+        )
         self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         for name, value in spec.fetch.headers.items():

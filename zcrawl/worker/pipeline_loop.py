@@ -305,20 +305,20 @@ class Pipeline:
         files: dict[str, str] = {}
         if "files" in response.extensions and self._blobs is not None:  # a browser's
             files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
-        page = readings.page_of(
-            url, parsed, content_type, len(body), fetched_at, took_s, kept, files
-        )
-        found, rejected = parsed.extracted, parsed.rejected
+        page = readings.page_of(url, parsed, content_type, body, fetched_at, took_s, kept, files)
+        found, rejected, prints = parsed.extracted, parsed.rejected, parsed.fingerprint
         seen = capture_of(one, page, response, context.headers) if context.captures else None
         if reader is not None:
             result = await reader(one, context, page, response, delay, sending)
             result = readings.with_capture(result, seen)
+            if context.compares and html:
+                prints = await self._reader.fingerprint(context, body, content_type, url)
         else:
             result = readings.read(
                 one, context, page, status, links, delay, rejected, found, seen, trapped
             )
         result = result if sending is None else await sending.items(result)
-        return traits_httpx.with_traits(result, traits)
+        return traits_httpx.with_traits(result, traits, prints)
 
     def _unchanged(
         self, fetch: Fetching, url: str, response: httpx.Response, traits: Traits, began: float

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from zcrawl.errors import ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
 from zcrawl.parse.extract_page import PageFacts
@@ -65,6 +66,15 @@ class PageReader:
         if shared is None:
             shared = self._resolvers[context.rules] = LinkResolver(context.rules)
         return read(shared)
+
+    async def fingerprint(
+        self, context: RunContext, body: bytes, content_type: str, url: str
+    ) -> bytes:
+        """Of a page that somebody else reads; empty where that cannot be had."""
+        try:
+            return (await self.parse(context, body, content_type, url, None)).fingerprint
+        except ParseError:
+            return b""  # what is no HTML is compared with nothing
 
     async def in_thread(self, call: Callable[[A], T], argument: A) -> T:
         if self._threads is None:

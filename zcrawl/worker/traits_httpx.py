@@ -48,9 +48,10 @@ def traits_of(one: Assignment, known: Traits | None, url: str, response: httpx.R
     """The traits of a page that came whole; `url` is where it came from after redirects."""
     content = blake2b(response.content, digest_size=HASH_BYTES).digest()
     unchanged = known is not None and known.content == content
-    if url != one.url:
-        return Traits(content=content, unchanged=unchanged)  # its validators are the target's
-    return Traits(_etag(response), _last_modified(response), content, unchanged)
+    prints = known.fingerprint if known is not None and unchanged else b""
+    if url != one.url:  # its validators are the target's
+        return Traits(content=content, unchanged=unchanged, fingerprint=prints)
+    return Traits(_etag(response), _last_modified(response), content, unchanged, prints)
 
 
 def confirmed(known: Traits, response: httpx.Response) -> Traits:
@@ -63,9 +64,11 @@ def confirmed(known: Traits, response: httpx.Response) -> Traits:
     )
 
 
-def with_traits(result: Result, traits: Traits | None) -> Result:
-    if traits is None or result.outcome is not Outcome.DONE:
+def with_traits(result: Result, traits: Traits | None, fingerprint: bytes) -> Result:
+    """What the page is recognised by, if its job wants to know any of it."""
+    if result.outcome is not Outcome.DONE or (traits is None and not fingerprint):
         return result
+    traits = msgspec.structs.replace(traits or Traits(), fingerprint=fingerprint)
     return msgspec.structs.replace(result, traits=traits)
 
 

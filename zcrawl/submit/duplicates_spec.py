@@ -1,0 +1,33 @@
+"""The part of a job spec that says what becomes of pages whose text is almost another's.
+
+`spec` has it as `duplicates`; `validate` calls `check_duplicates`. Pure. docs/recrawl.md explains.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import JobError
+
+OFF: Final = "off"
+MARK: Final = "mark"
+SKIP: Final = "skip"
+CHOICES: Final = (OFF, MARK, SKIP)
+MOST_DISTANCE: Final = 3  # two fingerprints that near have one of four 16-bit bands in common
+
+
+class Duplicates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    near: str = OFF  # off | mark: items name the first page | skip: the page is not kept
+    distance: int = 3  # bits of 64 in which the fingerprints of two texts may differ
+
+
+def check_duplicates(duplicates: Duplicates) -> None:
+    """Raise JobError for values that have the right type and still make no sense."""
+    if duplicates.near not in CHOICES:
+        raise JobError(f"duplicates.near is {duplicates.near!r}; it is one of {', '.join(CHOICES)}")
+    if not 0 <= duplicates.distance <= MOST_DISTANCE:
+        raise JobError(
+            f"duplicates.distance is {duplicates.distance}; it is 0 to {MOST_DISTANCE}, of 64 bits"
+        )
