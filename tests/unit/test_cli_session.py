@@ -24,7 +24,7 @@ def row(run: int = 7, **values: Any) -> dict[str, Any]:
         ("pages", "items", "failed", "skipped", "queued", "in_flight", "admitted", "bytes"), 0
     )
     base = {"run": run, "job": 3, "name": "x", "state": "running", "reason": "", "seconds": 2.0}
-    return {**base, **counts, "pages_per_second": 1.5, **values}
+    return {**base, **counts, "unchanged": 0, "pages_per_second": 1.5, **values}
 
 
 class FakeCluster:

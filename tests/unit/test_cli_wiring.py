@@ -40,7 +40,7 @@ WORKER = {
 def row(**values: Any) -> dict[str, Any]:
     counts = {"pages": 2, "items": 2, "failed": 0, "skipped": 0, "queued": 0, "in_flight": 0}
     base = {"job": 3, "run": 7, "name": "x", "state": "completed", "reason": "", "admitted": 2}
-    more = {"bytes": 10, "seconds": 1.0, "pages_per_second": 2.0}
+    more = {"bytes": 10, "seconds": 1.0, "pages_per_second": 2.0, "unchanged": 0}
     return {**base, **counts, **more, **values}
 
 

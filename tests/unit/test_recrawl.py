@@ -57,6 +57,15 @@ def test_a_page_is_due_when_its_interval_has_passed() -> None:
     assert is_due(met(None, None, DEAD, 500), READ, 0.0)
 
 
+def test_a_page_that_was_looked_at_in_the_future_is_due_within_its_interval() -> None:
+    """Two runs go on at once, or a clock was set back: it does not wait for the old time."""
+    known = met(None, ONE, at=1_000.0)
+    assert not is_due(known, READ, 950.0)
+    assert is_due(known, READ, 900.0)
+    always = msgspec.structs.replace(known, interval_s=0.0)
+    assert is_due(always, READ, 999.9)
+
+
 def test_the_moment_of_change_is_kept() -> None:
     """An unchanged page keeps the moment at which it was last found changed."""
     known = met(met(None, ONE, at=10.0), ONE, at=20.0)

@@ -59,7 +59,8 @@ class KnownPage(msgspec.Struct, frozen=True):
 def is_due(known: KnownPage, reading: bytes, now: float) -> bool:
     if known.reading != reading and not known.gone:
         return True
-    return now >= known.checked_at + known.interval_s
+    # Also when its moment lies ahead: another run was quicker, or a clock was set back.
+    return abs(now - known.checked_at) >= known.interval_s
 
 
 def validators(known: KnownPage, reading: bytes) -> bytes:
