@@ -25,8 +25,8 @@ from zcrawl.testing.verify import (
 from zcrawl.testing.world import World
 
 EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page
-SEEDS = 300
-CHUNK = 50
+SEEDS = 150
+CHUNK = 25
 MOST_SEEDS = 200
 
 
@@ -54,12 +54,12 @@ def test_known_pages_are_each_looked_at_once_whatever_happens(first: int) -> Non
 def test_without_crashes_each_known_page_is_asked_for_once_in_a_run() -> None:
     """Also when leadership moves in the middle of recalling; and pages do stay unchanged."""
     unchanged = 0
-    for seed in range(40):
+    for seed in range(20):
         for faults in (CALM, LEADER_CHANGES_ONLY):
             world = run_world(seed, faults)
             nothing_was_fetched_twice(world)
             unchanged += sum(run.unchanged for run in world.store.tables.runs.values())
-    assert unchanged > 1_000
+    assert unchanged > 500
 
 
 # ---------------------------------------------------------------- bugs planted on purpose
