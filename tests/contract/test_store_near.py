@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
@@ -20,7 +22,8 @@ def spec(near: str, distance: int = 3, **more: object) -> bytes:
 
 
 def prints(bits: int) -> Traits:
-    return Traits(fingerprint=bits.to_bytes(8))
+    """Bits of a job's distance count four times: a fingerprint has 256."""
+    return Traits(fingerprint=bits.to_bytes(32))
 
 
 def kept(world: World, run: int) -> list[dict[str, object]]:
@@ -40,8 +43,10 @@ def test_a_near_duplicate_is_marked_with_the_first_page(world: World) -> None:
     """Within the distance, in one batch or a later one; an original has an empty mark."""
     job = world.submit(A, B, C, D, spec=spec("mark"))
     a, b, c, d = job.admitted
-    world.apply(world.change(a, DONE, traits=prints(0)), world.change(b, DONE, traits=prints(7)))
-    world.finish(c, DONE, traits=prints(15))  # 4 bits from A, 1 from B, which is no original
+    world.apply(
+        world.change(a, DONE, traits=prints(0)), world.change(b, DONE, traits=prints(0xFFF))
+    )
+    world.finish(c, DONE, traits=prints(0x1FFF))  # 13 bits from A, 1 from B, which is no original
     world.finish(d, DONE)  # without a fingerprint
     assert [item["duplicate_of"] for item in kept(world, job.run)] == [None, A, None, None]
     row = world.run_row(job.run)
@@ -69,8 +74,8 @@ def test_the_distance_is_the_jobs(world: World, distance: int, originals: int) -
     """0: the very same text only. It counts from originals, not from other duplicates."""
     urls = [f"https://a.test/{n}" for n in range(6)]
     job = world.submit(*urls, spec=spec("skip", distance))
-    for row, bits in zip(job.admitted, (0, 0, 1, 3, 7, 15), strict=True):
-        world.finish(row, DONE, traits=prints(bits << 30))
+    for row, bits in zip(job.admitted, (0, 0, 4, 8, 12, 16), strict=True):
+        world.finish(row, DONE, traits=prints(((1 << bits) - 1) << 30))
     counters = world.run_row(job.run).counters
     assert (counters.done, counters.skipped) == (originals, 6 - originals)
 
@@ -100,7 +105,7 @@ def test_skipped_pages_count_for_no_limit(world: World) -> None:
     world.finish(a, DONE, traits=prints(9))
     world.finish(b, DONE, traits=prints(9))
     assert world.run_row(job.run).state is RunState.RUNNING
-    world.finish(c, DONE, traits=prints(1 << 60 | 0xFFFF))
+    world.finish(c, DONE, traits=prints(1 << 60 | 0xFFFFF))
     row = world.run_row(job.run)
     assert (row.state, row.reason, row.counters.done) == ("completed", "max_pages", 2)
 
@@ -110,19 +115,34 @@ def test_an_unchanged_page_is_an_original_of_its_run(world: World) -> None:
     recrawl = {"incremental": True, "interval": 0, "min_interval": 0}
     both = spec("skip", recrawl=recrawl)
     first = world.submit(A, name="site", spec=both)
-    world.finish(first.admitted[0], DONE, traits=Traits(content=b"c", fingerprint=b"12345678"))
+    prints_of_a, prints_of_b = b"1234567" * 4 + b"1234", b"1234567" * 4 + b"1235"
+    world.finish(first.admitted[0], DONE, traits=Traits(content=b"c", fingerprint=prints_of_a))
     second = world.submit(A, B, name="site", mode="again")
     a, b = second.admitted
-    same = Traits(content=b"c", unchanged=True, fingerprint=b"12345678")
+    same = Traits(content=b"c", unchanged=True, fingerprint=prints_of_a)
     world.finish(a, DONE, traits=same, items=(), reason="unchanged")
-    world.finish(b, DONE, traits=Traits(content=b"d", fingerprint=b"12345679"))
+    world.finish(b, DONE, traits=Traits(content=b"d", fingerprint=prints_of_b))
     assert world.failures(second.run) == [(B, SKIPPED, "near_duplicate")]
+
+
+def test_a_crowded_band_takes_no_more_and_its_pages_are_found_by_others(world: World) -> None:
+    """Forty pages that share a band, as pages with one menu may, are forty originals."""
+    rng = random.Random(1)
+    bits = [rng.getrandbits(224) for _ in range(40)]
+    job = world.submit(*(f"https://a.test/{n}" for n in range(41)), spec=spec("skip"))
+    changes = [
+        world.change(row, DONE, traits=prints(one))
+        for row, one in zip(job.admitted, [*bits, bits[-1] ^ 1], strict=True)
+    ]
+    world.apply(*changes[:20])
+    assert world.apply(*changes[20:]).skipped == [job.admitted[-1].seq]
+    assert world.run_row(job.run).counters.done == 40
 
 
 def test_fingerprints_go_with_their_run(world: World) -> None:
     """Deleted in chunks like all rows."""
     job = world.submit(A, B, C, spec=spec("mark"))
-    for row, bits in zip(job.admitted, (0, 0xFF << 20, 0xFFFF << 40), strict=True):
+    for row, bits in zip(job.admitted, (0, 0xFFFF << 20, 0xFFFFFF << 60), strict=True):
         world.finish(row, DONE, traits=prints(bits))
     world.change_run(job.run, RunState.DELETED, "deleted")
     chunks = 1

@@ -174,7 +174,7 @@ class Traits(_Body, frozen=True):
     last_modified: ShortText = ""
     content: Annotated[bytes, Meta(max_length=16)] = b""  # hash of the body
     unchanged: bool = False  # the server says so, or the hash is the one that was known
-    fingerprint: Annotated[bytes, Meta(max_length=8)] = b""  # of its text; empty: none
+    fingerprint: Annotated[bytes, Meta(max_length=32)] = b""  # of its text; empty: none
 
 
 class Result(_Body, frozen=True):

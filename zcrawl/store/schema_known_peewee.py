@@ -31,7 +31,7 @@ class KnownPage(peewee.Model):
     checks = peewee.IntegerField(**default("0"))
     changes = peewee.IntegerField(**default("0"))
     gone = peewee.BooleanField(**default("0"))
-    fingerprint = BytesField(8, **default("''"))  # of its text
+    fingerprint = BytesField(32, **default("''"))  # of its text
 
     class Meta:
         table_name = "known_pages"
@@ -39,12 +39,12 @@ class KnownPage(peewee.Model):
 
 
 class Fingerprint(peewee.Model):
-    """The originals of a run, four rows each: see `near`."""
+    """The originals of a run, a row for each band: see `near`."""
 
     run = peewee.BigIntegerField()
-    band = peewee.IntegerField()
+    band = peewee.BigIntegerField()
     seq = peewee.BigIntegerField()
-    fingerprint = BytesField(8)
+    fingerprint = BytesField(32)
 
     class Meta:
         table_name = "fingerprints"

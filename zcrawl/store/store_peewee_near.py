@@ -12,7 +12,7 @@ from typing import Any
 
 from zcrawl.store.commands import Change
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.near import Original, bands, fingerprint_in, judged, nearest
+from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.rules import duplicates_of
 from zcrawl.store.store_peewee_rows import RunRecord
 from zcrawl.submit.duplicates_spec import OFF
@@ -52,12 +52,13 @@ class NearPages:
         if fingerprint:
             places = [(change.run, band) for band in bands(fingerprint)]
             met = (one for place in places for one in self._originals.get(place, ()))
-            original = nearest(fingerprint, met, rules.distance)
+            original = nearest(fingerprint, met, rules)
             if original is None:
                 new = Original(fingerprint, change.seq, url.decode())
                 for place in places:
-                    self._originals[place].append(new)
-                    self._inserts.append((*place, change.seq, fingerprint))
+                    if len(self._originals[place]) < MOST_IN_BAND:
+                        self._originals[place].append(new)
+                        self._inserts.append((*place, change.seq, fingerprint))
         verdict = judged(change, original, rules)
         if verdict.state is not change.state:
             self.skipped.append(change.seq)

@@ -339,7 +339,7 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
     tables.items.pop(run.id, None)
     tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
     tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}
-    tables.originals.pop(run.id, None)
+    tables.originals = {key: o for key, o in tables.originals.items() if key[0] != run.id}
     del tables.runs[run.id]
     if last:
         del tables.jobs[run.job.id]

@@ -13,7 +13,7 @@ from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.commands import Change
-from zcrawl.store.near import Original, fingerprint_in, judged, nearest
+from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import duplicates_of, skip_reason
 from zcrawl.submit.duplicates_spec import OFF
@@ -173,7 +173,8 @@ class Tables:
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
-    originals: dict[int, list[Original]] = field(default_factory=dict)  # run → fingerprints
+    # (run, band) → pages that resemble no earlier one
+    originals: dict[tuple[int, int], list[Original]] = field(default_factory=dict)
 
     def next_id(self, name: str) -> int:
         value = self.sequences.get(name, 0) + 1
@@ -263,11 +264,15 @@ class Tables:
         rules, fingerprint = duplicates_of(run.spec), fingerprint_in(change)
         if rules.near == OFF:
             return change
-        originals = self.originals.setdefault(run.id, [])
-        original = nearest(fingerprint, originals, rules.distance) if fingerprint else None
-        if fingerprint and original is None:
-            url = self.requests[change.seq].url
-            originals.append(Original(fingerprint, change.seq, url))
+        places = [(run.id, band) for band in bands(fingerprint)] if fingerprint else []
+        met = [one for place in places for one in self.originals.get(place, ())]
+        original = nearest(fingerprint, met, rules)
+        if original is None:
+            new = Original(fingerprint, change.seq, self.requests[change.seq].url)
+            for place in places:
+                in_band = self.originals.setdefault(place, [])
+                if len(in_band) < MOST_IN_BAND:
+                    in_band.append(new)
         verdict = judged(change, original, rules)
         if verdict.state is not change.state:
             skipped.append(change.seq)
