@@ -207,6 +207,14 @@ async def test_a_redirects_target_gets_no_validators_of_another_url(tmp_path: Pa
         assert counts(second) == (1, 1, 0)
         for hit in site.asked().values():
             assert not {"if-none-match", "if-modified-since"} & hit.headers.keys(), hit
+        web.shelf["here"] = Document("h", etag='"h"')
+        await site.run("here")
+        web.shelf["here"].location = "/shelf/there"
+        web.shelf["there"] = Document("t", etag='"h"')
+        moved = await site.run("here")
+        assert site.asked()["here"].headers["if-none-match"] == '"h"'
+        assert "if-none-match" not in site.asked()["there"].headers
+        assert "there" in site.asked() and moved["failed"] == 0
         web.shelf["moved"] = Document("y", honest=False)
         web.shelf["old"].location = "/shelf/moved"
         third = await site.run("old")

@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.unit.machine_tools import NO_PACE, LeaderStory, link, result_of, urls
+from tests.unit.machine_tools import (
+    NO_PACE,
+    LeaderStory,
+    held_leases,
+    link,
+    result_of,
+    urls,
+)
 from zcrawl.errors import CommitUnknown
 from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.master import recall
 from zcrawl.master.events import Ask, CommandFailed
 from zcrawl.mesh.messages import Traits
 from zcrawl.store.commands import AdmitKnown, Sweep
-from zcrawl.store.queries import ReadKnown
+from zcrawl.store.queries import ReadKnown, Refill
 from zcrawl.submit.recrawl_spec import Recrawl
 from zcrawl.submit.spec import JobSpec, Scope
 
@@ -126,6 +133,19 @@ def test_the_next_leader_goes_on_where_the_last_one_died(story: LeaderStory) -> 
         other.tick(0.3)
     assert reads[0] == stood_at
     assert sorted(one.url for one in story.store.requests(run)) == PAGES
+
+
+def test_a_lease_that_a_new_leader_adopts_keeps_what_is_known(story: LeaderStory) -> None:
+    """Should it be given to another worker, that one asks with the same condition."""
+    run = again(story)
+    held = [one for one in story.assigned() if one.run == run and one.known]
+    assert held
+    other = LeaderStory(story.store, "m2", story.now + 60)
+    other.hold = lambda what: isinstance(what, Refill)  # it has no rows but those it is told of
+    other.elect()
+    other.join(held=held_leases(held, epoch=1, started=True))
+    leases = other.leader.state.leases.by_seq
+    assert {leases[one.seq].row.known for one in held} == {one.known for one in held}
 
 
 def test_a_run_that_is_cancelled_meanwhile_gets_no_more(story: LeaderStory) -> None:
