@@ -121,7 +121,8 @@ class Page:
     @property
     def links(self) -> list[str]:
         """Where the page links to: absolute, in canonical form, each once."""
-        return [url for url, _ in links_of(self.tree, self.url, True, LinkResolver())]
+        found, _ = links_of(self.tree, self.url, True, LinkResolver())
+        return [url for url, _ in found]
 
     def join(self, href: str) -> str:
         """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborNode
 
-from zcrawl.parse.extract_field import FieldReader, check_css, compile_path, compile_pattern
+from zcrawl.parse.expressions import check_css, compile_path, compile_pattern
+from zcrawl.parse.extract_field import readers
 from zcrawl.parse.extract_page import SourcePage
 from zcrawl.parse.extract_types import FieldProblem
 from zcrawl.parse.item_check import compile_check
@@ -53,6 +54,8 @@ class Plan:
             for number, block in enumerate(blocks, 1)
         ]
         self._named = {block.name: block for block in self._blocks if block.name}
+        # Whether a block may say which links count; else those of a page are all that it has.
+        self.picks_links = any(block.follow is not None for block in blocks)
 
     def wants_main(self, url: str, label: str) -> bool:
         """Whether a page at this place may need its main content: decided before it is read."""
@@ -85,10 +88,8 @@ class _CompiledBlock:
         self._item_json = (
             compile_path(block.item.json, f"{path}.item.json") if block.item.json else None
         )
-        self._fields = [
-            FieldReader(name, field, f"{path}.fields.{name}", f"{prefix}.{name}".lstrip("."))
-            for name, field in block.fields.items()
-        ]
+        self._fields = readers(block.fields, f"{path}.fields", f"{prefix}." if prefix else "")
+        self._may_lack = [reader for reader in self._fields if reader.may_lack]
         self._structured = block.structured
         self._yields = bool(block.fields or block.structured)
         self._adds_url = "url" not in block.fields
@@ -149,11 +150,12 @@ class _CompiledBlock:
                     result.problems.append(report)
                     result.size += len(report)
 
-    def _scopes(self, page: SourcePage) -> Iterator[LexborHTMLParser | LexborNode | Any]:
+    def _scopes(self, page: SourcePage) -> Iterator[LexborNode | Any]:
         if page.tree is not None:
-            if self._item_json is not None:
+            root = page.tree.root
+            if self._item_json is not None or root is None:
                 return
-            yield from [page.tree] if self._item_css is None else page.tree.css(self._item_css)
+            yield from [root] if self._item_css is None else root.css(self._item_css)
             return
         if self._item_css is not None:
             return
@@ -168,7 +170,7 @@ class _CompiledBlock:
 
     def _wrong(self, item: dict[str, Any], errors: dict[str, str]) -> str | None:
         """Why it is set aside. The reason is counted, so it holds no value of the page."""
-        for reader in self._fields:
+        for reader in self._may_lack:
             missing = reader.missing(item[reader.name])
             if missing is not None:
                 return f"required: {missing}"

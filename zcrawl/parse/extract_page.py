@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import structured
@@ -41,6 +41,7 @@ class SourcePage:
         json: Any = None,
         title: str | None = None,
         follow_nofollow: bool = False,
+        base: str | None = None,
     ) -> None:
         self.facts = facts
         self.resolver = resolver
@@ -49,16 +50,19 @@ class SourcePage:
         self.title = title
         self.follow_nofollow = follow_nofollow
         self.counts: dict[str, list[int]] = {}
-        self._base: str | None = None
+        self._base = base  # None: not looked for yet
         self._parts: dict[str, Any] = {}
+        self._at: LexborNode | None = None
+        self._first: dict[str, LexborNode | None] = {}
 
     @property
     def base(self) -> str:
         """What relative URLs on this page mean: the first good <base>, else the page."""
         if self._base is None:
             self._base = self.facts.url
-            for node in self.tree.css("base[href]") if self.tree is not None else ():
-                found = self.resolver.resolve(self.facts.url, node.attributes.get("href") or "")
+            for node in self.tree.tags("base") if self.tree is not None else ():
+                href = node.attributes.get("href")
+                found = None if href is None else self.resolver.resolve(self.facts.url, href)
                 if found is not None:
                     self._base = found[0]
                     break
@@ -91,8 +95,10 @@ class SourcePage:
     def fact(self, name: str) -> Any:
         return self.title if name == "title" else self.facts.values[name]
 
-    def count(self, path: str, what: int) -> None:
-        counts = self.counts.get(path)
-        if counts is None:
-            counts = self.counts[path] = [0, 0, 0]
-        counts[what] += 1
+    def first_at(self, scope: LexborNode, css: str) -> LexborNode | None:
+        """The first match, kept for the other fields of this place that look for the same."""
+        if scope is not self._at:
+            self._at, self._first = scope, {}
+        if css not in self._first:
+            self._first[css] = scope.css_first(css)
+        return self._first[css]

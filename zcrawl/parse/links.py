@@ -37,8 +37,9 @@ _BASE: Final = tag_id("base")
 
 def links_of(
     tree: LexborHTMLParser, page_url: str, follow_nofollow: bool, resolver: LinkResolver
-) -> list[tuple[str, bytes]]:
-    """The links of a page as (canonical URL, key): each once, in document order."""
+) -> tuple[list[tuple[str, bytes]], str]:
+    """The links of a page as (canonical URL, key), each once, in document order; and what they
+    are relative to."""
     base: str | None = None
     hrefs: dict[str, None] = {}  # an ordered set, without fragments: half of all links repeat
     for node in tree.css(_SELECTOR):
@@ -67,7 +68,7 @@ def links_of(
         link = resolver.resolve(base, href)
         if link is not None:
             links[link[0]] = link
-    return list(links.values())
+    return list(links.values()), base
 
 
 def says_nofollow(rel: str | None) -> bool:

@@ -131,16 +131,19 @@ def parse_page(
     canonical, alternates = _resolve_head(head, url, resolver)
     resolver.rejected.clear()
     follows = options.follow_nofollow or not forbids_following(head.robots)
+    plan = options.plan
     extracted: Extracted | None = None
-    if options.plan is not None and facts is not None:
-        source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow)
-        extracted = options.plan.apply(source)
-    if not follows:
-        links = []
-    elif extracted is not None and extracted.links is not None:
-        links = extracted.links
-    else:
-        links = links_of(tree, url, options.follow_nofollow, resolver)
+    links: list[tuple[str, bytes]] = []
+    base: str | None = None
+    if follows and (plan is None or facts is None or not plan.picks_links):
+        links, base = links_of(tree, url, options.follow_nofollow, resolver)
+    if plan is not None and facts is not None:
+        source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow, base)
+        extracted = plan.apply(source)
+        if follows and plan.picks_links:
+            links = extracted.links if extracted is not None else None
+            if links is None:  # a block that says nothing of links, or none at all
+                links, _ = links_of(tree, url, options.follow_nofollow, resolver)
     return ParsedPage(
         title=head.title,
         links=links,
