@@ -45,6 +45,16 @@ def test_what_is_set_aside_is_kept_and_is_no_item(world: World) -> None:
     assert len(kept(Kept.ITEM)) == 3 and world.run_row(a.run).counters.items == 3
 
 
+def test_a_redirect_that_is_handed_over_leaves_its_exchange(world: World) -> None:
+    """It ends skipped, without a page, and an archive still wants it."""
+    (a,) = world.submit(A).admitted
+    captures = ((Kept.CAPTURE, b"moved"),)
+    world.finish(a, RequestState.SKIPPED, reason="redirected", others=captures)
+    found = world.ask(ReadItems(a.run, 0, 10, Kept.CAPTURE), Items).rows
+    assert [row.data for row in found] == [b"moved"]
+    assert world.run_row(a.run).counters.items == 0
+
+
 def test_fields_and_rejections_are_tallied_with_the_result(world: World) -> None:
     """They add up over results, and a duplicate adds nothing."""
     a, b = world.submit(A, B).admitted

@@ -9,6 +9,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextlib.contextmanager
+def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    """The origin, without a slash at the end, where this handler answers."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@contextlib.contextmanager
 def static_site(pages: Mapping[str, tuple[str, bytes]]) -> Iterator[str]:
     """Its origin, without a slash at the end. `{origin}` in a body stands for it."""
 
@@ -27,14 +42,5 @@ def static_site(pages: Mapping[str, tuple[str, bytes]]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """A test's output is not the place for access logs."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    origin = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as origin:
         yield origin
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

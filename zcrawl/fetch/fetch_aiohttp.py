@@ -205,7 +205,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         guard.set(limits.guard)
         timeout = self._timeout(limits)
         plain = None
-        if method == "GET" and body is None and limits.proxy is None:
+        if method == "GET" and body is None and limits.proxy is None and not limits.archives:
             plain = split_plain(url)
         ask: Callable[[], Awaitable[Answer | aiohttp.ClientResponse]]
         if plain is not None and isinstance(headers, Mapping):
@@ -320,7 +320,7 @@ class _WireStream(httpx.AsyncByteStream):
 async def _read_whole(
     url: str, response: Answer | aiohttp.ClientResponse, limits: HopLimits
 ) -> httpx.Response:
-    reader = BodyReader(_content_encoding(response), limits.max_bytes)
+    reader = BodyReader(_content_encoding(response), limits.max_bytes, limits.archives)
     announced = response.content_length
     if announced is not None and announced > limits.max_bytes:
         raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
@@ -330,9 +330,12 @@ async def _read_whole(
         pieces += reader.feed(await content.readany())
     reader.finish()
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    return LeanResponse(
-        url, response.status, _headers(response, reader), body, **_extensions(response)
-    )
+    told = _extensions(response)
+    if limits.archives and isinstance(response, aiohttp.ClientResponse):
+        # Names are of a type of its own, which no codec knows.
+        sent = [(str(name), value) for name, value in response.request_info.headers.items()]
+        told.update(sent_headers=sent, wire_body=reader.as_it_came)
+    return LeanResponse(url, response.status, _headers(response, reader), body, **told)
 
 
 def _content_encoding(response: Answer | aiohttp.ClientResponse) -> str:

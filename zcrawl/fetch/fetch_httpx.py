@@ -205,7 +205,7 @@ async def _read_whole(
     request: httpx.Request, response: httpx.Response, limits: HopLimits
 ) -> httpx.Response:
     encoding = response.headers.get("content-encoding", "")
-    reader = BodyReader(encoding, limits.max_bytes)
+    reader = BodyReader(encoding, limits.max_bytes, limits.archives)
     announced = response.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.max_bytes:
         raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
@@ -219,12 +219,16 @@ async def _read_whole(
     reader.finish()
     raw = response.headers.raw
     kept = [p for p in raw if p[0].lower() not in (b"content-encoding", b"content-length")]
+    told: dict[str, Any] = {"wire_headers": tuple(raw)}
+    if limits.archives:
+        sent = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.headers.raw]
+        told |= {"sent_headers": sent, "wire_body": reader.as_it_came}
     return httpx.Response(
         response.status_code,
         headers=kept if reader.decodes else raw,
         content=b"".join(pieces),
         request=request,
-        extensions={"wire_headers": tuple(raw)},
+        extensions=told,
     )
 
 

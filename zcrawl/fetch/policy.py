@@ -298,8 +298,10 @@ class BodyReader:
     whatever the body expands to.
     """
 
-    def __init__(self, content_encoding: str, max_bytes: int) -> None:
+    def __init__(self, content_encoding: str, max_bytes: int, keeps: bool = False) -> None:
+        """`keeps`: what was fed is there in the end, if it had to be decoded."""
         self._decoders = _decoders(content_encoding) if content_encoding else []
+        self._fed: list[bytes] | None = [] if keeps else None
         self._max_bytes = max_bytes
         self.raw_bytes = 0
         self.decoded_bytes = 0
@@ -317,12 +319,19 @@ class BodyReader:
         if not self._decoders:
             self.decoded_bytes = self.raw_bytes
             return [data]
+        if self._fed is not None:
+            self._fed.append(data)
         out: list[bytes] = []
         try:
             self._undo(0, data, out)
         except _CODEC_ERRORS as error:
             raise fetch_error("bad_encoding", f"the body does not decompress: {error}") from error
         return out
+
+    @property
+    def as_it_came(self) -> bytes | None:
+        """The body before decoding; None: it was not decoded, or nobody asked to keep it."""
+        return b"".join(self._fed) if self._fed and self._decoders else None
 
     def finish(self) -> None:
         """The body has ended; FetchError truncated if its encoding says that more should come."""

@@ -39,6 +39,7 @@ class HopLimits(msgspec.Struct, frozen=True):
     browser: Browser | None = None  # how a page is rendered, by the engine that does
     run: int = 0  # whose cookies and storage a browser keeps apart
     cookies: bool = False  # whether they last longer than a page
+    archives: bool = False  # tell what was sent, and the body as it came (`extensions`)
 
 
 class Engine(Protocol):

@@ -175,7 +175,7 @@ class Tab:
         if len(body) > self._limits.max_bytes:
             raise fetch_error("too_large", f"{len(body)} bytes, {self._limits.max_bytes} allowed")
         headers = plan.rendered_headers(self._answer_headers)
-        extensions: dict[str, Any] = {}
+        extensions: dict[str, Any] = {"rendered": True}
         with contextlib.suppress(BadUrl):  # an address that is no page's, such as about:blank
             extensions["final_url"] = canonicalize(page.url)
         if files:

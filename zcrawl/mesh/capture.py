@@ -1,15 +1,34 @@
-"""One exchange as a worker saw it, for archives: JSON within a result, a row beside the items.
+"""Exchanges as a worker saw them, for archives: JSON within a result, a row beside the items.
 
-Made by the worker's pipeline, read by `store.warc`.
+Made by the worker's `recording_loop`, read by `store.warc`.
 """
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
+# How the kept body relates to what the wire carried. "": byte for byte, but for the chunks.
+Form = Literal["", "decoded", "rendered"]
 
-class Capture(msgspec.Struct, frozen=True):
-    """One exchange as a worker saw it; the body is a blob."""
+
+class Exchange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One request and its answer; bodies are blobs, empty ones have no name."""
+
+    url: str
+    status: int
+    headers: list[tuple[str, str]]  # of the answer
+    request: list[tuple[str, str]]  # headers that were sent
+    at: float  # UTC seconds
+    body: str = ""
+    method: str = "GET"
+    sent: str = ""  # the request's own body
+    form: Form = ""
+
+
+class Capture(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one request of the frontier came to: the last exchange and those on the way to it."""
 
     url: str  # as requested
     final_url: str
@@ -21,3 +40,8 @@ class Capture(msgspec.Struct, frozen=True):
     elapsed_ms: float = 0.0
     depth: int = 0
     parent: str | None = None
+    method: str = "GET"
+    sent: str = ""
+    # Captures of earlier versions hold decoded bodies, and do not say so.
+    form: Form = "decoded"
+    hops: list[Exchange] = []  # redirects before it

@@ -108,7 +108,7 @@ class ResultPlanner:
             state=RequestState.DONE if done else RequestState.SKIPPED,
             page=result.page if done else None,
             items=tuple(result.items) if done else (),
-            others=others_of(result.extracted) if done else (),
+            others=others_of(result.extracted),  # of a redirect: what archives want of it
             tallies=tallies_of(result.extracted) if done else (),
             traits=result.traits if done else None,
             links=tuple(links),

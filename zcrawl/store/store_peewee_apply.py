@@ -192,8 +192,6 @@ class _Batch:
             run.items += len(change.items)
             for data in change.items:
                 self._items.append((self._ids.take("items"), run.id, seq, Kept.ITEM, data))
-            for kind, data in change.others:
-                self._items.append((self._ids.take("items"), run.id, seq, kind, data))
             for tally, name, count in change.tallies:
                 self._tallies[(run.id, tally, name)] += count
         elif state is RequestState.DEAD:
@@ -202,6 +200,8 @@ class _Batch:
         else:
             run.skipped += 1
             self._tallies[(run.id, "skipped", change.reason)] += 1
+        for kind, data in change.others:
+            self._items.append((self._ids.take("items"), run.id, seq, kind, data))
 
     # ------------------------------------------------------------ write
 

@@ -2,7 +2,11 @@
 
 Called by output files and by `export`; needs the extra `warc` (warcio). Pure: bodies come from a
 function. Ids of records derive from what they record, so writing a page again writes the same.
-What the wire said about encoding is kept under another name: a body is stored decoded.
+
+A body is written as it came, in its Content-Encoding; only the chunks of the transfer are gone, so
+Transfer-Encoding is kept under another name and Content-Length is the record's. Where an engine
+could not tell what the wire carried, the same is done with Content-Encoding, and the metadata
+record says so.
 """
 
 from __future__ import annotations
@@ -10,17 +14,23 @@ from __future__ import annotations
 import datetime
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from zcrawl import __version__
 from zcrawl.errors import StoreDataError, UsageError
-from zcrawl.mesh.capture import Capture
+from zcrawl.mesh.capture import Capture, Exchange
 
-# Not true of a decoded body.
-_TRANSFER: Final = frozenset(("content-encoding", "transfer-encoding", "content-length"))
+# Not true of a body without its chunks; the last one only of a body that was decoded.
+_TRANSFER: Final = frozenset(("transfer-encoding", "content-length"))
+_DECODED: Final = _TRANSFER | {"content-encoding"}
+_FORMS: Final = {
+    "": "as received",
+    "decoded": "decoded: the engine does not tell the encoded bytes",
+    "rendered": "rendered: the document after its scripts, as a browser had it",
+}
 
 GetBody = Callable[[str], bytes]
 
@@ -30,7 +40,11 @@ _decode = msgspec.json.Decoder(Capture).decode
 
 def render_warc(captures: list[bytes], body_of: GetBody) -> bytes:
     """The records of these captures, each a gzip member of its own."""
-    return b"".join(_records(_read(one), body_of) for one in captures)
+    return b"".join(
+        _records(exchange, about, body_of)
+        for one in captures
+        for exchange, about in _exchanges(_read(one))
+    )
 
 
 def warc_head(name: str) -> bytes:
@@ -53,77 +67,97 @@ def _read(data: bytes) -> Capture:
         raise StoreDataError(f"a capture cannot be read: {error}", code="bad_item") from error
 
 
-def _records(capture: Capture, body_of: GetBody) -> bytes:
+def _exchanges(capture: Capture) -> Iterator[tuple[Exchange, dict[str, str]]]:
+    """In the order in which they happened, each with what its metadata record says."""
+    via = capture.parent or ""
+    about = {"hopsFromSeed": str(capture.depth), "requestedUrl": capture.url}
+    for hop in capture.hops:
+        yield hop, {"via": via, **about}
+        via = hop.url
+    last = Exchange(
+        url=capture.final_url,
+        status=capture.status,
+        headers=capture.headers,
+        request=capture.request,
+        at=capture.at,
+        body=capture.body,
+        method=capture.method,
+        sent=capture.sent,
+        form=capture.form,
+    )
+    took = f"{capture.elapsed_ms:.0f}" if capture.elapsed_ms else ""
+    yield last, {"fetchTimeMs": took, "via": via, **about}
+
+
+def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> bytes:
     from warcio.statusandheaders import StatusAndHeaders
 
-    body = body_of(capture.body)
+    body = body_of(exchange.body) if exchange.body else b""
+    sent = body_of(exchange.sent) if exchange.sent else b""
     out = io.BytesIO()
     writer = _writer(out)
-    url = capture.final_url
-    target = "/" + url.partition("://")[2].partition("/")[2]
-    host = url.partition("://")[2].partition("/")[0]
+    url = exchange.url
+    host, _, path = url.partition("://")[2].partition("/")
     response = writer.create_warc_record(
         url,
         "response",
         payload=io.BytesIO(body),
         length=len(body),
         http_headers=StatusAndHeaders(
-            f"{capture.status} {_PHRASES.get(capture.status, 'Status')}",
-            _response_headers(capture, len(body)),
+            f"{exchange.status} {_PHRASES.get(exchange.status, 'Status')}",
+            _response_headers(exchange, len(body)),
             protocol="HTTP/1.1",
         ),
-        warc_headers_dict=_named(capture, "response"),
+        warc_headers_dict=_named(exchange, "response"),
     )
+    headers = [(_line(k), _line(v)) for k, v in exchange.request]
+    if not any(name.lower() == "host" for name, _ in headers):
+        headers.insert(0, ("Host", host))
     request = writer.create_warc_record(
         url,
         "request",
+        payload=io.BytesIO(sent),
+        length=len(sent),
         http_headers=StatusAndHeaders(
-            f"GET {target} HTTP/1.1",
-            [("Host", host), *((_line(k), _line(v)) for k, v in capture.request)],
-            is_http_request=True,
+            f"{_line(exchange.method)} /{path} HTTP/1.1", headers, is_http_request=True
         ),
-        warc_headers_dict=_named(capture, "request"),
+        warc_headers_dict=_named(exchange, "request"),
     )
     writer.write_request_response_pair(request, response)
-    about = _fields(capture)
+    fields = _fields({**about, "body": _FORMS[exchange.form]})
     metadata = writer.create_warc_record(
         url,
         "metadata",
-        payload=io.BytesIO(about),
-        length=len(about),
+        payload=io.BytesIO(fields),
+        length=len(fields),
         warc_content_type="application/warc-fields",
         warc_headers_dict={
-            **_named(capture, "metadata"),
-            "WARC-Concurrent-To": _named(capture, "response")["WARC-Record-ID"],
+            **_named(exchange, "metadata"),
+            "WARC-Concurrent-To": _named(exchange, "response")["WARC-Record-ID"],
         },
     )
     writer.write_record(metadata)
     return out.getvalue()
 
 
-def _response_headers(capture: Capture, length: int) -> list[tuple[str, str]]:
+def _response_headers(exchange: Exchange, length: int) -> list[tuple[str, str]]:
+    untrue = _TRANSFER if exchange.form == "" else _DECODED
     headers = [
-        (f"X-Crawler-{name}" if name.lower() in _TRANSFER else name, value)
-        for name, value in ((_line(k), _line(v)) for k, v in capture.headers)
-        if name
+        (f"X-Crawler-{name}" if name.lower() in untrue else name, value)
+        for name, value in ((_line(k), _line(v)) for k, v in exchange.headers)
+        if name and (name.lower(), value) != ("content-length", str(length))
     ]
     return [*headers, ("Content-Length", str(length))]
 
 
-def _fields(capture: Capture) -> bytes:
-    lines = {
-        "fetchTimeMs": f"{capture.elapsed_ms:.0f}",
-        "hopsFromSeed": str(capture.depth),
-        "via": capture.parent or "",
-        "requestedUrl": capture.url,
-    }
-    return "".join(f"{name}: {_line(value)}\r\n" for name, value in lines.items() if value).encode()
+def _fields(about: dict[str, str]) -> bytes:
+    return "".join(f"{name}: {_line(value)}\r\n" for name, value in about.items() if value).encode()
 
 
-def _named(capture: Capture, kind: str) -> dict[str, str]:
-    moment = datetime.datetime.fromtimestamp(capture.at, datetime.UTC)
+def _named(exchange: Exchange, kind: str) -> dict[str, str]:
+    moment = datetime.datetime.fromtimestamp(exchange.at, datetime.UTC)
     date = moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    digits = hashlib.sha256(f"{kind} {capture.url} {capture.at!r}".encode()).hexdigest()
+    digits = hashlib.sha256(f"{kind} {exchange.url} {exchange.at!r}".encode()).hexdigest()
     # A UUID of version 8: made by a rule of our own, here from what is recorded.
     name = f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-8{digits[17:20]}-{digits[20:32]}"
     return {"WARC-Date": date, "WARC-Record-ID": f"<urn:uuid:{name}>"}
@@ -147,4 +181,6 @@ def _writer(out: io.BytesIO) -> Any:
 _PHRASES: Final = {
     200: "OK", 201: "Created", 202: "Accepted", 203: "Non-Authoritative Information",
     204: "No Content", 205: "Reset Content", 206: "Partial Content",
+    301: "Moved Permanently", 302: "Found", 303: "See Other", 307: "Temporary Redirect",
+    308: "Permanent Redirect",
 }  # fmt: skip

@@ -167,10 +167,6 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         run.unchanged += change.traits is not None and change.traits.unchanged
         run.bytes += change.page.size
         run.items += len(change.items)
-        for kind, data in [*((Kept.ITEM, data) for data in change.items), *change.others]:
-            id = tables.next_id("items")
-            item = FakeItem(id, run.id, change.seq, data, kind)
-            tables.items.setdefault(run.id, {})[id] = item
         for tally, name, count in change.tallies:
             tables.tally(run.id, tally, name, count)
     elif change.state is RequestState.DEAD:
@@ -179,6 +175,10 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
     elif change.state is RequestState.SKIPPED:
         run.skipped += 1
         tables.tally(run.id, "skipped", change.reason)
+    for kind, data in [*((Kept.ITEM, data) for data in change.items), *change.others]:
+        id = tables.next_id("items")
+        item = FakeItem(id, run.id, change.seq, data, kind)
+        tables.items.setdefault(run.id, {})[id] = item
     for reason, count in change.rejected:
         tables.tally(run.id, "link", reason, count)
     run.add_seed_hosts(change.seed_hosts)

@@ -18,6 +18,8 @@ from zcrawl.mesh.messages import Assignment, Result, Traits
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from zcrawl.worker.recording_loop import Recording
+
 LEAST_HOP_S: Final = 0.001
 
 Clock = Callable[[], float]
@@ -43,8 +45,13 @@ class Fetching(msgspec.Struct):
     permit: asyncio.Future[None] | None = None
     waited_s: float = 0.0  # for permits and rules: not counted against the timeout
     crawl_delay_s: float = 0.0
+    recording: Recording | None = None  # of a run that captures
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
     known: Traits | None = None  # what an earlier run knows of its page
+
+    def told(self, result: Result) -> Result:
+        """With the exchanges of a fetch whose page is not read, if its run wants them."""
+        return result if self.recording is None else self.recording.told(result)
 
 
 def rest_of(limits: HopLimits, used_s: float) -> HopLimits:

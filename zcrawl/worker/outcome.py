@@ -78,6 +78,7 @@ class RunContext:
             browser=spec.browser if spec.fetch.engine == "browser" else None,
             run=config.run,
             cookies=spec.fetch.cookies or bool(spec.login.url),
+            archives=self.captures,
         )
         self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
 

@@ -52,7 +52,7 @@ from zcrawl.worker.fetching_loop import (
     rest_of,
 )
 from zcrawl.worker.outcome import RunContext
-from zcrawl.worker.pages import capture_of, page_facts
+from zcrawl.worker.pages import page_facts
 from zcrawl.worker.reading_loop import PageReader
 from zcrawl.worker.robots_loop import RobotsCache
 from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
@@ -192,8 +192,7 @@ class Pipeline:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
-            reason = self._refused.get(one.run, "bad_spec")
-            return outcome.failed(one, reason, RetryClass.TRANSIENT)
+            return outcome.failed(one, self._refused.get(one.run, "bad_spec"), RetryClass.TRANSIENT)
         extras = self._extras.get(one.run)
         sending = None if extras is None else extras.sending(one, context)
         if one.url == START_URL and extras is not None:
@@ -220,6 +219,7 @@ class Pipeline:
         if one.known:
             fetch.known = recrawl.decode(one.known)
             condition = traits_httpx.condition_of(fetch.known, context, sending)
+        fetch.recording = self._reader.recording(one, context, self._blobs)
         while True:
             if self._starts is not None:
                 await self._wait_for(fetch, self._starts.acquire())
@@ -231,6 +231,8 @@ class Pipeline:
             if self._bytes is not None:
                 size = min(float(len(response.content)), self._bytes.max_rate)
                 await self._wait_for(fetch, self._bytes.acquire(size))
+            if fetch.recording is not None:
+                await fetch.recording.add(url, response, sending, self._utc())
             status = response.status_code
             verdict = classify_status(status)
             if verdict.meaning is Meaning.DONE:
@@ -246,7 +248,8 @@ class Pipeline:
             step = chain.next_hop(url, response.headers.get("location"))
             if not isinstance(step, Follow):
                 moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
-                return moved if sending is None else sending.handed_over(moved, status)
+                moved = moved if sending is None else sending.handed_over(moved, status)
+                return fetch.told(moved)
             url, condition = step.url, traits_httpx.NO_CONDITION
             if sending is not None:
                 sending.redirected(status)
@@ -299,15 +302,14 @@ class Pipeline:
         if unkept is not None:
             return msgspec.structs.replace(unkept, status=status, links=links, trapped=trapped)
         kept = None
-        keeps = context.spec.output.keep_html or context.captures
-        if keeps and self._blobs is not None:
+        if context.spec.output.keep_html and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
         files: dict[str, str] = {}
         if "files" in response.extensions and self._blobs is not None:  # a browser's
             files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
         page = readings.page_of(url, parsed, content_type, body, fetched_at, took_s, kept, files)
         found, rejected, prints = parsed.extracted, parsed.rejected, parsed.fingerprint
-        seen = capture_of(one, page, response, context.headers) if context.captures else None
+        seen = None if fetch.recording is None else fetch.recording.capture(page)
         if reader is not None:
             result = await reader(one, context, page, response, delay, sending)
             result = readings.with_capture(result, seen)
@@ -326,7 +328,7 @@ class Pipeline:
         took_s, utc = self._clock() - began - fetch.waited_s, self._utc()
         page = readings.bare_page(url, len(response.content), utc, took_s)
         status, delay = response.status_code, fetch.crawl_delay_s
-        return readings.unchanged(fetch.one, page, status, traits, delay)
+        return fetch.told(readings.unchanged(fetch.one, page, status, traits, delay))
 
     async def _probe(self, fetch: Fetching, url: str) -> str | None:
         """The title with which a host answers a URL, if with a page."""

@@ -22,6 +22,8 @@ from zcrawl.worker.outcome import RunContext
 if TYPE_CHECKING:
     from zcrawl.parse.content_os import ContentReader
     from zcrawl.parse.extract import Plan
+    from zcrawl.worker.fetching_loop import Blobs
+    from zcrawl.worker.recording_loop import Recording
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -87,6 +89,17 @@ class PageReader:
     ) -> dict[str, str]:
         """The names of a page's pictures, by kind, after they were kept."""
         return {kind: await self.in_thread(put, data) for kind, data in files.items()}
+
+    def recording(
+        self, one: Assignment, context: RunContext, blobs: Blobs | None
+    ) -> Recording | None:
+        """Keeps the exchanges of a fetch, if its run wants archives."""
+        if not context.captures or blobs is None:
+            return None
+        from zcrawl.worker.recording_loop import Recording
+
+        put = blobs.put
+        return Recording(one, context.spec, context.headers, lambda body: self.in_thread(put, body))
 
     async def close(self) -> None:
         if self._threads is not None:

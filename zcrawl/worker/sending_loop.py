@@ -36,6 +36,8 @@ class Sending:
         self._one = one
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
+        self.out: Outgoing | None = None  # what was sent last, and the answer as it came
+        self.answer: httpx.Response | None = None
 
     async def send(
         self, engine: Engine, url: str, limits: HopLimits, condition: Mapping[str, str]
@@ -49,6 +51,7 @@ class Sending:
             response = await engine.get(url, out.headers, limits)
         else:
             response = await engine.send(out.method, url, out.headers, out.body, limits)
+        self.out, self.answer = out, response
         for name, one in reversed(self._middlewares):
             changed = await _called(name, one.after_response, out, response)
             response = response if changed is None else changed

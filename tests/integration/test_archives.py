@@ -1,0 +1,155 @@
+"""Archives end to end: redirects, compressed bodies, requests of spiders, and other engines."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.crawling import command, items
+from tests.integration.test_outputs import _check
+from tests.unit.extraction import items as extracted
+from tests.web.static_site import serving
+
+warcio = pytest.importorskip("warcio.archiveiterator")
+
+FIELDS = '[extract.fields]\ntitle = "h1"\nprice = { css = ".price", type = "float" }\n'
+PAGE = b"<h1>A book</h1><p class=price>12.50</p>"
+ZIPPED = gzip.compress(PAGE, mtime=0)
+
+
+def site(other: str = "") -> type[BaseHTTPRequestHandler]:
+    class Site(BaseHTTPRequestHandler):
+        """/ links to /old, which leads over /older to /book; /away leads to another host."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            moved = {"/old": "/older", "/older": "/book", "/away": f"{other}/book"}
+            if self.path == "/robots.txt":
+                return self.say(404, b"")
+            if self.path in moved:
+                return self.say(302, b"this way", Location=moved[self.path])
+            if self.path == "/book":
+                return self.say(200, ZIPPED, Content_Encoding="gzip", Content_Type="text/html")
+            links = b"<h1>Home</h1><a href=/old>o</a><a href=/away>a</a>"
+            return self.say(200, links, Content_Type="text/html")
+
+        def do_POST(self) -> None:
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            self.say(200, b"<h1>" + asked + b"</h1>", Content_Type="text/html")
+
+        def say(self, status: int, body: bytes, **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """A test's output is not the place for access logs."""
+
+    return Site
+
+
+@pytest.fixture
+def origins() -> Iterator[tuple[str, str]]:
+    with serving(site()) as other, serving(site(other)) as origin:
+        yield origin, other
+
+
+def archived(folder: Path, job: str) -> tuple[dict[str, Any], list[Any]]:
+    """The crawl's summary, and (record, body as it is in the file) of its archive."""
+    output = '[output]\nto = ["items.jsonl", "pages.warc.gz"]\n'
+    (folder / "job.toml").write_text(f'name = "a"\n{job}\n{output}')
+    args = ("crawl", "--job", "job.toml", "--data", "d", "--workers", 1, "--rate", 0)
+    done = command(*args, "--allow-private", "--json", cwd=folder)
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    path = folder / "d" / "pages.warc.gz"
+    assert _check(path) == 0, "warcio's own checker"
+    found = []
+    with path.open("rb") as file:
+        for record in warcio.ArchiveIterator(file, check_digests="raise"):
+            found.append((record, record.raw_stream.read()))
+    return json.loads(done.stdout.splitlines()[-1]), found
+
+
+def responses(found: list[Any]) -> dict[str, Any]:
+    pairs = [(r, body) for r, body in found if r.rec_type == "response"]
+    urls = [r.rec_headers["WARC-Target-URI"] for r, _ in pairs]
+    assert len(set(urls)) == len(urls), "each exchange once"
+    return dict(zip(urls, pairs, strict=True))
+
+
+@pytest.mark.parametrize("engine", ["http", "httpx"])
+def test_an_archive_has_every_hop_and_bodies_as_they_came(
+    origins: tuple[str, str], tmp_path: Path, engine: str
+) -> None:
+    """Replayed by warcio, the responses give the crawl's items again."""
+    origin, other = origins
+    hosts = f'["{origin.partition("//")[2]}", "{other.partition("//")[2]}"]'
+    fetch = f'[fetch]\nengine = "{engine}"\nheaders = {{ X-Mark = "here" }}\n'
+    summary, found = archived(
+        tmp_path, f'seeds = ["{origin}/"]\n[scope]\nhosts = {hosts}\n{fetch}{FIELDS}'
+    )
+    assert summary["pages"] == 3, "home, the book, and the other host's book"
+    kept = responses(found)
+    assert {url: r.http_headers.get_statuscode() for url, (r, _) in kept.items()} == {
+        f"{origin}/": "200",
+        f"{origin}/old": "302",
+        f"{origin}/older": "302",
+        f"{origin}/book": "200",
+        f"{origin}/away": "302",
+        f"{other}/book": "200",
+    }
+    assert kept[f"{origin}/old"][1] == b"this way"
+    book, raw = kept[f"{origin}/book"]
+    assert raw == ZIPPED and book.http_headers["Content-Encoding"] == "gzip"
+    for kind in ("request", "metadata"):
+        urls = [r.rec_headers["WARC-Target-URI"] for r, _ in found if r.rec_type == kind]
+        assert sorted(urls) == sorted(kept)
+    asked = [r.http_headers for r, _ in found if r.rec_type == "request"]
+    assert all(one["X-Mark"] == "here" and one["Accept-Encoding"] for one in asked)
+    again = [
+        item
+        for url, body in replayed(tmp_path / "d" / "pages.warc.gz")
+        for item in extracted(FIELDS, body, url=url)
+    ]
+    # An item has the URL that was asked for: /old, where the archive has /book.
+    told = items(tmp_path / "d" / "items.jsonl")
+    assert _without_url(again) == _without_url(told) and len(told) == 3
+
+
+def replayed(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Pages as any reader of archives gets them: decoded."""
+    for record in warcio.ArchiveIterator(io.BytesIO(path.read_bytes())):
+        if record.rec_type == "response" and record.http_headers.get_statuscode() == "200":
+            yield record.rec_headers["WARC-Target-URI"], record.content_stream().read()
+
+
+def _without_url(found: list[dict[str, Any]]) -> list[Any]:
+    return sorted((one["title"], one["price"]) for one in found if one.pop("url"))
+
+
+def test_a_spiders_post_is_archived_with_its_body(origins: tuple[str, str], tmp_path: Path) -> None:
+    """And its items are there as without an archive."""
+    (tmp_path / "s.py").write_text(
+        "from zcrawl.spider import Request, Spider\n"
+        "class S(Spider):\n"
+        "    def start(self):\n"
+        f"        yield Request('{origins[0]}/form', method='POST', body=b'q=1')\n"
+        "    def parse(self, page):\n"
+        "        yield {'title': page.text_of('h1')}\n"
+    )
+    _, found = archived(tmp_path, 'spider = "s.py:S"')
+    (request,) = [pair for pair in found if pair[0].rec_type == "request"]
+    assert request[0].http_headers.protocol == "POST" and request[1] == b"q=1"
+    assert responses(found)[f"{origins[0]}/form"][1] == b"<h1>q=1</h1>"
+    assert items(tmp_path / "d" / "items.jsonl") == [{"title": "q=1"}]
