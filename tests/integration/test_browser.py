@@ -31,6 +31,7 @@ from zcrawl.errors import FetchError, RetryClass
 
 need_chromium()
 
+from zcrawl.fetch.chromium_browser import descendants  # noqa: E402
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire  # noqa: E402
 from zcrawl.fetch.fetch_browser import BrowserEngine  # noqa: E402
 
@@ -337,3 +338,43 @@ async def test_robots_txt_needs_no_browser_and_nothing_is_left_after_the_end(
 
 def entries(folder: Path) -> list[Path]:
     return list(folder.iterdir())
+
+
+async def test_pages_run_in_the_sandbox_and_without_the_workers_secrets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the worker is root: then Chromium is somebody else, who has nothing."""
+    monkeypatch.setenv("ZCRAWL_SECRET_PASSWORD", "hunter2")
+    site, notes = Site({"/": page(MADE)}), []
+    async with site, AiohttpWire() as plain:
+        made = BrowserEngine(
+            plain, time.monotonic, time.time, note=lambda name, detail: notes.append(name)
+        )
+        try:
+            response = await made.get(site.url("/"), HEADERS, limits(site))
+            assert "by script" in response.text and made.chromium is not None
+            if made.chromium.unsandboxed:
+                assert notes == ["browser_unsandboxed"], "it is told"
+                pytest.skip(made.chromium.unsandboxed)
+            assert notes == []
+            first = made.chromium.pid
+            found = [first, *descendants(first)]
+            renderers = [pid for pid in found if b"--type=renderer" in told(pid, "cmdline")]
+            assert renderers
+            for pid in renderers:
+                assert b"\nSeccomp:\t2\n" in told(pid, "status"), "its system calls are filtered"
+            for pid in found:
+                assert b"--no-sandbox" not in told(pid, "cmdline")
+                assert b"hunter2" not in told(pid, "environ")
+                assert b"\nUid:\t0\t0\t0\t0\n" not in told(pid, "status")
+            assert b"\nUid:\t" in told(first, "status")
+        finally:
+            await made.aclose()
+
+
+def told(pid: int, name: str) -> bytes:
+    """What the kernel tells of a process; nothing of one that has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:
+        return b""

@@ -30,6 +30,7 @@ from playwright.async_api import Browser, Error, Playwright, async_playwright
 from zcrawl.errors import JobError
 from zcrawl.fetch.browser_plan import start_failure
 from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.sandbox_os import Standing, standing, unset
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 START_S: Final = 30.0
@@ -74,6 +75,7 @@ class Chromium:
         self._executable = executable
         self._on_gone = on_gone
         self._folder: Path | None = None
+        self._standing = Standing(False)  # until it starts
         self._lock = -1
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
@@ -84,6 +86,11 @@ class Chromium:
         if self._browser is None:
             raise fetch_error("browser", "Chromium has ended")
         return self._browser
+
+    @property
+    def unsandboxed(self) -> str:
+        """Why it runs without a sandbox; empty if it has one."""
+        return self._standing.why
 
     @property
     def pid(self) -> int:
@@ -98,7 +105,11 @@ class Chromium:
     async def start(self) -> None:
         """FetchError `browser` if it does not start."""
         remove_leftovers()
+        needed = [_driver(), shutil.which(self._executable) or "", str(_temporary())]
+        self._standing = await standing(needed)
         self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=_temporary()))
+        if self._standing.user is not None and self._standing.group is not None:
+            os.chown(self._folder, self._standing.user, self._standing.group)
         self._lock = os.open(self._folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
@@ -108,8 +119,7 @@ class Chromium:
                     executable_path=self._script(self._folder, "chromium", self._executable),
                     args=[*FLAGS],
                     proxy={"server": NOWHERE},
-                    # Root has no sandbox in Chromium; anybody else has one.
-                    chromium_sandbox=os.geteuid() != 0,
+                    chromium_sandbox=self._standing.sandbox,
                     handle_sigint=False,
                     handle_sigterm=False,
                     handle_sighup=False,
@@ -122,9 +132,8 @@ class Chromium:
 
     async def _start_driver(self, folder: Path) -> Playwright:
         theirs = os.environ.get(_NODE)
-        node = theirs or str(Path(playwright.__file__).parent / "driver" / "node")
         # Playwright takes it from the environment only, when it starts its driver.
-        os.environ[_NODE] = self._script(folder, "driver", node)
+        os.environ[_NODE] = self._script(folder, "driver", theirs or _driver())
         try:
             return await async_playwright().start()
         finally:
@@ -138,14 +147,16 @@ class Chromium:
         keeps its files together."""
         tie = shutil.which("setpriv")  # of util-linux; without it the closed pipes have to do
         prefix = f"{shlex.quote(tie)} --pdeathsig KILL " if tie else ""
+        if name == "driver":  # what it starts is of its own user; the kernel forgets the tie of
+            prefix = self._standing.prefix + prefix  # a process that becomes somebody else
         place = shlex.quote(str(folder))
         script = folder / name
         script.write_text(
             f"#!/bin/sh\necho $$ > {place}/{name}.pid\n"
-            f"TMPDIR={place} HOME={place}\nexport TMPDIR HOME\n"
+            f"{unset(os.environ)}TMPDIR={place} HOME={place}\nexport TMPDIR HOME\n"
             f'exec {prefix}{shlex.quote(program)} "$@"\n'
         )
-        script.chmod(0o700)
+        script.chmod(0o755 if self._standing.user is not None else 0o700)
         return str(script)
 
     async def stop(self) -> None:
@@ -176,7 +187,7 @@ class Chromium:
     def end_large_renderers(self, most_bytes: int) -> int:
         """Kill the renderers above the limit; how many. Their pages see a crash."""
         count = 0
-        for pid in list(_descendants(self.pid)):
+        for pid in list(descendants(self.pid)):
             try:
                 command = Path(f"/proc/{pid}/cmdline").read_bytes()
                 if b"--type=renderer" not in command:
@@ -191,13 +202,17 @@ class Chromium:
         return count
 
 
+def _driver() -> str:
+    return str(Path(playwright.__file__).parent / "driver" / "node")
+
+
 def _temporary() -> Path:
     """Where folders are made. Chromium puts a socket into its own, whose path has to be short."""
     usual = tempfile.gettempdir()
     return Path(usual if len(usual) <= _MOST_PATH else "/tmp")
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
     if not pid:
         return
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -207,7 +222,7 @@ def _descendants(pid: int) -> Iterator[int]:
             continue  # ended meanwhile, or a system that does not tell
         for child in found:
             yield child
-            yield from _descendants(child)
+            yield from descendants(child)
 
 
 def _kill_group(pid: int) -> None:

@@ -51,6 +51,7 @@ class _Place:
 
 class BrowserEngine:
     """`plain` is the engine for what needs no browser. `look_up` finds the addresses of a name.
+    `note` is told what the operator should know.
     Raises JobError (`no_browser`) where there is no Chromium."""
 
     def __init__(
@@ -60,7 +61,9 @@ class BrowserEngine:
         utc: Callable[[], float],
         *,
         look_up: Resolve = resolve,
+        note: Callable[[str, str], None] = lambda name, detail: None,
     ) -> None:
+        self._note = note
         self._executable = find_chromium()
         self._plain = plain
         self._clock, self._utc = clock, utc
@@ -273,6 +276,8 @@ class BrowserEngine:
             except FetchError as error:
                 self._failed_at = self._clock(), error
                 raise
+            if chromium.unsandboxed:
+                self._note("browser_unsandboxed", f"as root, and {chromium.unsandboxed}")
             self._chromium, self._used_at = chromium, self._clock()
             if self._keeper is None or self._keeper.done():
                 keep = self._keep()

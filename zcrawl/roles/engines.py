@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from zcrawl.fetch.ports import Engine
 
 
-def make_engine(name: str, plain: Callable[[], Engine]) -> Engine:
-    """`plain` gives the engine for what a browser need not render. JobError where the engine is
-    not installed: the run's pages fail with that code. PluginError: no plugin of that name."""
+def make_engine(
+    name: str,
+    plain: Callable[[], Engine],
+    note: Callable[[str, str], None] = lambda name, detail: None,
+) -> Engine:
+    """`plain` gives the engine for what a browser need not render, `note` writes logs. JobError
+    where the engine is not installed: the run's pages fail with that code. PluginError: no plugin
+    of that name."""
     if name == "httpx":
         from zcrawl.fetch.fetch_httpx import HttpxEngine
 
@@ -30,7 +35,7 @@ def make_engine(name: str, plain: Callable[[], Engine]) -> Engine:
                 f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
                 code="no_browser",
             ) from error
-        return BrowserEngine(plain(), clock_os.now, clock_os.utc)
+        return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
     if name != "http":
         from zcrawl.plugins import make_fetcher
 

@@ -123,7 +123,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         """Made when first asked for: most workers need one, and httpx's own is slow to load."""
         found = engines.get(name)
         if found is None:
-            found = make_engine(name, lambda: engine("http"))
+            found = make_engine(name, lambda: engine("http"), log)
             engines[name] = found
         return found
 
