@@ -37,7 +37,8 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format cluster bench bench-cluster bench-console clean packages
+.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs clean \
+  packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -73,6 +74,9 @@ bench-cluster: $(VENV)/.installed-dev packages ## failover, throughput and forwa
 
 bench-console: $(VENV)/.installed-dev ## what the console costs, and what ten cost the leader
 	@$(BIN)/python -m tests.bench.bench_console $(ARGS)
+
+bench-jobs: $(VENV)/.installed-dev packages ## what extraction and outputs cost; docs/benchmarks.md
+	@$(BIN)/python -m tests.bench.bench_jobs $(ARGS)
 
 clean: ## remove the venv, caches and the demo's data
 	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \

@@ -30,7 +30,6 @@ ZCRAWL = Path(sys.executable).with_name("zcrawl")
 SCRAPY_VENV = REPOSITORY / ".bench" / "scrapy-venv"
 SPIDER = Path(__file__).with_name("scrapy_spider.py")
 REPORT = REPOSITORY / "docs" / "benchmarks.md"
-BEGIN, END = "<!-- bench: begin -->", "<!-- bench: end -->"
 IDLE_SETTLE_S = 5.0  # after this an idle cluster has allocated what it will
 
 
@@ -223,13 +222,14 @@ def versions() -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
 
 
-def write_report(text: str) -> None:
+def write_report(text: str, section: str = "bench") -> None:
     """Replaces what stands between the markers; the rest of the page is written by people."""
-    old = REPORT.read_text() if REPORT.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
-    if BEGIN not in old or END not in old:
-        raise SystemExit(f"{REPORT} has no lines {BEGIN} and {END}: nothing was written")
-    head, rest = old.split(BEGIN, 1)
-    REPORT.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END, 1)[1]}")
+    begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
+    old = REPORT.read_text() if REPORT.exists() else f"# Benchmarks\n\n{begin}\n{end}\n"
+    if begin not in old or end not in old:
+        raise SystemExit(f"{REPORT} has no lines {begin} and {end}: nothing was written")
+    head, rest = old.split(begin, 1)
+    REPORT.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end, 1)[1]}")
 
 
 def say(text: str) -> None:

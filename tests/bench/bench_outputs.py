@@ -1,16 +1,17 @@
-"""What outputs cost: `python -m tests.bench.bench_outputs [ROUNDS]`.
+"""What outputs cost; a part of `make bench-jobs`.
 
 The PostgreSQL manual behind nginx is crawled into the database alone, and with JSON lines and with
-Parquet beside it, by turns, so that a busy machine slows all three. A crawl ends when its output is
-complete. JSON lines should keep 95 % of the speed, Parquet 85 %. Then a million items are exported
-in each format, and the memory of the exporting process is told.
+Parquet beside it, in an order that moves on with each round, so that a busy machine slows all. A
+crawl ends when its output is complete. What counts is a crawl's speed by that of the plain crawl of
+its own round: JSON lines should keep 95 %, Parquet 85 %. The CPU of all processes is told too:
+other work on the machine blurs it less. Then a million items are exported in each format, and the
+memory of the exporting process is told.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,13 +20,15 @@ from pathlib import Path
 
 import msgspec
 
+from tests.bench.measure import Spread
 from tests.integration.crawling import FAST, crawl
 from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.spec import JobSpec, Output
 
-KINDS = {"database alone": ("sql",), "JSON lines": ("jsonl",), "Parquet": ("parquet",)}
+PLAIN = "database alone"
+KINDS = {PLAIN: ("sql",), "JSON lines": ("jsonl",), "Parquet": ("parquet",)}
 MILLION = 1_000_000
 # Memory as the kernel saw it at most; a child's ru_maxrss would begin with its parent's.
 PEAK = """
@@ -50,26 +53,32 @@ async def once(url: str, to: tuple[str, ...]) -> tuple[float, float]:
     return view["pages"] / seconds, 1000 * used / view["pages"]
 
 
-def crawls(rounds: int) -> None:
+def crawls(rounds: int) -> str:
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in KINDS}
+    names = list(KINDS)
     with nginx_site(POSTGRES_MANUAL) as site:
-        for _ in range(rounds):
-            for name, to in KINDS.items():
-                found[name].append(asyncio.run(once(site.url, to)))
-    medians = {
-        name: [statistics.median(column) for column in zip(*rows, strict=True)]
-        for name, rows in found.items()
-    }
-    speed, cpu = medians["database alone"]
-    for name, (own_speed, own_cpu) in medians.items():
-        print(
-            f"{name:15} {own_speed:6.0f} pages/s ({100 * own_speed / speed:.0f} %), "
-            f"{own_cpu:.2f} ms CPU a page ({100 * cpu / own_cpu:.0f} %)",
-            flush=True,
+        asyncio.run(once(site.url, ("sql",)))  # files and code come into the machine's caches
+        for number in range(rounds):
+            for name in names[number % 3 :] + names[: number % 3]:
+                found[name].append(asyncio.run(once(site.url, KINDS[name])))
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+    lines = [
+        f"| {rounds} rounds | pages/s | speed, % of plain | CPU ms/page | CPU, % of plain |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in found.items():
+        speeds, costs = zip(*rows, strict=True)
+        plain = zip(rows, found[PLAIN], strict=True)
+        kept, more = zip(*((100 * a[0] / b[0], 100 * a[1] / b[1]) for a, b in plain), strict=True)
+        lines.append(
+            f"| {name} | {Spread.of(speeds).text()} | {Spread.of(kept).text()} "
+            f"| {Spread.of(costs).text(2)} | {Spread.of(more).text()} |"
         )
+    return "\n".join(lines)
 
 
-def exports() -> None:
+def exports() -> str:
+    lines = ["| a million items to | MB | s | peak MB |", "|---|---|---|---|"]
     from zcrawl.store.store_peewee import open_sqlite
 
     with tempfile.TemporaryDirectory() as folder:
@@ -84,7 +93,8 @@ def exports() -> None:
             seconds = time.monotonic() - began
             peak = int(done.stdout.split()[-1]) // 1024
             size = (data / name).stat().st_size / 1e6
-            print(f"export {name:10} {MILLION} items, {size:.0f} MB in {seconds:.0f} s, {peak} MB")
+            lines.append(f"| {name[2:]} | {size:.0f} | {seconds:.0f} | {peak} |")
+    return "\n".join(lines)
 
 
 def fill(path: Path) -> None:
@@ -125,8 +135,3 @@ def item(n: int) -> bytes:
             "parent": "https://example.test/",
         }
     )
-
-
-if __name__ == "__main__":
-    crawls(int(sys.argv[1]) if len(sys.argv) > 1 else 5)
-    exports()
