@@ -67,6 +67,15 @@ class Parsed(msgspec.Struct, frozen=True):
     title: str | None = None
 
 
+class Task(msgspec.Struct, frozen=True):
+    """One piece of a job that is no crawl. After a crash it comes again."""
+
+    job: Mapping[str, Any]  # the job file's table, with all defaults
+    run: int
+    url: str | None  # the seed that it is about; None: the job has no seeds, and this one task
+    attempt: int  # from 1
+
+
 Maybe: TypeAlias = _T | Awaitable[_T]
 
 
@@ -126,9 +135,12 @@ class ItemStore(Protocol):
 
 @runtime_checkable
 class Executor(Protocol):
-    """Does a job that is no crawl: its `kind` is the plugin's name."""
+    """Does a job that is no crawl: its `kind` is the plugin's name. Called once per seed, or once
+    for a job without any; plain (in a thread) or async. What it gives is kept as an item. It may
+    raise Skip, or a FetchError that says whether to try again; whatever else it raises is tried
+    again, as often as the job says."""
 
-    async def execute(self, job: Mapping[str, Any]) -> Mapping[str, Any]: ...
+    def execute(self, task: Task) -> Maybe[Mapping[str, Any] | None]: ...
 
 
 PROTOCOLS: Final[dict[str, type]] = {
@@ -176,6 +188,10 @@ def make_fetcher(name: str) -> Any:
 
 def make_middleware(name: str, options: Mapping[str, Any]) -> Middleware:
     return cast(Middleware, make("middlewares", name, options))
+
+
+def make_executor(name: str, options: Mapping[str, Any]) -> Executor:
+    return cast(Executor, make("executors", name, options))
 
 
 def make_parser(name: str, options: Mapping[str, Any]) -> Parser:

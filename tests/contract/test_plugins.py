@@ -70,7 +70,7 @@ def test_the_examples_own_tests_pass(package: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout
-    assert "18 passed" in done.stdout
+    assert "22 passed" in done.stdout
 
 
 def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
@@ -116,6 +116,43 @@ def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(
         for line in file.read_text().splitlines()
     ]
     assert sorted(json.loads(line)["title"] for line in kept) == ["A", "Home"], "in the store too"
+
+
+def test_a_job_of_a_kind_that_a_package_adds_is_executed(package: Path, tmp_path: Path) -> None:
+    """Once for a job without seeds, once for each seed of one that has some; nothing is fetched."""
+    (tmp_path / "f").mkdir()
+    for name in ("a.txt", "b.txt", "c.md"):
+        (tmp_path / "f" / name).touch()
+    plugin = f'[plugins.count]\nfolder = "{tmp_path / "f"}"\npattern = "*.txt"\n'
+    summary, found, _ = crawled(tmp_path, package, f'name = "c"\nkind = "count"\n{plugin}')
+    assert found == [{"job": "c", "about": None, "files": 2}]
+    assert (summary["state"], summary["pages"], summary["failed"]) == ("completed", 1, 0)
+    seeds = 'seeds = ["http://a.invalid/1", "http://b.invalid/2"]\n'
+    summary, found, _ = crawled(tmp_path, package, f'name = "s"\nkind = "count"\n{seeds}{plugin}')
+    assert sorted(one["about"] for one in found) == ["http://a.invalid/1", "http://b.invalid/2"]
+    assert summary["skipped"] == summary["failed"] == 0, "no robots.txt, no host was asked"
+
+
+def test_an_executor_may_skip_its_task(package: Path, tmp_path: Path) -> None:
+    """With its reason, and without an item."""
+    job = 'name = "c"\nkind = "count"\n[plugins.count]\nfolder = "/no/such/folder"\n'
+    summary, found, _ = crawled(tmp_path, package, job)
+    assert found == [] and summary["skipped"] == 1
+    told = command("job", "c", "--data", "d", "--json", cwd=tmp_path)
+    assert json.loads(told.stdout)["skipped_reasons"] == {"no_folder": 1}
+
+
+def test_a_store_that_is_not_installed_keeps_nothing_from_being_crawled(tmp_path: Path) -> None:
+    """The command says what is missing; the items are in the database."""
+    with static_site({"/": ("text/html", b"<title>Home")}) as site:
+        job = f'name = "x"\nseeds = ["{site}/"]\n[output]\nto = ["plugin:nobody"]\n'
+        (tmp_path / "job.toml").write_text(job)
+        args = ("crawl", "--job", "job.toml", "--data", "d", "--workers", 1)
+        done = command(*args, "--allow-private", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "plugin:nobody: no store 'nobody' is installed on this master" in done.stderr
+    kept = command("export", "x", "--data", "d", cwd=tmp_path)
+    assert json.loads(kept.stdout)["title"] == "Home"
 
 
 def test_plugins_are_named_when_they_are_missing_or_broken(package: Path) -> None:

@@ -135,7 +135,8 @@ class Test(Base):
     def start(self):
         for n in range(20):
             yield Request(f"{self.origin}/good/{n}", "good")
-        for what in ("raises", "hangs", "eats", "exits", "leaves", "crashes", "endless", "writes"):
+        for what in ("raises", "hangs", "eats", "exits", "leaves", "crashes", "endless", "writes",
+                     "forges"):
             yield Request(f"{self.origin}/{what}", what, priority=5)
 
     def good(self, page):
@@ -175,6 +176,15 @@ class Test(Base):
             except OSError:
                 pass
         os._exit(0)
+
+    def forges(self, page):
+        from zcrawl.worker import spider_wire as wire
+        for fd in range(3, 20):
+            try:
+                os.write(fd, wire.frame(wire.Yielded([b"no JSON at all"], [])))
+            except OSError:
+                pass
+        time.sleep(60)
 """
 
 
@@ -200,14 +210,43 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
         good = {one["good"] for one in items(tmp_path / "out.jsonl")}
         assert good == {f"{site.origin}/good/{n}" for n in range(20)}
         assert view["items"] == 20, "nothing of a page that failed"
-        assert view["failed_reasons"] == {"quarantined": 6, "spider_error": 2}
-        for path in ("/hangs", "/eats", "/exits", "/leaves", "/crashes", "/writes"):
+        assert view["failed_reasons"] == {"quarantined": 7, "spider_error": 2}
+        for path in ("/hangs", "/eats", "/exits", "/leaves", "/crashes", "/writes", "/forges"):
             assert len(site.of(path)) == 3, path
         assert len(site.of("/raises")) == len(site.of("/endless")) == 1
         failed = command(
             "export", str(first["job"]), "--failed", "--data", tmp_path / "d", cwd=tmp_path
         )
         assert failed.returncode == 0, failed.stderr
+
+
+PRICED = """
+class Test(Base):
+    def start(self):
+        yield Request(self.origin + "/")
+
+    def parse(self, page):
+        yield {"title": "good", "price": 2.5}
+        yield {"title": "free", "price": 0}
+        yield {"price": 1.0}
+"""
+
+
+async def test_items_of_a_spider_are_held_to_the_jobs_schema(tmp_path: Path) -> None:
+    """Those that break it are set aside with the reason, counted, and listed; not lost."""
+    schema = {
+        "required": ["title"],
+        "properties": {"price": {"type": "number", "exclusiveMinimum": 0}},
+    }
+    with echo_site() as site:
+        view, found = await crawled(tmp_path, job(BASE + PRICED, site, schema=schema))
+    assert [one["title"] for one in found] == ["good"]
+    assert view["items"] == 1
+    assert view["rejected_items"] == {"schema: price": 1, "schema: item": 1}
+    done = command("export", "spider", "--rejected", "--data", "d", cwd=tmp_path)
+    aside = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["item"] for one in aside] == [{"title": "free", "price": 0}, {"price": 1.0}]
+    assert all(one["url"] == site.origin + "/" and one["errors"] for one in aside)
 
 
 POLITE = """

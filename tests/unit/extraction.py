@@ -16,7 +16,8 @@ URL = "http://shop.test/a/page.html"
 
 
 def plan_of(text: str) -> Plan:
-    return Plan(parse_job('name = "x"\n' + text, "job.toml").extract)
+    job = parse_job('name = "x"\n' + text, "job.toml")
+    return Plan(job.extract, job.schema)
 
 
 def read(

@@ -168,6 +168,60 @@ def test_the_schema_knows_types_limits_and_closed_objects(
         assert any(reason in one for one in found.reasons), found
 
 
+def test_the_jobs_schema_holds_for_blocks_without_one_of_their_own() -> None:
+    """A block that has one is held to that alone."""
+    blocks = """
+[schema]
+required = ["a"]
+[schema.properties]
+a = { enum = ["1"] }
+[[extract]]
+match = "/a/"
+fields = { a = "p" }
+[[extract]]
+fields = { a = "p" }
+[extract.schema.properties]
+a = { enum = ["2"] }
+"""
+    assert extract(blocks, "<p>2").reasons == {"schema: a": 1}
+    assert extract(blocks, "<p>1").items
+    other = "http://shop.test/b"
+    assert extract(blocks, "<p>1", url=other).reasons == {"schema: a": 1}
+    assert extract(blocks, "<p>2", url=other).items
+
+
+def test_fields_with_one_selector_each_read_their_own_item() -> None:
+    """The element is looked for once per item and shared by its fields, never by two items."""
+    rules = """
+[extract]
+item = "li"
+[extract.fields]
+text = "a"
+link = { css = "a", attr = "href", type = "url" }
+number = { css = "a", attr = "data-n", type = "int" }
+"""
+    body = "<ul><li><a href=1 data-n=1>one</a><li><a href=2 data-n=2>two</a><li>none</ul>"
+    found = items(rules, body)
+    assert [(one["text"], one["number"]) for one in found] == [("one", 1), ("two", 2), (None, None)]
+    assert [one["link"] for one in found][:2] == ["http://shop.test/a/1", "http://shop.test/a/2"]
+    assert found[2]["link"] is None
+
+
+def test_an_object_of_json_ld_is_read_by_paths_of_its_own() -> None:
+    """Inside of it `json` finds parts of it; a selector finds nothing there, and breaks nothing."""
+    rules = """
+[extract.fields.offer]
+jsonld = "Product.offers"
+[extract.fields.offer.fields]
+price = { json = "price", type = "float" }
+name = "h1"
+all = { css = "p", list = true }
+"""
+    script = '{"@type": "Product", "offers": {"price": "9.50"}}'
+    found = item(rules, f"<h1>x</h1><script type='application/ld+json'>{script}</script>")
+    assert found["offer"] == {"price": 9.5, "name": None, "all": []}
+
+
 @pytest.mark.parametrize(
     "keyword", ["pattern = 'x'", "'$ref' = '#/a'", "anyOf = []", "format = 'a'"]
 )

@@ -46,6 +46,13 @@ def test_a_spec_with_extraction_survives_storage() -> None:
             ["extract.fields.a.fields.b.cs"],
         ),
         ("[extract]\nmatch = { uri = 'a' }", ["extract.match.uri"]),
+        (
+            "[extract.fields]\na = { css = 'p', type = 'integer' }",
+            ["extract.fields.a.type: 'integer'", "did you mean 'int'?"],
+        ),
+        ("[extract.fields]\na = { page = 'titel' }", ["fields.a.page", "did you mean 'title'?"]),
+        ("[extract]\nstructured = ['json-ld']", ["extract.structured", "'jsonld'"]),
+        ("[extract.fields]\na = 5", ["extract.fields.a is a selector", "not int"]),
         ("extract = 3", ["'extract' is a table"]),
         ("extract = [3]", ["'extract' is a table"]),
         ("[extract.fields]\na = { css = 'b', type = 'money' }", ["extract", "money"]),

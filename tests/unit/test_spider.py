@@ -19,6 +19,7 @@ from zcrawl.mesh.messages import LINKS_PER_RESULT, Assign, Code, Config, Reject,
 from zcrawl.model import Outcome
 from zcrawl.spider import Page, Request, Spider, on
 from zcrawl.submit.code import check_code, check_engine, code_of
+from zcrawl.submit.extract_spec import Block, Field
 from zcrawl.submit.spec import JobSpec, Scope, SpiderLimits
 from zcrawl.worker import events as w
 from zcrawl.worker.asked import asked_of
@@ -221,6 +222,16 @@ def test_a_job_that_says_nonsense_of_its_spider_is_refused(changes: dict[str, An
     """Before anything is stored."""
     with pytest.raises(JobError):
         check_code(JobSpec(name="x", **changes))
+
+
+def test_rules_that_nobody_would_use_are_refused() -> None:
+    """Rules beside a spider, which reads all pages; a schema for items of one shape."""
+    rules = (Block(fields={"title": Field(css="h1")}),)
+    with pytest.raises(JobError, match="extract and spider"):
+        check_code(JobSpec("x", spider="a.b:C", extract=rules))
+    with pytest.raises(JobError, match="default items have one shape"):
+        check_code(JobSpec("x", schema={"required": ["title"]}))
+    check_code(JobSpec("x", extract=rules, schema={"required": ["title"]}))
 
 
 def test_engines_may_be_plugins_but_not_typing_errors() -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from zcrawl.errors import JobError, UsageError
 from zcrawl.submit import outputs
-from zcrawl.submit.code import code_of, is_file
+from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
@@ -132,7 +132,7 @@ def prepare(
     spec = spec_from_dict(table, source)
     check_extraction(spec, source)
     first = next(rest, [])
-    if not first and not spec.spider:
+    if not first and not begins_by_itself(spec, first):
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
@@ -143,12 +143,12 @@ def prepare(
 
 def check_extraction(spec: JobSpec, source: str) -> None:
     """Compile the job's selectors, patterns and paths: the leader, who parses nothing, cannot."""
-    if not spec.extract:
+    if not spec.extract and not spec.schema:
         return
     from zcrawl.parse.extract import Plan
 
     try:
-        Plan(spec.extract)
+        Plan(spec.extract, spec.schema)
     except JobError as error:
         raise JobError(f"{source}: {error}", code=error.code) from None
 

@@ -38,7 +38,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
 from zcrawl.store.rows import NewLink
-from zcrawl.submit.code import with_code_right
+from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
 from zcrawl.submit.validate import spec_from_dict
@@ -121,7 +121,7 @@ class Desk:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=(*seeds, _start()) if spec.spider else seeds,
+            seeds=(*seeds, _start()) if begins_by_itself(spec, seeds) else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=(str(output[0]), str(output[1])) if output else None,

@@ -8,7 +8,7 @@ to, else the first whose `match` holds. What an item lacks or breaks is told, ne
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +18,7 @@ from zcrawl.parse.expressions import check_css, compile_path, compile_pattern
 from zcrawl.parse.extract_field import readers
 from zcrawl.parse.extract_page import SourcePage
 from zcrawl.parse.extract_types import FieldProblem
-from zcrawl.parse.item_check import compile_check
+from zcrawl.parse.item_check import Check, compile_check
 from zcrawl.parse.links import says_nofollow
 from zcrawl.submit.extract_spec import Block, Follow, block_path, walk
 
@@ -48,9 +48,11 @@ class Extracted:
 class Plan:
     """All blocks of a job. Raises JobError for a selector, pattern or path that is none."""
 
-    def __init__(self, blocks: tuple[Block, ...]) -> None:
+    def __init__(self, blocks: tuple[Block, ...], schema: Mapping[str, Any] | None = None) -> None:
+        """`schema` is for blocks without one of their own."""
+        checks = compile_check(schema, "schema") if schema else None
         self._blocks = [
-            _CompiledBlock(block, block_path(number, len(blocks)), single=len(blocks) == 1)
+            _CompiledBlock(block, block_path(number, len(blocks)), len(blocks) == 1, checks)
             for number, block in enumerate(blocks, 1)
         ]
         self._named = {block.name: block for block in self._blocks if block.name}
@@ -76,7 +78,7 @@ class Plan:
 
 
 class _CompiledBlock:
-    def __init__(self, block: Block, path: str, single: bool) -> None:
+    def __init__(self, block: Block, path: str, single: bool, check: Check | None) -> None:
         self.name = block.name
         # What fields are counted under: with several blocks each field says whose it is.
         prefix = "" if single else (block.name or path)
@@ -93,7 +95,7 @@ class _CompiledBlock:
         self._structured = block.structured
         self._yields = bool(block.fields or block.structured)
         self._adds_url = "url" not in block.fields
-        self._check = compile_check(block.schema, f"{path}.schema") if block.schema else None
+        self._check = compile_check(block.schema, f"{path}.schema") if block.schema else check
         self._follow = (
             None
             if block.follow is None

@@ -41,7 +41,7 @@ class FieldReader:
         self.counted = counted  # the name under which its fill rate is shown
         self.many = field.list
         self.children = readers(field.fields, f"{path}.fields", f"{counted}.")
-        self.may_lack = field.required or any(child.may_lack for child in self.children)
+        self.may_lack: bool = field.required or any(child.may_lack for child in self.children)
         self._find = _reader(field, path, field.list)
         self._pattern = compile_pattern(field.re, f"{path}.re") if field.re else None
         self._css = field.css

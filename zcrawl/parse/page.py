@@ -141,9 +141,10 @@ def parse_page(
         source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow, base)
         extracted = plan.apply(source)
         if follows and plan.picks_links:
-            links = extracted.links if extracted is not None else None
-            if links is None:  # a block that says nothing of links, or none at all
-                links, _ = links_of(tree, url, options.follow_nofollow, resolver)
+            picked = None if extracted is None else extracted.links
+            if picked is None:  # a block that says nothing of links, or none at all
+                picked, _ = links_of(tree, url, options.follow_nofollow, resolver)
+            links = picked
     return ParsedPage(
         title=head.title,
         links=links,

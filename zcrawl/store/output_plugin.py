@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Sequence
 
 from zcrawl import plugins
-from zcrawl.errors import StoreUnavailable
+from zcrawl.errors import PluginError, StoreUnavailable
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.spec import JobSpec
@@ -22,9 +22,15 @@ class PluginSink:
         self.cursor = row.cursor
         self._name = row.path.removeprefix("plugin:")
         self._run = row.run
-        self._store: plugins.ItemStore = plugins.make(
-            "stores", self._name, spec.plugins.get(self._name, {})
-        )
+        try:
+            self._store: plugins.ItemStore = plugins.make(
+                "stores", self._name, spec.plugins.get(self._name, {})
+            )
+        except PluginError as error:  # the operator installs it, and it goes on
+            missing = error.code == PluginError.MISSING
+            why = f"no {error} is installed on this master" if missing else str(error)
+            text = f"{row.path}: {why}; the items wait in the database"
+            raise PluginError(text, code=error.code) from error
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
         name = f"run-{self._run}-after-{self.cursor}"

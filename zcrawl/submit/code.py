@@ -12,12 +12,13 @@ import difflib
 import hashlib
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from zcrawl.errors import JobError, RefusedError
-from zcrawl.submit.spec import JobSpec, SpiderCode
+from zcrawl.submit.spec import CRAWL, JobSpec, SpiderCode
 
 MAX_SOURCE: Final = 500_000  # bytes
 MAX_ARGS: Final = 50_000  # bytes of JSON
@@ -30,6 +31,11 @@ PLUGIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 def is_file(spider: str) -> bool:
     """Whether a spider is in a file, rather than in an installed package."""
     return _FILE.fullmatch(spider) is not None
+
+
+def begins_by_itself(spec: JobSpec, seeds: Sequence[object]) -> bool:
+    """Whether a run has something to do besides its seeds: a spider's `start`, or its one task."""
+    return bool(spec.spider) or (spec.kind != CRAWL and not seeds)
 
 
 def code_of(source: bytes, where: str) -> SpiderCode:
@@ -48,6 +54,10 @@ def check_code(spec: JobSpec) -> None:
             if not PLUGIN_NAME.fullmatch(name):
                 raise JobError(f"{key}: {name!r} is no plugin's name")
     _check_size("plugins", spec.plugins)
+    _check_size("schema", spec.schema)
+    made = spec.extract or spec.spider or spec.parsers or spec.kind != CRAWL
+    if spec.schema and not made:
+        raise JobError("schema: default items have one shape; it is for extract, spider or parsers")
     if not spec.spider:
         if spec.code is not None or spec.spider_args:
             raise JobError("spider_args and code need a spider")
@@ -57,6 +67,8 @@ def check_code(spec: JobSpec) -> None:
             f"spider {spec.spider!r}: write 'file.py:Name' or 'package.module:Name', where Name is "
             "the spider's class or function"
         )
+    if spec.extract:
+        raise JobError("extract and spider: the spider reads the pages, so no rule would be used")
     if is_file(spec.spider) != (spec.code is not None):
         raise JobError(f"spider {spec.spider!r}: a file comes with its code, a package without")
     if spec.code is not None:
@@ -81,6 +93,30 @@ def check_engine(name: str, known: tuple[str, ...]) -> None:
             f"fetch.engine {name!r} is not available in this version; there is "
             f"{', '.join(known)}, or the name of a plugin"
         )
+
+
+def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
+    """A crawl, or the name of a plugin that executes the job, which only the workers know."""
+    kind = spec.kind
+    if kind == CRAWL:
+        return
+    if kind in later:
+        raise JobError(f"kind {kind!r} comes in a later version; there is 'crawl', or a plugin")
+    if difflib.get_close_matches(kind.lower(), [CRAWL], n=1, cutoff=0.6):
+        raise JobError(f"kind {kind!r} does not exist; did you mean 'crawl'?")
+    if not PLUGIN_NAME.fullmatch(kind):
+        raise JobError(f"kind {kind!r}: there is 'crawl', or the name of a plugin")
+    unused = {
+        "extract": spec.extract,
+        "spider": spec.spider,
+        "middlewares": spec.middlewares,
+        "parsers": spec.parsers,
+        "login": spec.login.url,
+        "sitemaps": spec.sitemaps.urls or spec.sitemaps.robots,
+    }
+    for key, given in unused.items():
+        if given:
+            raise JobError(f"{key} is for crawls; a job of kind {kind!r} fetches no pages")
 
 
 def _check_source(code: SpiderCode) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 
@@ -27,6 +27,7 @@ PageFact = Literal[
     "url", "final_url", "status", "depth", "parent", "content_type", "bytes", "fetched_at", "title"
 ]
 Structured = Literal["jsonld", "opengraph", "microdata"]
+_CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
 
 
@@ -115,6 +116,9 @@ def _block(block: Mapping[str, Any], path: str, source: str) -> dict[str, Any]:
             _known(long[key], Match if key == "match" else ItemRule, f"{path}.{key}", source)
     if isinstance(long.get("fields"), Mapping):
         long["fields"] = _fields(long["fields"], f"{path}.fields", source, 1)
+    structured = long.get("structured")
+    for one in structured if isinstance(structured, list | tuple) else ():
+        _one_of(one, get_args(Structured), f"{path}.structured", source)
     follow = long.get("follow")
     if isinstance(follow, str | Mapping):
         follow = [follow]
@@ -134,11 +138,15 @@ def _fields(fields: Mapping[str, Any], path: str, source: str, level: int) -> di
         here = f"{path}.{name}"
         if isinstance(field, str):
             field = {"css": field}
-        if isinstance(field, Mapping):
-            _known(field, Field, here, source)
-            if isinstance(field.get("fields"), Mapping):
-                inner = _fields(field["fields"], f"{here}.fields", source, level + 1)
-                field = {**field, "fields": inner}
+        if not isinstance(field, Mapping):
+            given = type(field).__name__
+            raise JobError(f"{source}: {here} is a selector, or a table of keys, not {given}")
+        _known(field, Field, here, source)
+        for key, choices in _CHOICES.items():
+            _one_of(field.get(key), choices, f"{here}.{key}", source)
+        if isinstance(field.get("fields"), Mapping):
+            inner = _fields(field["fields"], f"{here}.fields", source, level + 1)
+            field = {**field, "fields": inner}
         long[name] = field
     return long
 
@@ -150,6 +158,14 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
             close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
             meant = f"; did you mean '{path}.{close[0]}'?" if close else f"; known: {_list(names)}"
             raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code="unknown_key")
+
+
+def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> None:
+    """Other types than text are told by the types themselves."""
+    if isinstance(value, str) and value not in choices:
+        close = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.5)
+        meant = f"did you mean {close[0]!r}?" if close else f"there is {_list([*choices])}"
+        raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code="bad_choice")
 
 
 def _list(names: list[str]) -> str:

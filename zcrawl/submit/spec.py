@@ -6,7 +6,7 @@ form is the JSON of `JobSpec`; `docs/job-file.md` explains each key.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,6 +14,8 @@ from zcrawl.submit.browser_spec import Browser
 from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.extract_spec import Block
 from zcrawl.submit.recrawl_spec import Recrawl
+
+CRAWL: Final = "crawl"
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +139,7 @@ class SpiderCode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    kind: str = "crawl"
+    kind: str = CRAWL  # or the name of a plugin that executes the job
     seeds: tuple[str, ...] = ()
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
@@ -147,6 +149,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     login: Login = Login()
     browser: Browser = Browser()
     extract: tuple[Block, ...] = ()  # none: one default item per page
+    schema: dict[str, Any] = {}  # of items whose block has none; a part of JSON Schema
     output: Output = Output()
     recrawl: Recrawl = Recrawl()
     duplicates: Duplicates = Duplicates()

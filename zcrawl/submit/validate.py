@@ -19,7 +19,7 @@ from zcrawl.frontier.scope import validate_scope
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.browser_spec import check_rendering
-from zcrawl.submit.code import check_code, check_engine
+from zcrawl.submit.code import check_code, check_engine, check_kind
 from zcrawl.submit.duplicates_spec import check_duplicates
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
@@ -63,9 +63,7 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
 def check(spec: JobSpec) -> None:
     """Raise JobError for values that have the right type and still make no sense."""
     check_name(spec.name)
-    if spec.kind != "crawl":
-        later = "comes in a later version" if spec.kind in LATER_KINDS else "does not exist"
-        raise JobError(f"kind {spec.kind!r} {later}; this version has kind 'crawl'")
+    check_kind(spec, LATER_KINDS)
     for number, seed in enumerate(spec.seeds, 1):
         try:
             check_seed(seed)

@@ -16,11 +16,12 @@ import json
 from typing import Any, ClassVar
 
 import httpx
+import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.plugins import Outgoing, PageFacts, Parsed, Skip
+from zcrawl.plugins import Outgoing, PageFacts, Parsed, Skip, Task
 
 URL = "http://plugin.test/page"
 
@@ -166,12 +167,22 @@ class StoreContract(_Contract):
 
 class ExecutorContract(_Contract):
     group = "executors"
-    job: ClassVar[dict[str, Any]] = {}
+    task: ClassVar[Task] = Task({"name": "contract", "kind": "mine"}, 1, None, 1)
 
-    def test_it_answers_with_a_json_object(self) -> None:
-        """`execute` takes the job's table and gives what is to be kept of it."""
-        found = asyncio.run(_awaited(self.make().execute(self.job)))
-        assert isinstance(json.loads(json.dumps(dict(found))), dict)
+    def test_it_answers_with_a_json_object_or_nothing(self) -> None:
+        """`execute` takes a task and gives what is to be kept of it; it may skip it."""
+        self._check(self.make(), self.task)
+
+    def test_a_task_may_come_again(self) -> None:
+        """A worker that dies after the work and before its report: another one gets the task."""
+        first, again = self.make(), self.make()
+        self._check(first, self.task)
+        self._check(again, msgspec.structs.replace(self.task, attempt=2))
+
+    def _check(self, made: Any, task: Task) -> None:
+        found = _done(made.execute, task)
+        if found is not None and found is not Skip:
+            assert isinstance(json.loads(json.dumps(dict(found))), dict)
 
 
 async def _awaited(value: Any) -> Any:
@@ -179,7 +190,7 @@ async def _awaited(value: Any) -> Any:
 
 
 def _done(call: Any, *arguments: Any) -> Any:
-    """What a point of a middleware gives, plain or async; Skip when it skips."""
+    """What a plugin's method gives, plain or async; Skip when it skips."""
     try:
         return asyncio.run(_awaited(call(*arguments)))
     except Skip as skip:

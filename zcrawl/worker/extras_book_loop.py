@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from zcrawl.mesh.messages import Code
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import CRAWL, JobSpec
 
 if TYPE_CHECKING:
     from zcrawl.worker.extras_loop import RunExtras
@@ -24,7 +24,7 @@ class ExtrasBook:
 
     def adopt(self, run: int, spec: JobSpec) -> None:
         """PluginError: this worker does not have what the run needs."""
-        wanted = spec.spider or spec.middlewares or spec.parsers
+        wanted = spec.spider or spec.middlewares or spec.parsers or spec.kind != CRAWL
         if wanted and run not in self._runs:  # a newer revision keeps its spider's process
             from zcrawl.worker.extras_loop import RunExtras
 

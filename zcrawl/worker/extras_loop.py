@@ -1,4 +1,4 @@
-"""What a run has besides plain fetching: its spider, its middlewares, its parsers.
+"""What a run has besides plain fetching: its spider, its middlewares, its parsers, its executor.
 
 Made by the pipeline when it adopts a run that names any of them, and kept until the run ends; for
 all other runs this module is not even loaded. PluginError says what this worker lacks.
@@ -17,13 +17,16 @@ import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
-from zcrawl.frontier.extra import START
+from zcrawl.frontier.extra import START, START_URL
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page, Result
+from zcrawl.parse.item_check import Check, compile_check
 from zcrawl.submit.code import is_file
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import CRAWL, JobSpec
 from zcrawl.worker import outcome
 from zcrawl.worker.asked import asked_of
+from zcrawl.worker.executing_loop import Executing
+from zcrawl.worker.item_schema import held_to
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.sending_loop import Sending
 from zcrawl.worker.spider_wire import Handle, Load, Start, Yielded
@@ -31,6 +34,7 @@ from zcrawl.worker.spiders_os import SpiderProcess
 
 QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's process
 CodeOf = Callable[[str], bytes | None]
+Utc = Callable[[], float]
 Reader = Callable[
     [Assignment, RunContext, Page, httpx.Response, float, Sending | None], Awaitable[Result]
 ]
@@ -48,6 +52,8 @@ class RunExtras:
         self._parsers = [
             (name, plugins.make_parser(name, spec.plugins.get(name, {}))) for name in spec.parsers
         ]
+        self._check = compile_check(spec.schema, "schema") if spec.schema else None
+        self._executing = Executing(spec) if spec.kind != CRAWL else None
         if spec.spider and not is_file(spec.spider):
             package = spec.spider.partition(":")[0].partition(".")[0]
             if importlib.util.find_spec(package) is None:
@@ -65,8 +71,15 @@ class RunExtras:
 
     # ------------------------------------------------------------ the spider
 
-    async def start(self, one: Assignment, context: RunContext) -> Result:
-        """The request that stands for the beginning of a spider."""
+    def takes(self, one: Assignment) -> bool:
+        """Whether the request is not to be fetched: it begins a spider, or is an executor's."""
+        return one.url == START_URL or self._executing is not None
+
+    async def start(self, one: Assignment, context: RunContext, utc: Utc) -> Result:
+        """The request that stands for the beginning of a spider, or for a task."""
+        if self._executing is not None:
+            done = await self._executing.do(one, context.limits.total_s, utc)
+            return held_to(self._check, done, one.url, self._spec.kind)
         try:
             found = await self._spider().ask(Start())
         except SpiderError as error:
@@ -103,7 +116,8 @@ class RunExtras:
             return self._failed(one, error, response.status_code, crawl_delay_s)
         asked, rejected = asked_of(found.requests, page.final_url, context, one.depth + 1)
         result = outcome.done(one, page, response.status_code, [], crawl_delay_s, rejected)
-        return msgspec.structs.replace(result, items=found.items, requests=asked)
+        result = msgspec.structs.replace(result, items=found.items, requests=asked)
+        return held_to(self._check, result, one.url, self._spec.spider)
 
     def _failed(
         self, one: Assignment, error: SpiderError, status: int, crawl_delay_s: float
@@ -143,13 +157,14 @@ class RunExtras:
             except Exception as error:
                 raise _parser_failed(name, error) from error
             if accepts:
-                return functools.partial(_parse, name, one)
+                return functools.partial(_parse, name, one, self._check)
         return None
 
 
 async def _parse(
     name: str,
     parser: plugins.Parser,
+    check: Check | None,
     one: Assignment,
     context: RunContext,
     page: Page,
@@ -172,7 +187,8 @@ async def _parse(
     result = outcome.done(
         one, page, response.status_code, inside, crawl_delay_s, dict(resolver.rejected)
     )
-    return msgspec.structs.replace(result, items=items, trapped=trapped)
+    result = msgspec.structs.replace(result, items=items, trapped=trapped)
+    return held_to(check, result, one.url, name)
 
 
 def _object(item: Any) -> bytes:

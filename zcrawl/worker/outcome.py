@@ -120,7 +120,7 @@ def _plan(spec: JobSpec) -> Plan | None:
         return None
     from zcrawl.parse.extract import Plan  # 15 ms of a start that most jobs do not need
 
-    return Plan(spec.extract)
+    return Plan(spec.extract, spec.schema)
 
 
 class DefaultItem(msgspec.Struct, frozen=True, omit_defaults=True):

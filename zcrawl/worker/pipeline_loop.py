@@ -29,7 +29,6 @@ from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine
 from zcrawl.frontier import recrawl
-from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import SITEMAP_PRIO, Outcome
@@ -195,8 +194,8 @@ class Pipeline:
             return outcome.failed(one, self._refused.get(one.run, "bad_spec"), RetryClass.TRANSIENT)
         extras = self._extras.get(one.run)
         sending = None if extras is None else extras.sending(one, context)
-        if one.url == START_URL and extras is not None:
-            return await extras.start(one, context)
+        if extras is not None and extras.takes(one):
+            return await extras.start(one, context, self._utc)
         session = self._sessions.get(one.run)
         engine = session or self._engines(context.spec.fetch.engine)
         late_s = self._clock() - fetch.permitted_at

@@ -12,7 +12,7 @@ import msgspec
 from zcrawl.errors import ParseError
 from zcrawl.fetch.policy import Verdict
 from zcrawl.frontier.recrawl import UNCHANGED
-from zcrawl.mesh.messages import Assignment, Page, Result, Traits
+from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, Traits
 from zcrawl.parse.page import ParsedPage
 from zcrawl.worker.outcome import (
     MAX_CONTENT_TYPE,
@@ -115,4 +115,5 @@ def with_capture(result: Result, capture: bytes | None) -> Result:
     """The result of a page that a spider or plugin has read, with its exchange for archives."""
     if capture is None or result.page is None:
         return result
-    return msgspec.structs.replace(result, extracted=as_message(None, capture))
+    told = result.extracted or Extracted()
+    return msgspec.structs.replace(result, extracted=msgspec.structs.replace(told, capture=capture))

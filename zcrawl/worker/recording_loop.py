@@ -69,7 +69,7 @@ class Recording:
         return self._encoded(page.final_url, page.elapsed_ms)
 
     def told(self, result: Result) -> Result:
-        """A redirect elsewhere, or a page that is as it was: nothing is read, but it was answered."""
+        """A redirect elsewhere, or a page that is as it was: not read again, but answered."""
         if result.outcome is Outcome.FAILED or not self._exchanges:
             return result
         data = self._encoded(self._exchanges[-1].url, 0.0)

@@ -79,8 +79,15 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
 Answer: TypeAlias = Yielded | Raised
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_item = msgspec.json.Decoder(dict[str, Any]).decode
 decode_question = msgspec.msgpack.Decoder(Question).decode
 decode_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+def check_items(items: list[bytes]) -> None:
+    """MsgspecError for what is no JSON object: every store and format would trip over it."""
+    for item in items:
+        _decode_item(item)
 
 
 def frame(message: Question | Answer) -> bytes:

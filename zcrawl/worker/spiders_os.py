@@ -118,4 +118,6 @@ async def _ask(child: asyncio.subprocess.Process, question: wire.Question) -> wi
     if length > wire.MOST_ANSWER_BYTES:
         raise ValueError(f"an answer of {length} bytes")
     answer: wire.Answer = wire.decode_answer(await child.stdout.readexactly(length))
+    if isinstance(answer, wire.Yielded):
+        wire.check_items(answer.items)
     return answer

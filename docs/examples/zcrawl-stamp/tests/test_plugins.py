@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 
 from zcrawl_stamp import Files, Lines, Stamp
+from zcrawl_stamp.executors import Count
 from zcrawl_stamp.stores import Folder
 
 from zcrawl.testing.plugin_contract import (
+    ExecutorContract,
     FetcherContract,
     MiddlewareContract,
     ParserContract,
@@ -43,3 +45,8 @@ class TestFolder(StoreContract):
     def read(self, store: Folder) -> list[bytes]:
         files = Path(self.path).glob("*.jsonl")
         return [line for file in files for line in file.read_bytes().splitlines()]
+
+
+class TestCount(ExecutorContract):
+    def make(self) -> Count:
+        return Count(str(Path(__file__).parent), "*.py")

@@ -1,4 +1,4 @@
-"""Plugins for zcrawl, one of each kind that a crawl uses. See docs/plugins.md of zcrawl."""
+"""Plugins for zcrawl, one of each kind. See docs/plugins.md of zcrawl."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""Holds items that spiders, parsers and executors made to the schema that their job states.
+
+Called by `extras_loop`. Pure. Items by rules are checked where they are extracted, in
+`parse.extract`. One that breaks the schema is set aside with the reason, never lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from zcrawl.mesh.messages import Extracted, Result
+from zcrawl.parse.item_check import Check
+
+_encode = msgspec.json.Encoder().encode
+
+
+def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result:
+    """The result with the items that are right; `maker` is who yielded them."""
+    if check is None or not result.items:
+        return result
+    right: list[bytes] = []
+    aside: list[bytes] = []
+    reasons: dict[str, int] = {}
+    for data in result.items:
+        broken = check(msgspec.json.decode(data))
+        if broken is None:
+            right.append(data)
+            continue
+        where, what = broken
+        reason = f"schema: {where}"
+        reasons[reason] = reasons.get(reason, 0) + 1
+        report: dict[str, Any] = {
+            "url": url,
+            "block": maker,
+            "reason": reason,
+            "errors": {where: what},
+            "item": msgspec.Raw(data),
+        }
+        aside.append(_encode(report))
+    if not aside:
+        return result
+    told = result.extracted or Extracted()
+    told = msgspec.structs.replace(told, rejected=[*told.rejected, *aside], reasons=reasons)
+    return msgspec.structs.replace(result, items=right, extracted=told)
