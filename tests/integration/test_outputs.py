@@ -237,8 +237,8 @@ def test_s3_that_is_away_is_told_and_gets_its_items_when_it_is_back(
     assert once([json.loads(line)["url"] for line in lines])
 
 
-def test_compressed_bodies_are_archived_as_they_read(tmp_path: Path) -> None:
-    """What the wire said stays under another name, so the record is true."""
+def test_a_crawl_of_one_compressed_page_is_archived_as_it_came(tmp_path: Path) -> None:
+    """Readers of archives decode it by its header."""
     with WebThread() as web:
         url = web.url("/compressed/gzip")
         args = ("crawl", url, "--rate", 0, "--workers", 1, "--depth", 0, "--data", "d")
@@ -247,4 +247,21 @@ def test_compressed_bodies_are_archived_as_they_read(tmp_path: Path) -> None:
     data = (tmp_path / "x.warc.gz").read_bytes()
     (body,) = [body for kind, _, body in records(data) if kind == "response"]
     assert b"<" in body and not body.startswith(b"\x1f\x8b")
-    assert b"X-Crawler-Content-Encoding: gzip" in gzip.decompress(data)
+    assert b"\nContent-Encoding: gzip" in gzip.decompress(data)
+
+
+def test_an_output_that_failed_at_the_end_is_completed_by_resume(
+    shop: DemoServer, tmp_path: Path
+) -> None:
+    """The run has ended and its items are in the database; only the file could not be written."""
+    blocking = tmp_path / "d" / "out"
+    blocking.parent.mkdir()
+    blocking.write_text("a file where a folder should be")
+    args = arguments(shop, tmp_path, 'to = ["out/x.jsonl", "out/x.parquet"]', "--rate", 0)
+    failed = command(*args, cwd=tmp_path)
+    assert failed.returncode == 2 and "output_unwritable" in failed.stderr
+    blocking.unlink()
+    done = command("crawl", "--resume", "--data", tmp_path / "d", cwd=tmp_path)
+    assert done.returncode == 0 and "nothing to resume" in done.stderr
+    assert once([item["url"] for item in items(blocking / "x.jsonl")])
+    assert pq.read_table(blocking / "x.parquet").num_rows == N

@@ -76,6 +76,51 @@ def test_a_job_file_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "hunter2" not in json.dumps([told, other])
 
 
+SPIDER = """
+from zcrawl.spider import Request, Spider
+
+class Test(Spider):
+    def start(self):
+        yield Request("{url}", handler="first")
+
+    def first(self, page):
+        yield {{"title": page.text_of("title")}}
+        yield Request("/good/4/2")
+
+    parse = first
+"""
+
+
+def test_a_spider_is_tried(tmp_path: Path) -> None:
+    """What `start` yields; what a page's handler yields; what raises is told with its line."""
+    with WebThread() as web:
+        (tmp_path / "s.py").write_text(SPIDER.format(url=web.url("/good/4/1")))
+        (tmp_path / "s.toml").write_text('name = "s"\nspider = "s.py:Test"\n')
+        begun = report(tmp_path, "s.toml", "--allow-private")
+        (first,) = begun["requests"]
+        assert (first["url"], first["handler"]) == (web.url("/good/4/1"), "first")
+        told = report(tmp_path, "s.toml", web.url("/good/4/1"))
+        assert told["items"] == [{"title": "1"}]
+        assert [one["url"] for one in told["requests"]] == [web.url("/good/4/2")]
+        shown = command("test", "s.toml", web.url("/good/4/1"), cwd=tmp_path)
+        assert f"request    GET {web.url('/good/4/2')}" in shown.stdout
+        (tmp_path / "s.py").write_text(SPIDER.format(url="x").replace('"title")', '"title", 1/0)'))
+        failed = report(tmp_path, "s.toml", web.url("/good/4/1"), code=1)
+        assert failed["reason"] == "spider_error" and "line 9" in failed["detail"]
+
+
+def test_what_a_job_lacks_is_named(tmp_path: Path) -> None:
+    """A plugin that is not installed here: the reason has its name, and nothing breaks."""
+    for key, name in (("middlewares", "middleware"), ("parsers", "parser")):
+        text = f'name = "x"\nseeds = ["http://a.invalid/"]\n{key} = ["nobody-has-it"]\n'
+        (tmp_path / "x.toml").write_text(text)
+        told = report(tmp_path, "x.toml", code=1)
+        assert told["reason"] == "plugin_missing"
+        assert told["detail"] == f"{name} 'nobody-has-it'"
+    (tmp_path / "x.toml").write_text('name = "x"\nkind = "nobody-has-it"\n')
+    assert report(tmp_path, "x.toml", code=1)["detail"] == "executor 'nobody-has-it'"
+
+
 @pytest.mark.parametrize("args", [[], ["http://a/", "http://b/"], ["no url"]])
 def test_what_makes_no_sense_is_a_usage_error(tmp_path: Path, args: list[str]) -> None:
     """Exit 2 with one line."""

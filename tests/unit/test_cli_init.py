@@ -59,6 +59,7 @@ def test_init_writes_a_spider_whose_own_test_passes(
     assert run(["init", "my_news", "--spider"]) == 2, "the spider is there already"
     assert not (tmp_path / "my_news.toml").exists()
     assert run(["init", "my-news", "--spider"]) == 2, "no module's name"
+    assert run(["init", "class", "--spider"]) == 2, "nor that"
 
 
 @pytest.mark.parametrize("of", ["job", "config"])

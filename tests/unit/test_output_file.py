@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from zcrawl.errors import DiskFull, StoreDataError, StoreError, UsageError
 from zcrawl.store.output_file import OutputFile
-from zcrawl.store.render import COLUMNS, csv_columns, read_header, render_csv, render_jsonl
+from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
 
 
 def test_items_are_appended_line_by_line(tmp_path: Path) -> None:
@@ -100,20 +100,28 @@ def test_an_output_that_is_not_open_is_named(tmp_path: Path) -> None:
 
 
 def test_csv_has_one_header_and_the_same_columns_after_a_resume(tmp_path: Path) -> None:
-    """Columns are the default fields and the further keys of the first batch."""
+    """Columns are the keys of the first batch; what later items have besides is in one more."""
     path = tmp_path / "x.csv"
     with OutputFile(path, "csv", 0) as output:
         length = output.append([b'{"url":"u1","price":1.5}', b'{"url":"u2","a\\nb":true}'])
     with OutputFile(path, "csv", length) as output:
         output.append([b'{"late":1,"price":2,"url":"u3"}'])
     rows = list(csv.reader(io.StringIO(path.read_text(), newline="")))
-    assert tuple(rows[0]) == (*COLUMNS, "price", "a\nb")
-    table = [dict(zip(rows[0], row, strict=True)) for row in rows[1:]]
-    assert [(row["url"], row["price"], row["a\nb"]) for row in table] == [
-        ("u1", "1.5", ""),
-        ("u2", "", "true"),
-        ("u3", "2", ""),
+    assert rows == [
+        ["url", "price", "a\nb", "_more"],
+        ["u1", "1.5", "", ""],
+        ["u2", "", "true", ""],
+        ["u3", "2", "", '{"late":1}'],
     ]
+
+
+def test_a_csv_that_an_earlier_version_began_keeps_its_columns(tmp_path: Path) -> None:
+    """Its header has no column for what is left, so none is written below it."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"a,b\r\n1,2\r\n")
+    with OutputFile(path, "csv", 10) as output:
+        output.append([b'{"a":3,"c":4}'])
+    assert path.read_bytes() == b"a,b\r\n1,2\r\n3,\r\n"
 
 
 def test_csv_quotes_as_the_rfc_says_and_alters_nothing() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from zcrawl.errors import StoreDataError, StoreUnavailable
 from zcrawl.mesh.capture import Capture
+from zcrawl.store.columns import Layout
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.output_sinks_file import open_sink
 from zcrawl.store.parquet_file import ParquetRows
@@ -72,6 +73,7 @@ def test_whenever_a_leader_dies_each_item_is_there_once(
         folder.mkdir()
         _live_and_die(random.Random(seed), folder, form, options)
         assert depths(folder) == list(range(1, TOTAL + 1)), seed
+        assert all(path.stat().st_size for path in folder.iterdir()), "no part is empty"
 
 
 def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[str, Any]) -> None:
@@ -127,17 +129,36 @@ def test_a_paused_leader_does_not_publish_over_the_part_of_the_next(tmp_path: Pa
 def test_values_fit_their_columns_or_are_told(tmp_path: Path) -> None:
     """JSON columns take anything; a text column takes numbers as text; a number no text."""
     path = tmp_path / "x.parquet"
-    rows = ParquetRows(path, {"s": "string", "j": "json", "n": "int"})
+    rows = ParquetRows(path, Layout({"s": "string", "j": "json", "n": "int"}))
     rows.add([b'{"s": 5, "j": {"a": [1]}, "n": 1}', b'{"s": "x", "j": "y"}'])
     rows.close()
     assert pq.read_table(path).to_pylist() == [
         {"s": "5", "j": '{"a":[1]}', "n": 1},
         {"s": "x", "j": '"y"', "n": None},
     ]
-    rows = ParquetRows(path, {"n": "int"})
+    rows = ParquetRows(path, Layout({"n": "int"}))
     rows.add([b'{"n": "many"}'])
     with pytest.raises(StoreDataError, match="does not fit"):
         rows.close()
+
+
+def test_items_made_by_code_lose_nothing_in_parquet(tmp_path: Path) -> None:
+    """Columns are those of the first row group; later keys, and values of another type than their
+    column, are in one more column."""
+    path = tmp_path / "x.parquet"
+    rows = ParquetRows(path, Layout(None, "_more"), group=2)
+    rows.add([b'{"a": 1, "l": ["x"]}', b'{"a": 2.5, "o": {"p": 1}}'])
+    rows.add([b'{"a": "much", "late": true, "l": [3]}', b'{"_more": 1}'])
+    rows.close()
+    assert pq.read_table(path).to_pylist() == [
+        {"a": 1.0, "l": ["x"], "o": None, "_more": None},
+        {"a": 2.5, "l": None, "o": '{"p":1}', "_more": None},
+        {"a": None, "l": ["3"], "o": None, "_more": '{"late":true,"a":"much"}'},
+        {"a": None, "l": None, "o": None, "_more": '{"_more":1}'},
+    ]
+    rows = ParquetRows(path, Layout(None, "_more"))
+    rows.close()
+    assert pq.read_table(path).num_rows == 0, "an empty run has a file too"
 
 
 HEADERS = [("Content-Type", "text/html"), ("Content-Encoding", "gzip"), ("X-Bad", "a\r\nSet: b")]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import JobError
-from zcrawl.store.columns import ListOf, ObjectOf, columns_of
+from zcrawl.store.columns import Layout, ListOf, ObjectOf, columns_of, layout_of
+from zcrawl.submit.browser_spec import Browser
 from zcrawl.submit.job_toml import parse_job
 from zcrawl.submit.outputs import key_of, part_path, targets, wants_capture
 from zcrawl.submit.spec import JobSpec, Output
@@ -94,5 +95,33 @@ follow = ["a"]
         "opengraph": "json",
         "z": "string",
     }
-    default = columns_of(JobSpec("x"))
-    assert list(default)[:3] == ["url", "final_url", "status"] and default["status"] == "int"
+    default = layout_of(JobSpec("x"))
+    assert default.columns is not None and default.rest == ""
+    assert list(default.columns)[:3] == ["url", "final_url", "status"]
+    assert default.columns["status"] == "int" and "screenshot" not in default.columns
+    shot = layout_of(JobSpec("x", browser=Browser(screenshot="view")))
+    assert shot.columns == {**default.columns, "screenshot": "string"}
+
+
+def test_columns_of_items_made_by_code_come_from_their_schema_or_from_them() -> None:
+    """And there is a column for what they have besides."""
+    assert layout_of(JobSpec("x", spider="a:B")) == Layout(None, "_more")
+    assert layout_of(JobSpec("x", kind="count")) == Layout(None, "_more")
+    stamped = layout_of(JobSpec("x", middlewares=("stamp",)))
+    assert stamped.rest == "_more" and stamped.columns is not None and "url" in stamped.columns
+    schema = {
+        "properties": {
+            "n": {"type": "integer"},
+            "f": {"type": ["number", "null"]},
+            "t": {"type": "array", "items": {"type": "string"}},
+            "e": {"enum": ["a"]},
+            "o": {"type": "object"},
+        }
+    }
+    assert layout_of(JobSpec("x", spider="a:B", schema=schema)).columns == {
+        "n": "int",
+        "f": "float",
+        "t": ListOf("string"),
+        "e": "json",
+        "o": "json",
+    }

@@ -58,6 +58,7 @@ class Session:
         try:
             await (self._submit() if self._plan.submission else self._resume())
             if not self._runs:
+                await self._cluster.flush_outputs()  # those of a run that ended before they did
                 self._display.note(f"nothing to resume in {self._plan.data}")
                 return 0
             try:

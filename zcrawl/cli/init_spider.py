@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from typing import Final
 
@@ -86,7 +87,7 @@ def test_it_starts_at_its_root() -> None:
 
 def spider_files(name: str, seed: str) -> dict[str, str]:
     """File name → text, judged before anything is written."""
-    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise JobError(f"{name!r} cannot be a module of Python; use small letters, digits and _")
     cls = "".join(part.capitalize() for part in name.split("_")) or "Mine"
     if '"' in seed or "\\" in seed:

@@ -6,7 +6,7 @@ A chunk is one read; the next one starts after the last row of it, so memory hol
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.errors import UsageError
 from zcrawl.model import Kept
-from zcrawl.store.columns import Kind, columns_of
+from zcrawl.store.columns import Kind, Layout, layout_of, rest_name
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 from zcrawl.store.render import csv_columns, render_csv, render_jsonl
@@ -41,16 +41,16 @@ class Source:
             return _failures(self.store, self.run)
         return _items(self.store, self.run, self.kind, BATCH)
 
-    def columns(self) -> dict[str, Kind]:
+    def layout(self) -> Layout:
         if self.kind is Kept.ITEM:
-            return columns_of(self.job())
+            return layout_of(msgspec.json.decode(self.spec, type=JobSpec))
         names = FAILED_COLUMNS if self.kind is None else REPORT_COLUMNS
         numbers = ("status", "attempts", "depth")
         texts = ("errors", "item")
-        return {n: "int" if n in numbers else "json" if n in texts else "string" for n in names}
-
-    def job(self) -> JobSpec:
-        return msgspec.json.decode(self.spec, type=JobSpec)
+        columns: dict[str, Kind] = {
+            n: "int" if n in numbers else "json" if n in texts else "string" for n in names
+        }
+        return Layout(columns)
 
 
 def chunks_of(source: Source, form: str) -> Iterator[bytes]:
@@ -67,19 +67,18 @@ def chunks_of(source: Source, form: str) -> Iterator[bytes]:
 def parquet_file(source: Source) -> Callable[[Path], None]:
     from zcrawl.store.parquet_file import write_parquet
 
-    return lambda path: write_parquet(path, source.batches(), source.columns())
+    return lambda path: write_parquet(path, source.batches(), source.layout())
 
 
 def _csv(source: Source) -> Iterator[bytes]:
-    """Columns are the job's; without extraction, those of the first batch."""
-    batches = source.batches()
+    """Columns are the job's; where it does not say them, those of the first batch."""
+    batches, layout = source.batches(), source.layout()
     first = next(batches, [])
-    columns: Sequence[str] = tuple(source.columns())
-    if source.kind is Kept.ITEM and not source.job().extract:
-        columns = csv_columns(first)
-    yield render_csv(first, columns, header=True)
+    columns = csv_columns(first) if layout.columns is None else tuple(layout.columns)
+    rest = rest_name(columns) if layout.rest else ""
+    yield render_csv(first, columns, True, rest)
     for rows in batches:
-        yield render_csv(rows, columns, header=False)
+        yield render_csv(rows, columns, False, rest)
 
 
 def _warc(source: Source) -> Iterator[bytes]:

@@ -27,7 +27,9 @@ CELL: Final = 80  # characters of a value
 @click.option(
     "--block", default="", metavar="NAME", help="Read it as this [[extract]] block would."
 )
-@click.option("--watch", is_flag=True, help="Do it again whenever the job file is saved.")
+@click.option(
+    "--watch", is_flag=True, help="Do it again whenever the job file or a spider is saved."
+)
 @spec_options
 @common
 def test_command(
@@ -41,8 +43,8 @@ def test_command(
     """Fetch one page as a worker would, and show what happened.
 
     Guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With a job
-    file its first seed is fetched, or the URL behind it. Nothing is stored. Exit 1 unless the page
-    was done.
+    file its first seed is fetched, or the URL behind it; of a spider without seeds, `start` is
+    called. Nothing is stored. Exit 1 unless the page was done.
     """
     if not sources or len(sources) > 2:
         raise UsageError("give a job file, a URL, or a job file and a URL")
@@ -50,6 +52,7 @@ def test_command(
     urls = sources[1:] if job_file else sources
     if len(urls) > 1:
         raise UsageError("one URL at a time: its report is long enough")
+    from zcrawl.frontier.extra import START_URL
     from zcrawl.runtime.run_loop import run_async
     from zcrawl.submit.private import with_right
 
@@ -60,7 +63,8 @@ def test_command(
         known = [one.name for one in spec.extract]
         if block and block not in known:
             raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")
-        return run_async(_test(settings, spec, submission.first[0], links, block))
+        url = submission.first[0] if submission.first else START_URL
+        return run_async(_test(settings, spec, url, links, block))
 
     if not watch:
         return once()
@@ -79,7 +83,9 @@ def again_when_saved(path: Path, once: Callable[[], int]) -> int:
     saved = watch(path.absolute().parent, raise_interrupt=True, debounce=100, recursive=False)
     first: list[set[Any]] = [{(None, str(path))}]
     for changed in itertools.chain(first, saved):
-        if not any(Path(name).name == path.name for _, name in changed):
+        names = [Path(name) for _, name in changed]
+        # A spider is a file beside its job; which one, a job that is wrong cannot tell.
+        if not any(name.name == path.name or name.suffix == ".py" for name in names):
             continue
         try:
             once()
@@ -101,7 +107,8 @@ async def _test(settings: Settings, spec: Any, url: str, all_links: bool, block:
             output.data(output.printable(line))
         if "extraction" in report:
             _show_extraction(report)
-    return 0 if report["outcome"] == "done" else 1
+    began = report["outcome"] == "skipped" and report["reason"] == "start"
+    return 0 if report["outcome"] == "done" or began else 1
 
 
 def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
@@ -110,7 +117,8 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     lines = [f"{report['url']}", f"outcome    {report['outcome']}{why}"]
     if report["detail"]:
         lines.append(f"           {report['detail']}")
-    lines += _decisions(report)
+    if "guard" in report:
+        lines += _decisions(report)
     for number, hop in enumerate(report["hops"], 1):
         told = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
         by = f" by {hop['proxy']}" if "proxy" in hop else ""
@@ -125,6 +133,9 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     for item in report["items"] if "extraction" not in report else ():
         lines.append("item")
         lines += [f"  {name:<12} {value}" for name, value in item.items()]
+    for one in report["requests"][:most_links]:
+        handler = f" → {one['handler']}" if one["handler"] else ""
+        lines.append(f"request    {one['method']} {one['url']}{handler}")
     return lines + _links(report, most_links)
 
 

@@ -20,8 +20,9 @@ from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
+from zcrawl.frontier.extra import START_URL, decode
 from zcrawl.frontier.url import LinkResolver, canonicalize, netloc_of, origin_of
-from zcrawl.mesh.messages import Assignment, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
@@ -95,32 +96,43 @@ async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
     async with AiohttpWire() as plain:
         recorder = Recorder(make_engine(spec.fetch.engine, lambda: plain))
         try:
-            results = await _fetch(recorder, config, start, label)
+            results, notes = await _fetch(recorder, spec, config, start, label)
         finally:
             await recorder.aclose()
     result = results[-1]
-    final = result.page.final_url if result.page is not None else recorder.hops[-1]["url"]
     report: dict[str, Any] = {
         "url": start,
         "outcome": result.outcome.name.lower(),
         "reason": result.reason,
-        "detail": result.detail,
+        "detail": result.detail or "; ".join(notes),
         "status": result.status,
-        "guard": await _guard(context, start),
-        "robots": _robots(spec, recorder, start),
         "hops": recorder.hops,
         "items": [json.loads(item) for item in result.items],
+        "requests": [_request(url, extra) for url, _, _, extra in result.requests],
     }
+    if start != START_URL:  # the beginning of a spider is no page
+        report["guard"] = await _guard(context, start)
+        report["robots"] = _robots(spec, recorder, start)
     if spec.extract:
         report["extraction"] = _extraction(result)
+    last = recorder.hops[-1]["url"] if recorder.hops else start
+    final = last if result.page is None else result.page.final_url
     response = recorder.responses.get(final)
     if response is not None and response.status_code not in REDIRECT_STATUSES:
         report |= _page(context, final, response, result)
     return report
 
 
-async def _fetch(recorder: Recorder, config: RunConfig, start: str, label: str) -> list[Result]:
-    """The results of the URL and of the hosts that it redirects to."""
+def _request(url: str, extra: bytes) -> dict[str, Any]:
+    asked = decode(extra)
+    return {"method": asked.method, "url": url, "handler": asked.handler, "meta": asked.meta}
+
+
+async def _fetch(
+    recorder: Recorder, spec: JobSpec, config: RunConfig, start: str, label: str
+) -> tuple[list[Result], list[str]]:
+    """The results of the URL and of the hosts that it redirects to; what a worker would log."""
+    notes: list[str] = []
     ended: asyncio.Queue[Result] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
@@ -134,9 +146,11 @@ async def _fetch(recorder: Recorder, config: RunConfig, start: str, label: str) 
         on_end=lambda seq, result: ended.put_nowait(result),
         on_hop=permit,
         on_late=lambda seq: None,  # one request at a time has no pace
-        on_error=lambda name, detail: None,  # the result has the name
+        on_error=lambda name, detail: notes.append(detail),
         environ=os.environ,
     )
+    if spec.code is not None:
+        pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))
     pipeline.adopt(config)
     results: list[Result] = []
     url: str | None = start
@@ -160,7 +174,7 @@ async def _fetch(recorder: Recorder, config: RunConfig, start: str, label: str) 
             url = results[-1].handover[0] if results[-1].handover is not None else None
     finally:
         await pipeline.close()
-    return results
+    return results, notes
 
 
 def _extraction(result: Result) -> dict[str, Any]:

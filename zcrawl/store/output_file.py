@@ -17,10 +17,12 @@ from types import TracebackType
 from typing import BinaryIO
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
+from zcrawl.store.columns import REST, Layout, rest_name
 from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
 from zcrawl.store.warc import GetBody, render_warc, warc_head
 
 FORMATS = ("jsonl", "csv", "warc")
+FREE = Layout(None, REST)
 HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
 
 
@@ -32,16 +34,17 @@ class OutputFile:
         path: Path,
         format: str,
         length: int,
-        columns: tuple[str, ...] | None = None,
+        layout: Layout = FREE,
         body_of: GetBody | None = None,
     ) -> None:
         """`length` is what the store knows; 0 makes a new file or replaces an old one.
 
-        `columns` are a CSV's, where the job names them; `body_of` finds the bodies of a WARC."""
+        `layout` has a CSV's columns; `body_of` finds the bodies of a WARC."""
         self._path = path
         self._format = format
         self._length = length
-        self._columns = columns
+        self._columns = None if layout.columns is None else tuple(layout.columns)
+        self._rest = layout.rest
         self._body_of = body_of
         self._file: BinaryIO | None = None
         self._failed = False  # an attempt that failed may have left a piece behind the length
@@ -123,8 +126,9 @@ class OutputFile:
             return head + render_warc(list(items), self._body_of)
         if self._columns is None and self._length == 0:
             self._columns = csv_columns(items)
+            self._rest = rest_name(self._columns)
         assert self._columns is not None  # read from the file when it was opened
-        return render_csv(items, self._columns, header=self._length == 0)
+        return render_csv(items, self._columns, self._length == 0, self._rest)
 
     def _check_size(self, file: BinaryIO) -> None:
         found = os.fstat(file.fileno()).st_size
@@ -145,7 +149,10 @@ class OutputFile:
             finally:
                 os.close(folder)
         if self._format == "csv" and self._length:
-            self._columns = read_header(file.read(HEADER_BYTES))
+            columns = read_header(file.read(HEADER_BYTES))
+            # A file that an earlier version began has no column for the rest, and gets none.
+            self._rest = columns[-1] if columns and columns[-1].startswith(REST) else ""
+            self._columns = columns[:-1] if self._rest else columns
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

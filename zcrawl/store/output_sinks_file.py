@@ -23,7 +23,7 @@ import msgspec
 
 from zcrawl.errors import StoreUnavailable, UsageError
 from zcrawl.model import Kept
-from zcrawl.store.columns import columns_of
+from zcrawl.store.columns import layout_of
 from zcrawl.store.output_file import OutputFile
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.output_plugin import PluginSink
@@ -85,35 +85,37 @@ class GrowingSink:
     def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
         self.cursor = row.cursor
         self._row, self._folder, self._body_of = row, folder, body_of
-        self._columns = tuple(columns_of(spec)) if spec.extract else None
+        self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
         self._part, self._part_at = row.part, row.part_at
-        self._file = self._open(row.length)
+        # A part after the first one is begun by its first item: there may be none.
+        self._file = self._open(row.length) if row.length or not row.part else None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
-        self._file.append([row.data for row in rows])
+        if self._file is None:
+            self._file = self._open(0)
+        length = self._file.append([row.data for row in rows])
         self.cursor = rows[-1].id
         self._part_at = self._part_at or utc
-        return self.settle(False, utc) or self._mark()
+        whole = Mark(self.cursor, length, self._part, self._part_at)
+        return self.settle(False, utc) or whole
 
     def settle(self, ended: bool, utc: float) -> Mark | None:
-        if not self._rotation.due(self._file.length, self._part_at, utc):
+        if self._file is None or not self._rotation.due(self._file.length, self._part_at, utc):
             return None
-        self._file.close()
+        self.close()
         self._part, self._part_at = self._part + 1, 0.0
-        self._file = self._open(0)
-        return self._mark()
+        return Mark(self.cursor, 0, self._part, 0.0)
 
     def close(self) -> None:
-        self._file.close()
-
-    def _mark(self) -> Mark:
-        return Mark(self.cursor, self._file.length, self._part, self._part_at)
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _open(self, length: int) -> OutputFile:
         path = self._folder / part_path(self._row.path, self._part, self._rotation.on)
         make_folder(path.parent)
-        file = OutputFile(path, self._row.format, length, self._columns, self._body_of)
+        file = OutputFile(path, self._row.format, length, self._layout, self._body_of)
         file.open()
         return file
 
@@ -124,8 +126,7 @@ class PartSink:
     def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
         self.cursor = row.cursor
         self._row, self._folder, self._body_of = row, folder, body_of
-        self._columns = columns_of(spec)
-        self._names = tuple(self._columns) if spec.extract else None
+        self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
         self._part, self._part_at = row.part, 0.0
         self._aside: Path | None = None
@@ -175,9 +176,9 @@ class PartSink:
             _remove_asides(aside.parent, name)
         self._aside = aside
         if self._row.format == "parquet":
-            self._rows = ParquetRows(aside, self._columns)
+            self._rows = ParquetRows(aside, self._layout)
         else:
-            self._rows = OutputFile(aside, self._row.format, 0, self._names, self._body_of)
+            self._rows = OutputFile(aside, self._row.format, 0, self._layout, self._body_of)
             self._rows.open()
         return self._rows
 

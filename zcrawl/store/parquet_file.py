@@ -6,14 +6,14 @@ is at its end: whoever writes one writes aside and renames.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from zcrawl.errors import StoreDataError, UsageError
-from zcrawl.store.columns import Kind, ListOf, ObjectOf
+from zcrawl.store.columns import Kind, Layout, ListOf, ObjectOf, inferred, rest_name
 
 ROW_GROUP: Final = 20_000  # items
 GROUP_BYTES: Final = 32_000_000  # of items as JSON: large ones make smaller groups
@@ -23,13 +23,14 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 class ParquetRows:
     """`add` items, `close` the file. `written` tells how many bytes lie on disk so far."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Kind], group: int = ROW_GROUP) -> None:
-        pa, pq = _pyarrow()
-        self._pa = pa
-        self._path = path
-        self._columns = dict(columns)
-        self._schema = pa.schema([(name, _arrow(pa, kind)) for name, kind in columns.items()])
-        self._writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+    def __init__(self, path: Path, layout: Layout, group: int = ROW_GROUP) -> None:
+        self._pa, self._pq = _pyarrow()
+        # Made at once: whoever writes aside after us removes it, and we find out when we publish.
+        self._file = path.open("wb")
+        self._layout = layout
+        self._writer: Any = None  # from the first row group on: it may tell the columns
+        self._columns: dict[str, Kind] = {}
+        self._rest = ""
         self._group = group
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
@@ -37,7 +38,7 @@ class ParquetRows:
     @property
     def written(self) -> int:
         """Approximate while rows wait: they are counted as a quarter of their JSON."""
-        return self._path.stat().st_size + self._waiting_bytes // 4
+        return self._file.tell() + self._waiting_bytes // 4
 
     def add(self, items: Sequence[bytes]) -> None:
         for item in items:
@@ -47,30 +48,64 @@ class ParquetRows:
                 self._write()
 
     def close(self) -> None:
-        if self._waiting:
-            self._write()
-        self._writer.close()
+        try:
+            if self._waiting:
+                self._write()
+            if self._writer is None:
+                self._begin([])
+        finally:
+            if self._writer is not None:  # also after an error: else its destructor does it, later
+                self._writer.close()
+            self._file.close()
+
+    def _begin(self, first: list[dict[str, Any]]) -> None:
+        pa, layout = self._pa, self._layout
+        self._columns = inferred(first) if layout.columns is None else layout.columns
+        self._rest = rest_name(self._columns) if layout.rest else ""
+        columns = {**self._columns, self._rest: "json"} if self._rest else self._columns
+        schema = pa.schema([(name, _arrow(pa, kind)) for name, kind in columns.items()])
+        self._writer = self._pq.ParquetWriter(self._file, schema, compression="zstd")
 
     def _write(self) -> None:
         items, self._waiting, self._waiting_bytes = self._waiting, [], 0
         values = [_decode(item) for item in items]
-        arrays = [
-            self._array([one.get(name) for one in values], kind, field.type)
-            for (name, kind), field in zip(self._columns.items(), self._schema, strict=True)
-        ]
-        self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=self._schema))
+        if self._writer is None:
+            self._begin(values)
+        # What of each item has no column, or does not fit it.
+        others: list[dict[str, Any]] = []
+        if self._rest:
+            known = self._columns
+            others = [{k: v for k, v in one.items() if k not in known} for one in values]
+        arrays = [self._array(name, kind, values, others) for name, kind in self._columns.items()]
+        if self._rest:
+            texts = [msgspec.json.encode(one).decode() if one else None for one in others]
+            arrays.append(self._pa.array(texts, type=self._pa.string()))
+        schema = self._writer.schema
+        self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=schema))
 
-    def _array(self, values: list[Any], kind: Kind, arrow: Any) -> Any:
+    def _array(
+        self, name: str, kind: Kind, items: list[dict[str, Any]], others: list[dict[str, Any]]
+    ) -> Any:
+        values, arrow = [one.get(name) for one in items], _arrow(self._pa, kind)
         if kind != "json":
             try:
                 return self._pa.array(values, type=arrow)
             except (self._pa.ArrowException, TypeError, ValueError, OverflowError):
                 pass  # some value is of another type: made to fit below, one by one
-        return self._pa.array([_fit(value, kind) for value in values], type=arrow)
+        fitted = []
+        for number, value in enumerate(values):
+            try:
+                fitted.append(_fit(value, kind))
+            except StoreDataError:
+                if not others:
+                    raise
+                others[number][name] = value
+                fitted.append(None)
+        return self._pa.array(fitted, type=arrow)
 
 
-def write_parquet(path: Path, batches: Iterable[list[bytes]], columns: Mapping[str, Kind]) -> None:
-    rows = ParquetRows(path, columns)
+def write_parquet(path: Path, batches: Iterable[list[bytes]], layout: Layout) -> None:
+    rows = ParquetRows(path, layout)
     for batch in batches:
         rows.add(batch)
     rows.close()

@@ -44,22 +44,26 @@ def _one_line(item: bytes) -> bytes:
 
 
 def csv_columns(items: Iterable[bytes]) -> tuple[str, ...]:
-    """The default item's fields, then further keys in the order in which the items bring them.
-
-    A file's columns are fixed by its first batch: keys that only later items have are left out.
-    """
-    return tuple(dict.fromkeys([*COLUMNS, *(key for item in items for key in _decode(item))]))
+    """The keys of these items, in the order in which they come."""
+    return tuple(dict.fromkeys(key for item in items for key in _decode(item)))
 
 
-def render_csv(items: Iterable[bytes], columns: Sequence[str], header: bool) -> bytes:
-    """One row for each item. A missing value is an empty cell, a list or an object is JSON."""
+def render_csv(
+    items: Iterable[bytes], columns: Sequence[str], header: bool, rest: str = ""
+) -> bytes:
+    """One row for each item. A missing value is an empty cell, a list or an object is JSON.
+    `rest` is the last column: what an item has besides the others, as JSON."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     if header:
-        writer.writerow(columns)
+        writer.writerow([*columns, rest] if rest else columns)
     for item in items:
         values = _decode(item)
-        writer.writerow([_cell(values.get(column)) for column in columns])
+        row = [_cell(values.get(column)) for column in columns]
+        if rest:
+            others = {key: value for key, value in values.items() if key not in columns}
+            row.append(_cell(others or None))
+        writer.writerow(row)
     return text.getvalue().encode()
 
 
