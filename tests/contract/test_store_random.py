@@ -219,7 +219,7 @@ def play(steps: list[Command], fake: FakeStore, real: PeeweeStore) -> None:
 stories = st.lists(commands, min_size=3, max_size=30)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=120)
 @given(stories)
 def test_two_stores_never_disagree(steps: list[Command]) -> None:
     """The fake and SQLite give the same outcome or the same error for every command."""
@@ -241,7 +241,6 @@ def shared_database(mariadb_server: Mariadb) -> Iterator[str]:
 
 @settings(
     max_examples=60,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(stories)
