@@ -59,6 +59,7 @@ MISBEHAVIOURS = [
     ("/stall", HASTY, "read_timeout"),
     ("/lies-long", PATIENT, "truncated"),
     ("/chunked-cut", PATIENT, "truncated"),
+    ("/reset-within", PATIENT, "truncated"),
     ("/cut-gzip", PATIENT, "truncated"),
     ("/large/500001", PATIENT, "too_large"),
     ("/endless", PATIENT, "too_large"),
@@ -131,6 +132,30 @@ async def test_every_status_is_an_answer(engine: Engine, web: MisbehavingWeb, st
     """A status is no error at this level, and no redirect is followed."""
     response = await engine.get(web.url(f"/status/{status}"), HEADERS, PATIENT)
     assert response.status_code == status
+
+
+@pytest.mark.parametrize("status", [204, 304])
+async def test_a_body_where_none_belongs_is_lost_with_its_connection(
+    engine: Engine, web: MisbehavingWeb, status: int
+) -> None:
+    """Bytes behind a status that has no body are no error, and not the next answer."""
+    response = await engine.get(web.url(f"/body-after/{status}"), HEADERS, PATIENT)
+    assert (response.status_code, response.content) == (status, b"")
+    after = await engine.get(web.url("/status/200"), HEADERS, PATIENT)
+    assert after.content == PAGE
+
+
+async def test_an_answer_that_nobody_asked_for_is_nobodys(
+    engine: Engine, web: MisbehavingWeb
+) -> None:
+    """What a server says on an idle connection is not taken for the answer to the next request."""
+    assert (await engine.get(web.url("/speaks-again"), HEADERS, PATIENT)).content == PAGE
+    # Meanwhile, on another connection, which gives the server the time to speak.
+    elsewhere = web.url("/slow/300").replace("127.0.0.1", "localhost")
+    assert (await engine.get(elsewhere, HEADERS, PATIENT)).content == PAGE
+    for code in (404, 500):
+        response = await engine.get(web.url(f"/status/{code}"), HEADERS, PATIENT)
+        assert (response.status_code, response.content) == (code, PAGE)
 
 
 @pytest.mark.parametrize(

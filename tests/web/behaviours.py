@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import gzip
+import socket
+import struct
 import time
 import zlib
 from collections.abc import Awaitable, Callable
@@ -217,6 +219,33 @@ async def lies_short_and_closes(x: Exchange) -> bool:
     """The same with Connection: close."""
     head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\n"
     await x.raw(head + b"12345 and then some")
+    return False
+
+
+@behaviour
+async def body_after(x: Exchange) -> bool:
+    """/body-after/204|304: a body behind a status that has none, in one segment with it."""
+    return await x.reply(int(x.rest))
+
+
+@behaviour
+async def speaks_again(x: Exchange) -> bool:
+    """A good answer, and a moment later another one that nobody asked for."""
+    await x.reply()
+    await asyncio.sleep(0.05)
+    return await x.reply(200, b"not asked for")
+
+
+@behaviour
+async def reset_within(x: Exchange) -> bool:
+    """Half a body of no announced length, then a TCP reset."""
+    await x.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n" + PAGE[:20])
+    await asyncio.sleep(0.05)
+    linger_for_nothing = struct.pack("ii", 1, 0)
+    x.writer.get_extra_info("socket").setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, linger_for_nothing
+    )
+    x.writer.transport.abort()
     return False
 
 

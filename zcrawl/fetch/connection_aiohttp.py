@@ -16,7 +16,9 @@ from zcrawl.fetch.tls_aiohttp import aiohttp  # isort: skip - before aiohttp's p
 from aiohttp.abc import ResolveResult
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.client_reqrep import ClientRequest, ConnectionKey
+from aiohttp.helpers import EMPTY_BODY_STATUS_CODES
 from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import EMPTY_PAYLOAD
 
 from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.fetch.policy import fetch_error
@@ -50,12 +52,15 @@ class GuardedRequest(ClientRequest):
 
 
 class Protocol(ResponseHandler):
-    """aiohttp's parser protocol, kinder in two cases that the web is full of.
+    """aiohttp's parser protocol, kinder in two cases that the web is full of, stricter in two.
 
     - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
       only whoever waits for the headers, and the reader waits for the total timeout.
     - More body than was announced, in one segment with the headers, loses only the excess, as in
-      browsers; aiohttp throws away the whole answer.
+      browsers; aiohttp throws away the whole answer. A 204 or 304 has announced nothing.
+    - An answer that nobody asked for, on an idle connection, ends that connection; aiohttp gives
+      it to the next request, and from then on each page has the content of another.
+    - A reset is no end of a body without a length; aiohttp takes the half for the whole.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -83,6 +88,16 @@ class Protocol(ResponseHandler):
                 payload.set_exception(exc)
         super().set_exception(exc, *cause)
 
+    def is_connected(self) -> bool:
+        """Whether the pool may give this connection to a request."""
+        return super().is_connected() and not self._buffer
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        payload = self._payload
+        if isinstance(exc, ConnectionResetError) and payload is not None and not payload.is_eof():
+            payload.set_exception(aiohttp.ClientPayloadError("reset within the body"))
+        super().connection_lost(exc)
+
     def expire(self) -> None:
         """The time for the whole answer is over."""
         error = TimeoutError("no whole answer in time")
@@ -100,6 +115,9 @@ class Protocol(ResponseHandler):
         try:
             messages, _, _ = parser.feed_data(head + end)
             message, payload = messages[0]
+            if message.code in EMPTY_BODY_STATUS_CODES:
+                self.feed_data((message, EMPTY_PAYLOAD), 0)
+                return True
             length = int(message.headers["Content-Length"])
             if length >= len(body):
                 return False
