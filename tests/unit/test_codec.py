@@ -10,6 +10,7 @@ import pytest
 from tests.unit.machine_tools import assignment, grant, header, heartbeat, hello, link, result
 from zcrawl.errors import DecodeError
 from zcrawl.mesh import codec
+from zcrawl.mesh.lines import Line
 from zcrawl.mesh.messages import (
     BODY_TYPES,
     Accept,
@@ -26,6 +27,7 @@ from zcrawl.mesh.messages import (
     Event,
     HeldLease,
     Kind,
+    Lines,
     Message,
     NotLeader,
     Rehello,
@@ -45,6 +47,7 @@ BODIES: list[Body] = [
     Reject([(1, 2, "no_grant")]),
     result(links=[link("http://a.test/ä"), link("http://b.test/")], handover=link("http://c.test")),
     Bye("drained"),
+    Lines([Line(0.5, "info", "exit", "ä")], 3),
     Welcome(7, 1.0, 1, [grant()], [1, 2]),
     Assign([grant()], [assignment(1, 2, parent="http://a.test/")]),
     Ack(9, 8, b"\x00\x01", 12, [(10, 11)]),

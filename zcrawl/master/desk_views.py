@@ -7,7 +7,8 @@ cost is that of the cluster's size, not of the number of consoles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,7 @@ from zcrawl.master.paging import page, read_want
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.state import LeaderState
 from zcrawl.master.watch import FailureGroup
+from zcrawl.telemetry.log_filter import read_filter
 
 KEPT_S: Final = 1.0
 ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long
@@ -204,9 +206,7 @@ class DeskViews:
         ]
 
         def name(key: tuple[int, int, str]) -> str:
-            active = state.runs.active.get(key[0])
-            row = active.row if active is not None else state.ended.get(key[0])
-            return row.name if row is not None else ""
+            return "".join(self._job_of(key[0])[:1])
 
         def origin(key: tuple[int, int, str]) -> str:
             host = state.planner.hosts.get(key[1])
@@ -244,13 +244,29 @@ class DeskViews:
         )
 
     def _events(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+        """The leader's own and what all other nodes logged, by the filter of logs."""
+        want, watch = read_want(args), self._state.watch
+        lines: Iterable[dict[str, Any]] = itertools.chain(watch.events, watch.lines)
+        if want.filter:
+            wanted = read_filter(want.filter)
+            lines = (
+                one
+                for one in lines
+                if wanted.fits(one, self._job_of(one["run"])) is not want.inverse
+            )
         return page(
-            self._state.watch.events,
-            read_want(args),
-            text=lambda one: f"{one['level']} {one['source']} {one['name']} {one['text']}",
+            lines,
+            msgspec.structs.replace(want, filter=""),
+            text=lambda one: "",
             keys={"n": lambda one: one["n"]},
             view=lambda one: one,
         )
+
+    def _job_of(self, run: int) -> tuple[str, ...]:
+        """Its name and its number; nothing if it is not known any more."""
+        active = self._state.runs.active.get(run)
+        row = active.row if active is not None else self._state.ended.get(run)
+        return (row.name, str(row.job)) if row is not None else ()
 
     def _history(self, args: dict[str, Any], now: float) -> dict[str, Any]:
         span_s = float(args.get("span_s", 900))

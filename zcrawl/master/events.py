@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.errors import StoreError
-from zcrawl.mesh.messages import BadBody, Body, Message, Reply, Request
+from zcrawl.mesh.messages import BadBody, Body, Lines, Message, Reply, Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
@@ -95,6 +95,19 @@ class QueryFailed(_Data, frozen=True):
     error: StoreError
 
 
+class Measured(_Data, frozen=True):
+    """What this process takes, once a second."""
+
+    rss_bytes: int
+    lag_ms: float  # how late its loop was at worst
+
+
+class LinesLogged(_Data, frozen=True):
+    """What this process logged besides the notes of its leader."""
+
+    lines: Lines
+
+
 class Ticked(_Data, frozen=True):
     """Time passed, or a batch of messages was handed over: plan, commit, beat."""
 
@@ -110,6 +123,8 @@ Event: TypeAlias = (
     | CommandFailed
     | QueryDone
     | QueryFailed
+    | Measured
+    | LinesLogged
     | Ticked
 )
 

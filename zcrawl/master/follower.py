@@ -26,7 +26,9 @@ from zcrawl.master.events import (
     Effects,
     Event,
     Forward,
+    LinesLogged,
     MessageCame,
+    Publish,
     QueryDone,
     QueryFailed,
     ReplyCame,
@@ -73,6 +75,8 @@ class Follower:
                 pending = self._reading.pop(tag, None)
                 if pending is not None:
                     refuse(pending, error, effects)
+            case LinesLogged(lines):
+                effects.append(Publish(lines))  # for the leader, who has those who watch
             case Ticked():
                 self._on_tick(now, effects)
             case _:

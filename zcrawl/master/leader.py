@@ -20,6 +20,8 @@ from zcrawl.master.events import (
     Effects,
     Event,
     Execute,
+    LinesLogged,
+    Measured,
     MessageCame,
     Note,
     Publish,
@@ -42,6 +44,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     Hello,
     Kind,
+    Lines,
     Message,
     Reject,
     Result,
@@ -165,6 +168,10 @@ class Leader:
                     self.recall.read_failed(tag, error, now, effects)
                 else:
                     self.desk.answer_failed(tag, error, effects)
+            case Measured():
+                self.state.measured = event
+            case LinesLogged(lines):
+                self.state.watch.hear(self.state.me, lines, self.state.utc(now), effects)
             case Ticked():
                 self._on_tick(now, effects)
             case _:
@@ -214,6 +221,8 @@ class Leader:
                 self.membership.reject(header, body, now, effects)
             case Bye():
                 self.membership.bye(header, body, now, effects)
+            case Lines():
+                self.state.watch.hear(header.source, body, self.state.utc(now), effects)
             case Stale():
                 effects.append(Note("told_stale", header.source))
             case Beat() | Snapshot():

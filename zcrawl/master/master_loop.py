@@ -17,7 +17,7 @@ from zcrawl.errors import StoreError
 from zcrawl.master import events as m
 from zcrawl.master.master import Master, Role
 from zcrawl.master.store_thread import StoreThreads
-from zcrawl.mesh.messages import BadBody, Reply, Request
+from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers, worker_route
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
@@ -25,6 +25,7 @@ from zcrawl.store.queries import Query, QueryOutcome
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
 ELECT_AGAIN_S: Final = 0.2
+LOOK_S: Final = 1.0  # it looks at itself this often
 LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
 
 Log = Callable[[str, str], None]
@@ -43,17 +44,25 @@ class MasterLoop:
         on_applied: Callable[[], None] = lambda: None,
         peers: Peers | None = None,
         on_step_down: Callable[[str], None] | None = None,
+        log_told: Callable[[str, str], object] | None = None,
+        lines: Callable[[], Lines | None] = lambda: None,
+        rss_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`lines` are what was logged by `log`; `log_told` logs what the watchers know already."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh, self._store = mesh, store
         self._clock, self._utc = clock, utc
-        self._log = log
+        self._log, self._log_told, self._lines = log, log_told or log, lines
+        self._rss_bytes = rss_bytes
+        self._looked_at = float("-inf")  # at itself
+        self._late_s = 0.0  # since then, at worst
         self._on_applied = on_applied
         self._peers = peers
         self._on_step_down = on_step_down or self._lead_again
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
+        self._due_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._elected: m.Elected | None = None
         self._leads = asyncio.Event()
@@ -131,6 +140,14 @@ class MasterLoop:
         self.counters[name] += 1
         self._log(name, detail)
 
+    def _note_of_machine(self, name: str, detail: str) -> None:
+        """A leader's watch has told it to those who watch."""
+        if self.machine.leader is None:
+            self.note(name, detail)
+        else:
+            self.counters[name] += 1
+            self._log_told(name, detail)
+
     def _on_messages(self, arrived: list[Arrived]) -> None:
         now, utc = self._clock(), self._utc()
         for one in arrived:
@@ -150,19 +167,32 @@ class MasterLoop:
     def _plan_tick(self) -> None:
         if self._planned is None:
             self._planned = self._loop.call_later(GATHER_S, self._tick)
+            self._due_at = self._loop.time() + GATHER_S
 
     def _tick(self) -> None:
         if self._planned is not None:
             self._planned.cancel()
             self._planned = None
+            self._late_s = max(self._late_s, self._loop.time() - self._due_at)
         if self._closed:
             return
         now = self._clock()
         self._do_all(self._decide(m.Ticked(), now, self._utc()))
+        if now >= self._looked_at + LOOK_S:
+            self._look_at_itself(now)
         if self._timer is not None:
             self._timer.cancel()
         wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
         self._timer = self._loop.call_later(wait_s, self._tick)
+
+    def _look_at_itself(self, now: float) -> None:
+        """For those who watch: what this process takes, and what it has logged."""
+        self._looked_at = now
+        self._decide(m.Measured(self._rss_bytes(), self._late_s * 1000), now, self._utc())
+        self._late_s = 0.0
+        lines = self._lines()
+        if lines is not None:
+            self._do_all(self._decide(m.LinesLogged(lines), now, self._utc()))
 
     # ------------------------------------------------------------ effects
 
@@ -189,7 +219,7 @@ class MasterLoop:
             case m.StepDown(reason):
                 self._on_step_down(reason)
             case m.Note(name, detail):
-                self.note(name, detail)
+                self._note_of_machine(name, detail)
                 if name == "takeover_failed":
                     self.takeover_error = detail
                 if self.machine.role is Role.LEADER:

@@ -27,6 +27,10 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "epoch": state.epoch,
         "at": state.utc(now),
         "masters": state.catalogue.masters_view(state.me),
+        "process": {
+            "rss_bytes": state.measured.rss_bytes,
+            "lag_ms": round(state.measured.lag_ms, 1),
+        },
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
         "runs": [
             *(

@@ -1,8 +1,10 @@
-"""What the leader remembers for those who watch: events, failures in groups, a history.
+"""What the leader remembers for those who watch: events, what other nodes logged, failures in
+groups, a history.
 
 A part of the leader's memory; nothing decides by it, and all of it has a fixed size. It starts
-empty at takeover. Filled by commits (one call for each settled request) and by the notes that the
-machines make anyway; read by `desk_views` and by EVENT messages.
+empty at takeover. Filled by commits (one call for each settled request), by the notes that the
+machines make anyway and by the LINES of workers and other masters; read by `desk_views` and told in
+EVENT messages.
 """
 
 from __future__ import annotations
@@ -13,26 +15,17 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
-from zcrawl.mesh.messages import Event, Page
+from zcrawl.mesh.messages import Event, Lines, Page
 from zcrawl.telemetry.history import History, Second
+from zcrawl.telemetry.levels import INFO, ORDER, WARNING, level_of
+from zcrawl.telemetry.log_filter import run_of
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000
 EVENTS_PER_NAME_S: Final = 5  # more of one kind within a second are counted, not told
+LINES_KEPT: Final = 2_000  # of all other nodes; they push out none of the leader's own
+LINES_S: Final = 200  # of all other nodes in a second, however many they are
 TEXT_MOST: Final = 500
-# What an operator should see at once, and what is an error. Everything else is information.
-LEVELS: Final = {
-    "worker_lost": "warning",
-    "duplicate_worker_id": "warning",
-    "assignment_lost": "warning",
-    "crash_counted": "warning",
-    "bad_body": "warning",
-    "bad_result": "warning",
-    "request_refused": "warning",
-    "old_leader_heard": "warning",
-    "takeover_failed": "error",
-    "machine_error": "error",
-}
 
 
 class FailureGroup(msgspec.Struct):
@@ -48,12 +41,14 @@ class Watch:
     def __init__(self, source: str) -> None:
         self._source = source
         self.events: deque[dict[str, Any]] = deque(maxlen=EVENTS_KEPT)
+        self.lines: deque[dict[str, Any]] = deque(maxlen=LINES_KEPT)
         self.groups: OrderedDict[tuple[int, int, str], FailureGroup] = OrderedDict()
         self.history = History()
         self.second = Second()
         self.depths: dict[int, Counter[int]] = {}  # run → depth → settled requests
         self._numbers = 0
         self._told: Counter[str] = Counter()  # in this second
+        self._heard = 0  # lines, in this second
         self._sampled_at: float | None = None
 
     # ------------------------------------------------------------ events
@@ -72,18 +67,40 @@ class Watch:
         self._told[name] += 1
         if self._told[name] > EVENTS_PER_NAME_S:
             return None
+        fields = self._fields(self._source, level_of(name), name, text, utc)
+        self.events.append(fields)
+        return Event(name, fields)
+
+    def hear(self, source: str, lines: Lines, utc: float, effects: Effects) -> None:
+        """What another node, or this process besides its notes, has logged."""
+        for line in lines.lines:
+            self._heard += 1
+            if self._heard > LINES_S:
+                continue
+            level = line.level if line.level in ORDER else INFO
+            self._line(source, level, line.name, line.text, utc - line.ago_s, effects)
+        if lines.left_out and self._heard <= LINES_S:
+            text = f"{lines.left_out} more that second"
+            self._line(source, WARNING, "left_out", text, utc, effects)
+
+    def _line(
+        self, source: str, level: str, name: str, text: str, utc: float, effects: Effects
+    ) -> None:
+        fields = self._fields(source, level, name, text, utc)
+        self.lines.append(fields)
+        effects.append(Publish(Event(name, fields)))
+
+    def _fields(self, source: str, level: str, name: str, text: str, utc: float) -> dict[str, Any]:
         self._numbers += 1
-        level = LEVELS.get(name, "warning" if name.startswith(("store_", "commit_")) else "info")
-        fields = {
+        return {
             "n": self._numbers,
             "at": utc,
             "name": name,
             "text": text[:TEXT_MOST],
-            "source": self._source,
+            "source": source,
             "level": level,
+            "run": run_of(text),
         }
-        self.events.append(fields)
-        return Event(name, fields)
 
     # ------------------------------------------------------------ results
 
@@ -119,6 +136,9 @@ class Watch:
                 text = f"{number - EVENTS_PER_NAME_S} more {name}"
                 self.note("not_told", text, utc)
         self._told.clear()
+        if self._heard > LINES_S:
+            self.note("not_told", f"{self._heard - LINES_S} more lines of other nodes", utc)
+        self._heard = 0
         second, self.second = self.second, Second()
         second.seconds = 1.0 if self._sampled_at is None else now - self._sampled_at
         second.queued, second.in_flight = queued, in_flight

@@ -14,6 +14,7 @@ class Kind(enum.IntEnum):
     REJECT = 4
     RESULT = 5
     BYE = 6
+    LINES = 7
     WELCOME = 16
     ASSIGN = 17
     ACK = 18

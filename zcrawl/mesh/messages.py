@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.mesh.kinds import Kind as Kind
+from zcrawl.mesh.lines import Lines as Lines
 from zcrawl.model import Outcome
 
 PROTOCOL_VERSION = 1
@@ -340,6 +341,7 @@ Body: TypeAlias = (
     | Reject
     | Result
     | Bye
+    | Lines
     | Welcome
     | Assign
     | Ack
@@ -364,6 +366,7 @@ BODY_TYPES: dict[Kind, type[Body]] = {
     Kind.REJECT: Reject,
     Kind.RESULT: Result,
     Kind.BYE: Bye,
+    Kind.LINES: Lines,
     Kind.WELCOME: Welcome,
     Kind.ASSIGN: Assign,
     Kind.ACK: Ack,

@@ -140,6 +140,9 @@ class EmbeddedCluster:
             clock=clock_os.now,
             utc=clock_os.utc,
             log=log,
+            log_told=log.quietly,
+            lines=log.take_lines,
+            rss_bytes=clock_os.rss_bytes,
             on_applied=lambda: outputs.committed(),
         )
         stack.callback(master.close)

@@ -137,7 +137,12 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         for endpoints in spec.masters:
             mesh.connect(endpoints)
         worker = WorkerLoop(
-            machine, mesh, clock=clock_os.now, rss_bytes=clock_os.rss_bytes, log=log
+            machine,
+            mesh,
+            clock=clock_os.now,
+            rss_bytes=clock_os.rss_bytes,
+            log=log,
+            lines=log.take_lines,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engine("http")
@@ -162,7 +167,6 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             looking = group.create_task(_follow_supervisor(spec, mesh), name="supervisor")
             reason = await worker.run(pipeline)
             looking.cancel()
-        log("exit", reason)
         for one in engines.values():
             await one.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED

@@ -1,6 +1,7 @@
 """Log events as JSON lines in a file, never on the terminal: that belongs to the commands.
 
-Every Note of a machine becomes one event. A name that comes too often is written a few times a
+Every Note of a machine becomes one event, and a few of them a second wait in the tail for those who
+read the logs of all nodes (`take_lines`). A name that comes too often is written a few times a
 second, with the number of those left out: a storm must not fill the disk. (Written by hand and not
 by structlog, whose import brings rich along and costs 100 ms of each process's start.)
 """
@@ -19,6 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.mesh.lines import Lines
+from zcrawl.telemetry.log_tail import LogTail
+
 ROTATE_BYTES: Final = 10_000_000
 PER_SECOND: Final = 20  # events of one name
 
@@ -36,20 +40,34 @@ class EventLog:
         with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
             self._file = io.FileIO(os.dup(place) if isinstance(place, int) else place, "a")
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
+        self._tail = LogTail()
 
     def __call__(self, name: str, detail: str = "") -> None:
+        if self.quietly(name, detail):
+            self._tail.add(name, detail, time.monotonic())
+
+    def take_lines(self) -> Lines | None:
+        """What has been logged since this was called last."""
+        return self._tail.take(time.monotonic())
+
+    def quietly(self, name: str, detail: str = "") -> bool:
+        """Without its tail, for what the watchers are told in another way. Whether it was written:
+        it was not if there are too many of its name."""
         second = int(time.monotonic())
         then, count = self._counts.get(name, (0, 0))
         left_out = 0
         if then != second:
             left_out, count = max(0, count - PER_SECOND), 0
         self._counts[name] = (second, count + 1)
-        if count < PER_SECOND:
-            more = {"left_out": left_out} if left_out else {}
-            self._write(name, detail, more)
+        if count >= PER_SECOND:
+            return False
+        more = {"left_out": left_out} if left_out else {}
+        self._write(name, detail, more)
+        return True
 
     def exception(self, name: str, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(error))
+        self._tail.add(name, str(error), time.monotonic())
         self._write(name, str(error), {"trace": trace})
 
     def close(self) -> None:

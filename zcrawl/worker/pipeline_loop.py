@@ -115,7 +115,7 @@ class Pipeline:
         except (JobError, PluginError) as error:  # its requests will fail with that code
             self._runs.pop(config.run, None)
             self._refused[config.run] = error.code
-            self._on_error(error.code, str(error))
+            self._on_error(error.code, f"run {config.run}: {error}")
             if error.code == PluginError.MISSING and self._on_lacks is not None:
                 self._on_lacks(config.run, str(error))  # unless somebody else has it
 
@@ -167,13 +167,13 @@ class Pipeline:
         except ZcrawlError as error:  # e.g. the disk for kept bodies is full
             transient = RetryClass.TRANSIENT
             result = outcome.failed(one, error.code, transient, detail=str(error))
-            self._on_error(error.code, str(error))
+            self._on_error(error.code, f"run {one.run}: {error}")
         except Exception as error:
             # A bug, ours or a library's. Tried again, for it may be the moment's; after the
             # job's retries the URL ends dead with this name, and the log has the story.
             detail = f"{type(error).__name__}: {error}"
             result = outcome.failed(one, "internal_error", RetryClass.TRANSIENT, detail=detail)
-            self._on_error("internal_error", f"{one.url}: {detail}")
+            self._on_error("internal_error", f"run {one.run}: {one.url}: {detail}")
         session = self._sessions.get(one.run)
         if session is not None and session.cookies is not None:
             result = outcome.with_cookies(result, session.cookies.changes(one.url))

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from zcrawl.mesh.messages import Accept, BadBody, Result
+from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
@@ -34,13 +34,14 @@ class WorkerLoop:
         clock: Callable[[], float],
         rss_bytes: Callable[[], int],
         log: Log,
+        lines: Callable[[], Lines | None] = lambda: None,
     ) -> None:
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
         self._clock = clock
         self._measure_rss = rss_bytes
-        self._log = log
+        self._log, self._lines = log, lines
         self._pipeline: Pipeline | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -60,10 +61,13 @@ class WorkerLoop:
         measuring = self._loop.create_task(self._measure(), name="measure")
         self.handle(w.Ticked())
         try:
-            return await self._ended
+            reason = await self._ended
+            self._log("exit", reason)
+            return reason
         finally:
             measuring.cancel()
             self._flush()
+            self._tell_lines()
             if self._timer is not None:
                 self._timer.cancel()
             await pipeline.close()
@@ -184,11 +188,23 @@ class WorkerLoop:
         self.handle(w.Ticked(self._rss_bytes, self._lag_ms))
 
     async def _measure(self) -> None:
+        followed = 0
         while True:
             self._rss_bytes = self._measure_rss()
             before = self._loop.time()
             await asyncio.sleep(MEASURE_S)
             self._lag_ms = max(0.0, self._loop.time() - before - MEASURE_S) * 1000
+            if self.machine.epoch != followed:
+                followed = self.machine.epoch
+                self._log("follows", f"{self.machine.leader} in epoch {followed}")
+            self._tell_lines()
+
+    def _tell_lines(self) -> None:
+        """Once a second, and only if something was logged. What is lost on the way is lost: this
+        process's own log has it."""
+        lines = self._lines()
+        if lines is not None:
+            self._mesh.publish(self.machine.epoch, lines)
 
 
 def _says_the_same_later(one: w.SendToMaster, later: list[w.PublishToAll | w.SendToMaster]) -> bool:

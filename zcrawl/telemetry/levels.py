@@ -1,0 +1,64 @@
+"""How much a log event matters: information, a warning, an error. By its name; nobody passes a
+level along. Called by logs' tails, the leader's watch and filters. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+INFO, WARNING, ERROR = "info", "warning", "error"
+ORDER: Final = (INFO, WARNING, ERROR)
+# What an operator should see at once, and what is an error. Everything else is information.
+LEVELS: Final = {
+    **dict.fromkeys(
+        (
+            "assignment_lost",
+            "bad_body",
+            "bad_endpoint",
+            "bad_frame",
+            "bad_result",
+            "bad_zap_request",
+            "code_refused",
+            "crash_counted",
+            "drain_timeout",
+            "duplicate_worker_id",
+            "forward_failed",
+            "handshake_failed",
+            "left_out",
+            "masters_not_kept",
+            "not_told",
+            "old_leader_heard",
+            "output_fenced",
+            "peer_refused",
+            "refill_failed",
+            "request_refused",
+            "told_stale",
+            "unknown_type",
+            "worker_died",
+            "worker_lost",
+        ),
+        WARNING,
+    ),
+    **dict.fromkeys(
+        (
+            "bad_allow_list",
+            "internal_error",
+            "key_refused",
+            "machine_error",
+            "plugin_missing",
+            "takeover_failed",
+            "version",
+            "worker_not_started",
+        ),
+        ERROR,
+    ),
+}
+
+
+def level_of(name: str) -> str:
+    return LEVELS.get(name, WARNING if name.startswith(("store_", "commit_")) else INFO)
+
+
+def rank(level: str) -> int:
+    """0 to 2; what is no level counts as information."""
+    return ORDER.index(level) if level in ORDER else 0
