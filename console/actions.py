@@ -1,38 +1,19 @@
 """What an operator can do from the console: to what, by which key, and the command line that does
 the same. Pure: `app` asks the questions and sends the requests.
 
-`READS` is the one list that `--readonly` goes by: the line refuses every other request, and no
-action is offered.
+Who may only look, by `--readonly` or by the role of the key, is offered none of it; the line
+refuses to send it and the masters refuse to do it, by one list: `zcrawl.master.rights`.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from console.state import Page, View
 from console.tables import Row, number, text
 
-READS: Final = frozenset(
-    (
-        "jobs",
-        "job",
-        "nodes",
-        "overview",
-        "hosts",
-        "queues",
-        "lanes",
-        "errors",
-        "events",
-        "history",
-        "in_flight",
-        "node",
-        "depths",
-        "items",
-        "failed",
-    )
-)
 RUN_PAGES: Final = (Page.JOBS, Page.QUEUES, Page.JOB)
 ENDED: Final = ("completed", "cancelled", "deleted")
 
@@ -45,6 +26,9 @@ class Request(NamedTuple):
     command: str
 
 
+Gather: TypeAlias = Callable[[View], tuple[str, dict[str, Any]]]
+
+
 class Action(NamedTuple):
     name: str
     key: str
@@ -54,6 +38,7 @@ class Action(NamedTuple):
     fits: Callable[[Row], bool] = lambda row: True
     confirm: bool = False  # it cannot be undone
     ask: str = ""  # what has to be typed first
+    gather: Gather | None = None  # what to ask for all rows that it is about, instead of the chosen
 
 
 def _act(action: str) -> Callable[[Row, str], Request]:
@@ -69,6 +54,12 @@ def _retry_group(row: Row, typed: str) -> Request:
     args = {"ref": ref, "action": "retry", "reason": reason, "host": host}
     command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}"
     return Request("act", args, command)
+
+
+def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
+    state = view.table
+    found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
+    return "errors", {"sort": "count", "desc": True, **found}
 
 
 def _drain(row: Row, typed: str) -> Request:
@@ -149,15 +140,29 @@ ACTIONS: Final = (
         ask="the worker that shall have it",
     ),
     Action("retry_group", "r", "retry", (Page.ERRORS,), _retry_group),
+    Action(
+        "retry_all",
+        "a",
+        "retry all that match",
+        (Page.ERRORS,),
+        _retry_group,
+        confirm=True,
+        gather=_all_errors,
+    ),
 )
 BY_NAME: Final = {action.name: action for action in ACTIONS}
 
 
 def offered(view: View) -> list[Action]:
     """What may be done here. What may not be done is not offered."""
-    if view.readonly:
+    if not view.may_act:
         return []
     return [action for action in ACTIONS if view.page in action.pages]
+
+
+def key_of(view: View, action: Action) -> str:
+    """The key that does it here: the user may have changed it."""
+    return view.keys.get(f"act.{action.key}", action.key)
 
 
 def by_key(view: View, key: str) -> Action | None:

@@ -16,19 +16,20 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from console import commands
-from console.actions import Action, Request, by_key, offered, plan, result_text
+from console.acting import Acting, Line
+from console.actions import RUN_PAGES, Action, by_key, offered
 from console.columns import TABLES
 from console.feed import Feed
 from console.feed_loop import MeshFeed
-from console.keymap import bindings
-from console.lines import Picture, Span, line, title
+from console.keymap import bindings, key_mistake
+from console.painting_loop import Painting
 from console.pictures.frame import foot_line, tab_line, top_line
 from console.pictures.help import help_picture
 from console.pictures.screen import body
 from console.pictures.table import first_row
 from console.plain import plain
-from console.screens.dialogs import AskDialog, ConfirmDialog, PictureDialog
-from console.screens.submit import Form, SubmitScreen
+from console.questions import questions
+from console.screens.dialogs import PictureDialog
 from console.state import (
     MAIN_PAGES,
     Acted,
@@ -37,10 +38,12 @@ from console.state import (
     Drill,
     Event,
     GoTo,
+    Heard,
     Mark,
     MarkAll,
     Move,
     MoveTo,
+    NextLevel,
     Page,
     Place,
     Say,
@@ -52,14 +55,13 @@ from console.state import (
     View,
 )
 from console.tables import Row, text
-from console.view import chosen_rows, current, current_row, questions, reduce
+from console.view import chosen_rows, current, here, reduce
 from console.widgets.canvas import Canvas
 from console.widgets.prompt import COMMAND, FILTER, Prompt
 from zcrawl.errors import ZcrawlError
 from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
-MOST_TARGETS = 12  # lines of a question; the rest is counted
 
 
 class ConsoleApp(App[None]):
@@ -79,17 +81,24 @@ class ConsoleApp(App[None]):
         clock: Callable[[], float] = time.monotonic,
         utc: Callable[[], float] = time.time,
         record: Callable[[Event], None] = lambda event: None,
+        when_ready: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._clock, self._utc, self._record = clock, utc, record
+        self._when_ready = when_ready
         self._targets = targets
         name = next(iter(targets))
         self._target = targets[name]
         self._feed: Feed = feed or MeshFeed(self._target, readonly=readonly)
         self._asking: set[str] = set()
         self._asked: dict[str, tuple[dict[str, Any], float]] = {}  # slot → what, when
-        self.view = View(cluster=name, readonly=readonly)
-        self._theme, self._user_keys = theme, keys or {}
+        self._user_keys = keys or {}
+        self.view = View(
+            cluster=name, clusters=tuple(targets), keys=self._user_keys, readonly=readonly
+        )
+        self._theme = theme
+        self._painting = Painting(self.draw)
+        self._acting = Acting(self)
 
     # ------------------------------------------------------------ what is on the screen
 
@@ -101,13 +110,22 @@ class ConsoleApp(App[None]):
         yield Canvas("foot")
 
     def on_mount(self) -> None:
+        self.feed_event(Ticked(self._clock()))
         if self._theme in self.available_themes:
             self.theme = self._theme
+        elif self._theme:
+            self.feed_event(Say(f"no theme {self._theme!r}; :theme lists them", "bad"))
         if self._user_keys:
             self.set_keymap(self._user_keys)
+            mistake = key_mistake(self._user_keys)
+            if mistake:
+                self.feed_event(Say(mistake, "bad"))
         self.theme_changed_signal.subscribe(self, lambda theme: self.draw())
         self.set_interval(TICK_S, self._tick)
         self._watch()
+
+    def on_ready(self) -> None:
+        self._when_ready()
 
     @work(exclusive=True, group="feed")
     async def _watch(self) -> None:
@@ -121,7 +139,10 @@ class ConsoleApp(App[None]):
             return
         if self.view.place != before.place or self.view.table != before.table:
             self._ask_for_more()
-        self.draw()
+        if isinstance(event, Heard):
+            self._painting.soon()
+        else:
+            self._painting.now()
 
     def draw(self) -> None:
         if len(self.screen_stack) == 0 or not self.screen_stack[0].is_mounted:
@@ -160,8 +181,7 @@ class ConsoleApp(App[None]):
             answered = Answered(slot, data, self._clock())
         except ZcrawlError as error:
             answered = Answered(slot, {}, self._clock(), str(error))
-        finally:
-            self._asking.discard(slot)
+        self._asking.discard(slot)
         self.feed_event(answered)
 
     # ------------------------------------------------------------ keys
@@ -203,11 +223,22 @@ class ConsoleApp(App[None]):
     def action_span(self) -> None:
         self.feed_event(SetSpan())
 
+    def action_items(self) -> None:
+        """Of the job at the cursor, or of the one that is open."""
+        if self.view.page in RUN_PAGES:
+            run = next((text(row, "run") or text(row, "id") for row in here(self.view)), "")
+            if run:
+                self.feed_event(GoTo(Place(Page.ITEMS, run)))
+
+    def action_level(self) -> None:
+        if self.view.page is Page.LOG:
+            self.feed_event(NextLevel())
+
     def action_help(self) -> None:
         self.push_screen(PictureDialog(help_picture(self.view, 100)))
 
     def action_copy(self) -> None:
-        row = current_row(self.view) or self.view.place.about
+        row = next(iter(here(self.view)), {})
         names = ("url", "host", "id", "name", "text", "data", "run")
         value = next((text(row, name) for name in names if text(row, name)), "")
         if value:
@@ -285,13 +316,17 @@ class ConsoleApp(App[None]):
         if name not in self._targets:
             self.feed_event(Say("clusters: " + ", ".join(self._targets)))
             return
-        readonly = self.view.readonly
+        before = self.view
         self._target = self._targets[name]
-        self.view = View(cluster=name, readonly=readonly)
-        self._feed = MeshFeed(self._target, readonly=readonly)
+        self.view = View(
+            cluster=name, clusters=before.clusters, keys=before.keys, readonly=before.readonly
+        )
+        self.workers.cancel_group(self, "ask")  # what the old one answers is not of this one
+        self._feed = MeshFeed(self._target, readonly=before.readonly)
         self._asked.clear()
+        self._asking.clear()
         self._watch()
-        self.draw()
+        self._painting.now()
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """What ctrl+p offers: Textual's own, the pages, and what can be done here."""
@@ -315,69 +350,15 @@ class ConsoleApp(App[None]):
 
     @work(group="act")
     async def _begin(self, action: Action, rows: list[Row], typed: str = "") -> None:
-        if self.view.readonly:
-            self.feed_event(Say("read-only: nothing is changed from here", "bad"))
-            return
-        if action.ask and not typed:
-            lines: Picture = [
-                title(action.label.capitalize(), 80),
-                line(Span(f"  {action.ask}", "dim")),
-            ]
-            answer = await self.push_screen_wait(AskDialog(lines))
-            if not answer:
-                return
-            typed = answer
-        try:
-            requests = plan(action, rows, typed)
-        except ValueError as error:
-            self.feed_event(Say(str(error), "bad"))
-            return
-        if not requests:
-            self.feed_event(Say(f"nothing here can be done that with: {action.label}", "warn"))
-            return
-        if action.confirm and not await self.push_screen_wait(
-            ConfirmDialog(_question(action, requests))
-        ):
-            self.feed_event(Say("nothing was done"))
-            return
-        for request in requests:
-            await self._perform(request)
-
-    async def _perform(self, request: Request) -> None:
-        try:
-            reply = await self._feed.ask(request.op, request.args)
-            result, ok = result_text(request, reply), True
-        except ZcrawlError as error:
-            result, ok = f"{error} [{error.code}]", False
-        command = f"{request.command} {self._target.flags}".strip()
-        acted = Acted(plain(command), plain(result), ok, self._clock(), self._utc())
-        self.feed_event(acted)
+        await self._acting.act(action, rows, typed)
 
     @work(group="act")
     async def action_submit(self, sources: str = "") -> None:
-        if self.view.readonly:
-            self.feed_event(Say("read-only: nothing is changed from here", "bad"))
-            return
-        form: Form | None = await self.push_screen_wait(SubmitScreen(sources))
-        if form is None or form.submission is None:
-            return
-        if form.submission.more:
-            mistake = "more than 1,000 seeds: use zcrawl submit"
-            self.feed_event(Say(mistake, "bad"))
-            return
-        await self._perform(Request("submit", form.submission.args("new", None), form.command))
+        await self._acting.submit(sources)
 
+    def line(self) -> Line:
+        """To the cluster that is watched now."""
+        return Line(self._feed.ask, self._target.flags)
 
-def _question(action: Action, requests: list[Request]) -> Picture:
-    lines: Picture = [
-        title(f"{action.label.capitalize()}?", 100),
-        (),
-        *(line(Span(f"  {plain(one.command)}", "bold")) for one in requests[:MOST_TARGETS]),
-    ]
-    if len(requests) > MOST_TARGETS:
-        lines.append(line(Span(f"  and {len(requests) - MOST_TARGETS} more", "dim")))
-    return [
-        *lines,
-        (),
-        line(Span("  y", "accent"), Span(" does it   "), Span("n", "accent"), Span(" does not")),
-    ]
+    def acted(self, command: str, result: str, ok: bool) -> None:
+        self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))

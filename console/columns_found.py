@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import re
 
 import msgspec
 
 from console.cells import LEVEL_STYLE, amount, count_cell, text_cell
+from console.latest import Latest
 from console.lines import Span
+from console.model import Snapshot
 from console.plain import plain
-from console.state import View
+from console.state import Answer, Happening, Page, View
 from console.tables import Column, Row, Table, number, text
 from console.units import clock_text
+from zcrawl.telemetry.log_filter import read_filter
 
 ERRORS = Table(
     columns=(
@@ -95,12 +100,52 @@ ITEMS = Table(
 )
 
 
+def log_slot(view: View) -> str:
+    """Where the leader's answer about older lines is: of a filtered log it has more of them."""
+    return "log:found" if view.page is Page.LOG and view.table.filter else "log:"
+
+
 def log_rows(view: View) -> list[Row]:
+    known = view.known
+    return _log_rows(known.happenings, known.answers.get(log_slot(view)), known.snapshot)
+
+
+def node_lines(view: View, node: str) -> list[Row]:
+    """What a node logged, and what others say about it."""
+    known = view.known
+    rows = _node_lines(known.happenings, known.answers.get(view.place.key + ":log"), known.snapshot)
+    named = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])")
+    return [
+        row for row in rows if row.get("source") == node or named.search(str(row.get("text", "")))
+    ]
+
+
+def _merged(
+    happenings: tuple[Happening, ...], kept: Answer | None, snapshot: Snapshot | None
+) -> list[Row]:
     """Newest first: what was heard since the console runs, and before that what the leader kept."""
-    heard = [msgspec.structs.asdict(one) for one in reversed(view.known.happenings)]
+    jobs = {one.run: one for one in snapshot.runs} if snapshot is not None else {}
+    heard = [msgspec.structs.asdict(one) for one in reversed(happenings)]
     oldest = min((one["at"] for one in heard if one["source"] != "console"), default=1e18)
-    before = [row for row in view.known.rows("log:") if number(row, "at") < oldest]
-    return [*heard, *before]
+    before = [row for row in kept.rows if number(row, "at") < oldest] if kept is not None else []
+
+    def with_job(row: Row) -> Row:
+        of = jobs.get(int(number(row, "run")))
+        return row | ({"job": of.name, "job_number": of.job} if of is not None else {})
+
+    return [with_job(row) for row in (*heard, *before)]
+
+
+_log_rows = Latest(_merged)
+_node_lines = Latest(_merged)
+
+
+def _fits(row: Row, typed: str) -> bool:
+    about = [str(row[name]) for name in ("job", "job_number") if name in row]
+    return _filter_of(typed).fits(row, about)
+
+
+_filter_of = functools.lru_cache(16)(read_filter)
 
 
 LOG = Table(
@@ -111,18 +156,20 @@ LOG = Table(
             8,
             lambda row: Span(text(row, "level"), LEVEL_STYLE.get(text(row, "level"), "dim")),
         ),
-        Column("Node", 9, text_cell("source", "accent")),
+        Column("Node", 12, text_cell("source", "accent")),
         Column(
             "Event",
             20,
             lambda row: Span(text(row, "name"), LEVEL_STYLE.get(text(row, "level"), "")),
         ),
+        Column("Job", 14, text_cell("job", "dim"), least=120),
         Column("What", 0, text_cell("text")),
     ),
     key=lambda row: f"{text(row, 'at')}/{text(row, 'name')}/{text(row, 'text')}",
     sort="",
     desc=True,
     rows=log_rows,
+    fits=_fits,
     newest_first=True,
     empty="nothing has happened yet",
 )

@@ -7,7 +7,10 @@ from collections.abc import Callable
 import msgspec
 
 from console.cells import WHY_STYLE, amount, by_number, by_text, count_cell, state_cell, text_cell
+from console.latest import Latest
 from console.lines import Span, sparkline
+from console.model import Snapshot
+from console.rates import Rates
 from console.state import View
 from console.tables import Column, Row, Table, number, text
 from console.units import count, duration, percent, rate, size
@@ -16,7 +19,11 @@ from console.units import count, duration, percent, rate, size
 
 
 def node_rows(view: View) -> list[Row]:
-    snapshot = view.known.snapshot
+    return _node_rows(view.known.snapshot)
+
+
+@Latest
+def _node_rows(snapshot: Snapshot | None) -> list[Row]:
     if snapshot is None:
         return []
     rows = [msgspec.structs.asdict(one) | {"kind": "worker"} for one in snapshot.workers]
@@ -25,7 +32,8 @@ def node_rows(view: View) -> list[Row]:
         masters.append({"id": snapshot.leader})
     for one in masters:
         leads = text(one, "id") == snapshot.leader
-        rows.append(one | {"kind": "master", "state": "leader" if leads else "follower"})
+        own = msgspec.structs.asdict(snapshot.process) if leads else {}
+        rows.append(one | own | {"kind": "master", "state": "leader" if leads else "follower"})
     return rows
 
 
@@ -33,6 +41,13 @@ def _load(row: Row) -> Span:
     if row.get("kind") != "worker":
         return Span("")
     return Span(f"{number(row, 'running'):.0f}/{number(row, 'slots'):.0f}")
+
+
+def _lag(row: Row) -> Span:
+    """Of workers and of the leader: what late loops cost is the whole cluster's time."""
+    if "lag_ms" not in row:
+        return Span("")
+    return Span(f"{number(row, 'lag_ms'):.0f}", "warn" if number(row, "lag_ms") > 200 else "")
 
 
 def _of_worker(
@@ -66,7 +81,7 @@ NODES = Table(
         Column(
             "Memory",
             10,
-            _of_worker(lambda r: size(number(r, "rss_bytes"))),
+            lambda row: Span(size(number(row, "rss_bytes")) if number(row, "rss_bytes") else ""),
             "memory",
             "M",
             True,
@@ -76,7 +91,7 @@ NODES = Table(
         Column(
             "laG ms",
             8,
-            _of_worker(lambda r: f"{number(r, 'lag_ms'):.0f}", lambda r: number(r, "lag_ms") > 200),
+            _lag,
             "lag",
             "G",
             True,
@@ -112,16 +127,20 @@ NODES = Table(
 
 
 def job_rows(view: View) -> list[Row]:
-    known = view.known
-    if known.snapshot is None:
+    return _job_rows(view.known.snapshot, view.known.rates)
+
+
+@Latest
+def _job_rows(snapshot: Snapshot | None, rates: Rates) -> list[Row]:
+    if snapshot is None:
         return []
     rows = []
-    for one in known.snapshot.runs:
-        speed = known.rates.final_by_run.get(one.run, 0.0)
+    for one in snapshot.runs:
+        speed = rates.final_by_run.get(one.run, 0.0)
         left = one.left / speed if speed > 0 and not one.ended else None
         rows.append(
             msgspec.structs.asdict(one)
-            | {"pages_s": known.rates.by_run.get(one.run, 0.0), "share": one.share, "eta": left}
+            | {"pages_s": rates.by_run.get(one.run, 0.0), "share": one.share, "eta": left}
         )
     return rows
 
@@ -205,6 +224,20 @@ def _trend(row: Row) -> Span:
     return Span(sparkline([float(one) for one in trend], 12), "accent")
 
 
+def _robots(row: Row) -> str:
+    """What robots.txt asks for; a dash as long as nobody has read it."""
+    if number(row, "crawl_delay_s"):
+        return f"{number(row, 'crawl_delay_s'):g} s"
+    return "read" if row.get("robots") else "–"
+
+
+def _breaker(row: Row) -> Span:
+    if number(row, "opens"):
+        return Span(f"open {number(row, 'opens'):.0f}×", "bad")
+    failures = number(row, "failures")
+    return Span(f"{failures:.0f} failed", "warn") if failures else Span("closed", "dim")
+
+
 QUEUES = Table(
     columns=(
         Column("Job", 5, text_cell("job", "dim"), right=True),
@@ -232,7 +265,9 @@ LANES = Table(
         amount("Queued", "queued", "Q"),
         Column("Ready", 7, count_cell("ready"), right=True),
         Column("Delayed", 8, count_cell("delayed"), right=True),
+        Column("trend", 12, _trend, least=100),
         Column("Stored", 8, count_cell("beyond"), right=True, least=90),
+        Column("Leased", 7, count_cell("in_flight"), right=True, least=100),
         Column("Owner", 10, text_cell("owner"), least=90),
         Column("Why it waits", 0, _why),
     ),
@@ -269,7 +304,8 @@ HOSTS = Table(
             True,
             least=100,
         ),
-        Column("Robots", 7, lambda row: Span(_delay(row), "accent"), right=True, least=110),
+        Column("Robots", 8, lambda row: Span(_robots(row), "accent"), right=True, least=110),
+        Column("Breaker", 8, _breaker, least=130),
         Column("Why it waits", 0, _why),
     ),
     key=lambda row: text(row, "id"),
@@ -283,7 +319,3 @@ HOSTS = Table(
 def host_pace(row: Row) -> str:
     interval_s = number(row, "interval_s")
     return f"{1 / interval_s:.3g}/s" if interval_s > 0 else "no limit"
-
-
-def _delay(row: Row) -> str:
-    return f"{number(row, 'crawl_delay_s'):g} s" if number(row, "crawl_delay_s") else ""

@@ -65,8 +65,12 @@ def parse(typed: str, view: View) -> Parsed:
         return Mistake("nothing was typed")
     name, rest = _expand(words[0].lower()), words[1:]
     if name in (str(page) for page in MAIN_PAGES):
-        ref = rest[0] if rest and name == Page.ITEMS and rest[0].isdigit() else ""
-        return GoTo(Place(Page(name), ref))
+        if name == Page.LOG and rest:
+            return GoTo(Place(Page.LOG, "", (("filter", " ".join(rest)),)))
+        if name == Page.ITEMS and rest:
+            run = text(_job(rest[0], view), "run")
+            return GoTo(Place(Page.ITEMS, run)) if run else Mistake(f"no job {rest[0]!r} here")
+        return GoTo(Place(Page(name)))
     if name in ("theme", "cluster", "submit", "help", "quit"):
         return AppCommand(name, " ".join(rest))
     if name == "filter":
@@ -122,11 +126,13 @@ def completions(typed: str, view: View) -> list[str]:
         return [one for one in WORDS if one.startswith(word.lower())]
     name = _expand(word.lower())
     values: list[str] = []
-    if name == "job" or name in JOB_ACTIONS:
+    if name in ("job", "items") or name in JOB_ACTIONS:
         values = [text(row, "name") for row in job_rows(view)]
     elif name in ("node", "drain"):
         values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
     elif name in ("host", "reassign"):
         values = [text(row, "host") for row in view.known.rows("hosts:")]
+    elif name == "cluster":
+        values = list(view.clusters)
     quoted = [shlex.quote(one) for one in dict.fromkeys(values) if one]
     return [f"{word} {one}" for one in quoted if one.strip("'").startswith(rest.strip("'"))]

@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from console.actions import READS
 from console.feed import Emit
 from console.state import HappeningCame, LinkChanged, LinkState, SnapshotCame
 from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
+from zcrawl.master.rights import READS
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.messages import BadBody, Event, Kind, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints

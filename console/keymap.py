@@ -8,6 +8,21 @@ from console.actions import ACTIONS
 from console.state import MAIN_PAGES
 
 
+def key_mistake(wanted: dict[str, str]) -> str:
+    """What is wrong with a user's keys: a name that nothing has, a key that two things have."""
+    keys = {one.id: one.key for one in bindings() if isinstance(one, Binding) and one.id}
+    unknown = sorted(wanted.keys() - keys.keys())
+    if unknown:
+        return f"[console] keys: nothing is called {', '.join(unknown)}"
+    taken: dict[str, str] = {}
+    for name, value in (keys | wanted).items():
+        for key in value.split(","):
+            other = taken.setdefault(key.strip(), name)
+            if other != name:
+                return f"[console] keys: {key.strip()} is both {other} and {name}"
+    return ""
+
+
 def bindings() -> list[BindingType]:
     pages = [
         Binding(str(n), f"page('{page}')", str(page), id=f"page.{page}", show=False)
@@ -32,6 +47,8 @@ def bindings() -> list[BindingType]:
         ("colon", "command", "view.command"),
         ("question_mark", "help", "view.help"),
         ("s", "span", "charts.span"),
+        ("v", "level", "log.level"),
+        ("i", "items", "job.items"),
         ("n", "submit", "job.new"),
         ("y", "copy", "row.copy"),
     ]

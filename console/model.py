@@ -83,6 +83,13 @@ class StoreHealth(_Data, frozen=True):
     since_s: float = 0.0
 
 
+class Process(_Data, frozen=True):
+    """What the leader's own process takes."""
+
+    rss_bytes: int = 0
+    lag_ms: float = 0.0
+
+
 class Snapshot(_Data, frozen=True):
     leader: str
     epoch: int
@@ -95,6 +102,7 @@ class Snapshot(_Data, frozen=True):
     next_retry_s: float | None = None
     counters: dict[str, int] = {}
     masters: tuple[Any, ...] = ()
+    process: Process = Process()
     workers_total: int = 0  # more than are listed, in a very large cluster
     runs_total: int = 0
 

@@ -74,6 +74,13 @@ class Happening(_Data, frozen=True):
     text: str = ""
     source: str = ""
     level: str = "info"
+    run: int = 0  # that it is about; 0: none
+
+
+def rows_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of an answer, whoever sent it."""
+    rows = data.get("rows", [])
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 class Answer(_Data, frozen=True):
@@ -85,8 +92,7 @@ class Answer(_Data, frozen=True):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        rows = self.data.get("rows", [])
-        return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+        return rows_of(self.data)
 
 
 class Known(_Data, frozen=True):
@@ -111,7 +117,7 @@ class TableState(_Data, frozen=True):
     desc: bool = False
     filter: str = ""
     inverse: bool = False
-    marks: frozenset[str] = frozenset()
+    marks: dict[str, dict[str, Any]] = {}  # key → the row as it was when it was marked
     offset: int = 0  # of the page that the leader sends
 
 
@@ -125,6 +131,8 @@ class Message(_Data, frozen=True):
 
 class View(_Data, frozen=True):
     cluster: str = ""  # its name, or its data folder
+    clusters: tuple[str, ...] = ()  # all that can be watched, by name
+    keys: dict[str, str] = {}  # that the user has changed: a binding's name → its key
     place: Place = Place()
     trail: tuple[Place, ...] = ()  # where escape goes back to
     tables: dict[str, TableState] = {}  # place → how it is looked at
@@ -136,6 +144,11 @@ class View(_Data, frozen=True):
     message: Message = Message()
     bad_messages: int = 0
     readonly: bool = False
+    role: str = ""  # of the key; empty: it may do all
+
+    @property
+    def may_act(self) -> bool:
+        return not self.readonly and not self.role
 
     @property
     def page(self) -> Page:
@@ -247,6 +260,10 @@ class SetSpan(_Data, frozen=True):
     pass
 
 
+class NextLevel(_Data, frozen=True):
+    """Of the log: all, warnings, errors."""
+
+
 class Say(_Data, frozen=True):
     text: str
     style: str = ""
@@ -265,6 +282,7 @@ Command: TypeAlias = (
     | SetFilter
     | TogglePause
     | SetSpan
+    | NextLevel
     | Say
 )
 Event: TypeAlias = Heard | Command

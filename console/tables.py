@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from console.latest import Latest
 from console.lines import Span
 from console.plain import plain
 from console.state import Known, TableState, View
@@ -40,6 +41,7 @@ class Table(NamedTuple):
     desc: bool
     rows: Callable[[View], list[Row]] | None = None  # a local table
     text: Callable[[Row], str] = lambda row: " ".join(map(plain, row.values()))
+    fits: Callable[[Row, str], bool] | None = None  # a filter of its own, instead of `text`
     op: str = ""  # a remote table
     args: Callable[[View], Row] = lambda view: {}
     empty: str = "nothing here"
@@ -102,7 +104,7 @@ def shown(table: Table, view: View, known: Known | None = None) -> Shown:
         answer = (known or view.known).answers.get(slot_of(view))
         rows = answer.rows if answer is not None else []
         if table.newest_first and state.filter:
-            rows = [row for row in rows if _matches(table, state, row)]
+            rows = [row for row in rows if _matches(table, state.filter, state.inverse, row)]
         data = answer.data if answer is not None else {}
         total = int(number(data, "total")) if "total" in data else len(rows)
         offset = int(number(data, "offset"))
@@ -110,19 +112,28 @@ def shown(table: Table, view: View, known: Known | None = None) -> Shown:
 
 
 def _local(table: Table, state: TableState, rows: list[Row]) -> list[Row]:
-    if state.filter:
-        rows = [row for row in rows if _matches(table, state, row)]
+    name, desc = sorting(table, state)
+    return _ordered(table, rows, state.filter, state.inverse, name, desc)
+
+
+@Latest
+def _ordered(
+    table: Table, rows: list[Row], wanted: str, inverse: bool, name: str, desc: bool
+) -> list[Row]:
+    if wanted:
+        rows = [row for row in rows if _matches(table, wanted, inverse, row)]
     if table.newest_first:
         return rows
-    name, desc = sorting(table, state)
     column = next((one for one in table.columns if one.sort == name), None)
     if column is not None and column.key is not None:
         rows = sorted(rows, key=column.key, reverse=desc)
     return rows
 
 
-def _matches(table: Table, state: TableState, row: Row) -> bool:
-    return (state.filter.casefold() in table.text(row).casefold()) is not state.inverse
+def _matches(table: Table, wanted: str, inverse: bool, row: Row) -> bool:
+    if table.fits is not None:
+        return table.fits(row, wanted) is not inverse
+    return (wanted.casefold() in table.text(row).casefold()) is not inverse
 
 
 def _cursor(table: Table, state: TableState, rows: Sequence[Row]) -> int:

@@ -2,17 +2,18 @@
 
 Events come from the feed (what the cluster said, how the line is) and from keys (commands).
 Frozen data in, frozen data out, no clock: times come with the events. Called by `app`, by
-`--snapshot` and by tests, which need no terminal. `questions` says what the View wants to know.
+`--snapshot` and by tests, which need no terminal.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
 from console.columns import TABLES
 from console.model import read_snapshot
+from console.questions import SPANS_S
 from console.rates import measure
 from console.state import (
     MAIN_PAGES,
@@ -34,6 +35,7 @@ from console.state import (
     Message,
     Move,
     MoveTo,
+    NextLevel,
     Page,
     Place,
     Say,
@@ -46,13 +48,13 @@ from console.state import (
     TogglePause,
     View,
 )
-from console.tables import LOADED, STEP, Row, Shown, question, shown, text
+from console.tables import LOADED, STEP, Row, Shown, shown, text
+from zcrawl.master.rights import ROLE
 
 EVENTS_KEPT: Final = 500
 ANSWERS_KEPT: Final = 30
 TREND: Final = 12  # points of a queue's trend
 TRAIL: Final = 20
-SPANS_S: Final = (900, 3_600, 21_600)
 MESSAGE_S: Final = 15.0
 # What enter opens: the page, and the field of the row that it is about.
 DRILLS: Final = {
@@ -64,57 +66,6 @@ DRILLS: Final = {
     Page.ERRORS: (Page.FAILED, "run"),
     Page.ITEMS: (Page.ITEM, "id"),
 }
-
-
-class Question(NamedTuple):
-    """Something that the place on the screen needs from a master."""
-
-    slot: str
-    op: str
-    args: dict[str, Any]
-    every_s: float
-
-
-def questions(view: View) -> list[Question]:
-    """What the place on the screen needs to know beyond the snapshot."""
-    place = view.place
-    table = TABLES.get(place.page)
-    if table is not None and table.op:
-        op, args = question(table, view)
-        return [Question(place.key, op, args, 1.0 if not table.newest_first else 2.0)]
-    match place.page:
-        case Page.OVERVIEW:
-            return [
-                Question("overview:", "overview", {}, 2.0),
-                Question("log:", "events", {"sort": "n", "desc": True, "limit": 200}, 30.0),
-            ]
-        case Page.LOG:
-            return [Question("log:", "events", {"sort": "n", "desc": True, "limit": 500}, 10.0)]
-        case Page.CHARTS:
-            every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
-            return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
-        case Page.NODE:
-            flight = {"worker": place.ref, "sort": "since", "limit": 100}
-            return [
-                Question(place.key, "node", {"node": place.ref}, 1.0),
-                Question(place.key + ":flight", "in_flight", flight, 1.0),
-            ]
-        case Page.JOB:
-            run = int(place.ref) if place.ref.isdigit() else 0
-            return [
-                Question(place.key, "job", {"ref": text(place.about, "job")}, 2.0),
-                Question(place.key + ":depths", "depths", {"run": run}, 2.0),
-                Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
-            ]
-        case Page.HOST:
-            one = {"filter": text(place.about, "host"), "limit": 20}
-            flight = {"host": int(place.ref or 0), "sort": "since", "limit": 50}
-            return [
-                Question(place.key, "hosts", one, 1.0),
-                Question(place.key + ":flight", "in_flight", flight, 1.0),
-            ]
-        case _:
-            return []
 
 
 def reduce(view: View, event: Event) -> View:
@@ -155,6 +106,8 @@ def reduce(view: View, event: Event) -> View:
         case SetSpan():
             after = SPANS_S[(SPANS_S.index(view.span_s) + 1) % len(SPANS_S)]
             return _changed(view, span_s=after)
+        case NextLevel():
+            return _next_level(view)
         case Say(what, style):
             return _changed(view, message=Message(what, style, view.clock))
         case _:
@@ -197,6 +150,7 @@ def _on_happening(view: View, event: HappeningCame) -> View:
         text=str(fields.get("text", "")),
         source=str(fields.get("source", "")),
         level=str(fields.get("level", "info")),
+        run=run if isinstance(run := fields.get("run"), int) else 0,
     )
     live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
     return _changed(view, live=live, clock=event.at)
@@ -211,14 +165,21 @@ def _on_answer(view: View, event: Answered) -> View:
     before = view.live.answers.get(event.slot)
     if event.error and before is not None:
         data = before.data  # an old answer is better than none, and the error is shown with it
-    elif event.slot == "queues:":
+    elif event.slot.startswith(("queues:", "lanes:")):
         data = _with_trend(before, data)
     answers = {key: one for key, one in view.live.answers.items() if key != event.slot}
     while len(answers) >= ANSWERS_KEPT:
         del answers[next(iter(answers))]
     answers[event.slot] = Answer(data, event.at, event.error)
     live = msgspec.structs.replace(view.live, answers=answers)
-    return _changed(view, live=live, clock=event.at)
+    if event.slot == ROLE and not event.error:
+        view = _changed(view, role=str(data.get("role", "")))
+    held = view.held
+    if held is not None and event.slot not in held.answers:
+        # A page that was not looked at before the view was paused: its first answer is kept.
+        first = {**held.answers, event.slot: answers[event.slot]}
+        held = msgspec.structs.replace(held, answers=first)
+    return _changed(view, live=live, held=held, clock=event.at)
 
 
 def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:
@@ -259,7 +220,7 @@ def _back(view: View) -> View:
     if state.filter:
         return _filter(view, "")
     if state.marks:
-        return _look(view, msgspec.structs.replace(state, marks=frozenset()))
+        return _look(view, msgspec.structs.replace(state, marks={}))
     if view.trail:
         return _changed(view, place=view.trail[-1], trail=view.trail[:-1])
     return _changed(view, place=Place())
@@ -272,8 +233,6 @@ def _drill(view: View) -> View:
     if row is None or view.page not in DRILLS:
         return view
     page, field = DRILLS[view.page]
-    if page is Page.NODE and row.get("kind") != "worker":
-        return _changed(view, message=Message("a master has no page of its own", "", view.clock))
     ref = text(row, field)
     if page is Page.FAILED:
         ref = f"{ref}/{text(row, 'host_id')}/{text(row, 'reason')}"
@@ -295,14 +254,24 @@ def current_row(view: View) -> Row | None:
     return now.current if now is not None else None
 
 
+def here(view: View) -> list[Row]:
+    """The row at the cursor, or what the page is about; none on a page about nothing."""
+    row = current_row(view) or view.place.about
+    return [row] if row else []
+
+
 def chosen_rows(view: View) -> list[Row]:
     """What an action is about: the marked rows, else the row at the cursor."""
     table = TABLES.get(view.page)
     if table is None:
         return [view.place.about] if view.place.row else []
     now = shown(table, view)
-    marked = [row for row in now.rows if table.key(row) in view.table.marks]
-    return marked or ([now.current] if now.current is not None else [])
+    marks = view.table.marks
+    if not marks:
+        return [now.current] if now.current is not None else []
+    # As they are now, if they are on the screen; a long list may show others by now.
+    seen = {key: row for row in now.rows if (key := table.key(row)) in marks}
+    return [seen.get(key, row) for key, row in marks.items()]
 
 
 def _look(view: View, state: TableState) -> View:
@@ -339,7 +308,9 @@ def _mark(view: View) -> View:
     table, row = TABLES.get(view.page), current_row(view)
     if table is None or row is None:
         return view
-    marks = view.table.marks ^ {table.key(row)}
+    key, marks = table.key(row), dict(view.table.marks)
+    if marks.pop(key, None) is None:
+        marks[key] = row
     return _move(_look(view, msgspec.structs.replace(view.table, marks=marks)), 1, relative=True)
 
 
@@ -347,8 +318,8 @@ def _mark_all(view: View) -> View:
     table, now = TABLES.get(view.page), current(view)
     if table is None or now is None:
         return view
-    keys = frozenset(table.key(row) for row in now.rows)
-    marks = frozenset() if keys <= view.table.marks else view.table.marks | keys
+    all_ = {table.key(row): row for row in now.rows}
+    marks = {} if all_.keys() <= view.table.marks.keys() else view.table.marks | all_
     return _look(view, msgspec.structs.replace(view.table, marks=marks))
 
 
@@ -373,3 +344,13 @@ def _filter(view: View, wanted: str) -> View:
         view.table, filter=wanted.removeprefix("!"), inverse=inverse, offset=0, index=0, cursor=""
     )
     return _look(view, state)
+
+
+def _next_level(view: View) -> View:
+    """All, warnings and worse, errors: the filter says which, and what else is in it stays."""
+    words = view.table.filter.split()
+    now = next((one for one in words if one.startswith("level:")), "")
+    after = {"": "level:warning", "level:warning": "level:error"}.get(now, "")
+    kept = [one for one in words if not one.startswith("level:")]
+    sign = "!" if view.table.inverse else ""
+    return _filter(view, sign + " ".join([*([after] if after else []), *kept]))

@@ -3,7 +3,7 @@
 Each browser gets a console process of its own. Whoever can reach the port needs the token that is
 printed at the start: it is handed over once in the address, then kept in a cookie that scripts
 cannot read. Requests under another host name are refused, so that no web page can reach it by
-pointing its own name here.
+pointing its own name here; the page may load nothing from elsewhere and stand in no other's frame.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ from textual_serve.server import Server
 
 COOKIE: Final = "zcrawl_console"
 HOST: Final = "127.0.0.1"
+# textual-serve's page asks for a font from elsewhere (it has that font itself), and its own script
+# and styles stand in it.
+HEADERS: Final = {
+    "Content-Security-Policy": "default-src 'self'; script-src 'self' 'unsafe-inline'; "
+    "style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 
 
 def serve(arguments: list[str], port: int) -> int:
@@ -63,7 +71,10 @@ def guard(token: str, port: int) -> Middleware:
         kept = request.cookies.get(COOKIE, "")
         if not hmac.compare_digest(kept.encode(), token.encode()):
             raise web.HTTPUnauthorized(text="open the address that the console printed\n")
-        return await handler(request)
+        response = await handler(request)
+        if not response.prepared:  # a socket's answer has gone out already
+            response.headers.update(HEADERS)
+        return response
 
     return check
 

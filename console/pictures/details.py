@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from console.cells import STATE_STYLE, WHY_STYLE
-from console.columns_found import item_of
+from console.cells import LEVEL_STYLE, STATE_STYLE, WHY_STYLE
+from console.columns_found import item_of, node_lines
 from console.columns_work import host_pace
 from console.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.plain import fit, plain
 from console.state import Page, View
 from console.tables import Row, number, text
-from console.units import count, duration, percent, rate, size
+from console.units import clock_text, count, duration, percent, rate, size
 
 NAME: Final = 16
 WIDE: Final = 120
@@ -45,10 +45,12 @@ def _answer(view: View, more: str = "") -> tuple[dict[str, Any], Picture]:
     return answer.data, []
 
 
-# ---------------------------------------------------------------- a worker
+# ---------------------------------------------------------------- a node
 
 
 def node_page(view: View, cells: int) -> Picture:
+    if view.place.about.get("kind") == "master":
+        return master_page(view, cells)
     data, note = _answer(view)
     row = {**view.place.about, **data}
     state = text(row, "state")
@@ -83,6 +85,31 @@ def node_page(view: View, cells: int) -> Picture:
     return [*facts, *in_flight(view, cells), (), *log_of(view, view.place.ref, cells)]
 
 
+def master_page(view: View, cells: int) -> Picture:
+    about = view.place.about
+    leads = view.known.snapshot is not None and view.known.snapshot.leader == view.place.ref
+    state = "leader" if leads else "follower"
+    facts: Picture = [
+        title(f"Master {plain(view.place.ref, 60)}", cells),
+        _fact("state", state, STATE_STYLE[state]),
+    ]
+    if leads and view.known.snapshot is not None:
+        process = view.known.snapshot.process
+        facts += [
+            _fact("memory", size(process.rss_bytes)),
+            _fact("loop lag", f"{process.lag_ms:.0f} ms", "warn" if process.lag_ms > 200 else ""),
+        ]
+    if "healthy" in about:  # as the catalogue has it; an embedded cluster has none
+        health = "passing" if about["healthy"] else "critical"
+        facts += [
+            _fact("health", f"{health} {text(about, 'detail')}", "" if about["healthy"] else "bad"),
+            _fact("listens at", text(about, "control")),
+            _fact("process", f"pid {number(about, 'pid'):.0f} on {text(about, 'hostname')}"),
+            _fact("version", text(about, "version")),
+        ]
+    return [*facts, (), *log_of(view, view.place.ref, cells)]
+
+
 def in_flight(view: View, cells: int) -> Picture:
     answer = view.known.answers.get(view.place.key + ":flight")
     rows = answer.rows if answer is not None else []
@@ -102,17 +129,20 @@ def in_flight(view: View, cells: int) -> Picture:
     return lines
 
 
-def log_of(view: View, wanted: str, cells: int) -> Picture:
-    """Events that name this node."""
-    lines: Picture = [title("Events", cells)]
-    found = [
-        one for one in reversed(view.known.happenings) if wanted in (one.text + " " + one.source)
-    ]
-    lines += [
-        line(Span(f"  {plain(one.name, 40)} ", "accent"), Span(plain(one.text, 300)))
-        for one in found[:20]
-    ]
-    return lines if found else [*lines, line(Span("  none since the console runs", "dim"))]
+def log_of(view: View, node: str, cells: int) -> Picture:
+    """What it logs, newest first."""
+    lines: Picture = [title("Log", cells)]
+    for row in node_lines(view, node)[:200]:
+        level = text(row, "level")
+        style = LEVEL_STYLE.get(level, "")
+        lines.append(
+            line(
+                Span(f"  {clock_text(number(row, 'at')):8} ", "dim"),
+                Span(f"{text(row, 'source')} {text(row, 'name')} ", style or "accent"),
+                Span(text(row, "text"), style),
+            )
+        )
+    return lines if len(lines) > 1 else [*lines, line(Span("  nothing yet", "dim"))]
 
 
 # ---------------------------------------------------------------- a job
@@ -184,7 +214,7 @@ def job_page(view: View, cells: int) -> Picture:
             by_name=True,
         ),
         (),
-        *fill_rates(view, half),
+        *fill_rates(view, row, half),
     ]
     both = beside(left, right, half, half) if cells >= WIDE else [*left, (), *right]
     return [*facts, *both, (), *recent_items(view, cells)]
@@ -230,8 +260,18 @@ def _tally(
     return lines if pairs else [*lines, line(Span("  none", "dim"))]
 
 
-def fill_rates(view: View, cells: int) -> Picture:
-    """Of the newest items: how many have something in each field."""
+def fill_rates(view: View, row: Row, cells: int) -> Picture:
+    """How often each field was filled: as the extraction counted it, over the whole run; of a job
+    that extracts nothing, in the newest items."""
+    counted = row.get("fields")
+    if isinstance(counted, dict) and counted:
+        lines: Picture = [title("Fields of all items", cells)]
+        for name, counts in list(counted.items())[:24]:
+            of = counts if isinstance(counts, dict) else {}
+            unread = number(of, "failed")
+            more = f"  {count(unread)} unreadable" if unread else ""
+            lines.append(_filled(name, number(of, "percent") / 100, cells, more))
+        return lines
     answer = view.known.answers.get(view.place.key + ":items")
     rows = answer.rows if answer is not None else []
     filled: Counter[str] = Counter()
@@ -240,13 +280,16 @@ def fill_rates(view: View, cells: int) -> Picture:
         filled.update(
             {plain(k, 40): 1 if v not in (None, "", [], {}) else 0 for k, v in fields.items()}
         )
-    lines: Picture = [title(f"Fields of the newest {len(rows)} items", cells)]
-    for name, n in list(filled.items())[:12]:
-        share = n / len(rows)
-        style = "bar" if share > 0.95 else "warn" if share > 0.5 else "bad"
-        bar = progress_bar(share, max(4, min(30, cells - 36)), style)
-        lines.append(line(Span(f"  {fit(name, 20)}"), *bar, Span(f" {percent(share):>8}")))
+    lines = [title(f"Fields of the newest {len(rows)} items", cells)]
+    lines += [_filled(name, n / len(rows), cells) for name, n in list(filled.items())[:12]]
     return lines if rows else [*lines, line(Span("  no items yet", "dim"))]
+
+
+def _filled(name: object, share: float, cells: int, more: str = "") -> Line:
+    style = "bar" if share > 0.95 else "warn" if share > 0.5 else "bad"
+    bar = progress_bar(share, max(4, min(30, cells - 36)), style)
+    shown = fit(plain(name, 40), 20)
+    return line(Span(f"  {shown}"), *bar, Span(f" {percent(share):>8}"), Span(more, "bad"))
 
 
 def recent_items(view: View, cells: int) -> Picture:

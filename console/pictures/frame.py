@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from console.actions import offered
+from console.actions import RUN_PAGES, key_of, offered
 from console.columns import TABLES
 from console.lines import Line, Span, cut, line, line_width
 from console.plain import plain
@@ -26,7 +26,7 @@ def top_line(view: View, cells: int) -> Line:
     snapshot = view.known.snapshot
     if view.paused:
         left.append(Span("  ▮▮ paused", "warn"))
-    if view.readonly:
+    if not view.may_act:
         left.append(Span("  read-only", "warn"))
     if view.link.state is not LinkState.LIVE and view.link.text:
         since = duration(max(0.0, view.clock - view.link.since))
@@ -90,8 +90,18 @@ def key_hints(view: View) -> list[tuple[str, str]]:
         hints += [("↵", "open"), ("/", "filter"), ("␣", "mark")]
     if view.page is Page.CHARTS:
         hints.append(("s", "span"))
-    hints += [(action.key, action.label) for action in offered(view)]
-    if not view.readonly:
-        hints.append(("n", "new job"))
+    if view.page in RUN_PAGES:
+        hints.append((view.keys.get("job.items", "i"), "items"))
+    if view.page is Page.LOG:
+        hints.append(("v", "level"))
+    hints += [(key_of(view, action), action.label) for action in offered(view)]
+    if view.may_act:
+        hints.append((view.keys.get("job.new", "n"), "new job"))
     resume = "go on" if view.paused else "pause the view"
-    return [*hints, ("p", resume), (":", "command"), ("q", "quit"), ("?", "help")]
+    ends = (
+        ("view.pause", "p", resume),
+        ("view.command", ":", "command"),
+        ("quit", "q", "quit"),
+        ("view.help", "?", "help"),
+    )
+    return [*hints, *((view.keys.get(name, key), label) for name, key, label in ends)]

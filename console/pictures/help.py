@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from console.actions import offered
+from console.actions import key_of, offered
 from console.columns import TABLES
 from console.lines import Picture, Span, line, title
 from console.plain import fit
@@ -18,9 +18,9 @@ ABOUT: Final = {
     Page.HOSTS: "A host has one pace for all jobs. The last column says why it is not fetched now.",
     Page.ERRORS: "Failures for good, by reason and host, since this leader took over.",
     Page.ITEMS: "The newest items of all runs; / searches in them at the database.",
-    Page.LOG: "What the leader and this console noted. / filters by level, node or text.",
+    Page.LOG: "What all nodes log; / takes level:warning node:w3 job:docs and words of the text.",
     Page.CHARTS: "The history of this leader: a point a second, ten seconds or a minute.",
-    Page.NODE: "One worker, what it is fetching, and the events that name it.",
+    Page.NODE: "One node: what it is fetching, what it logs, and what others say about it.",
     Page.JOB: "One job: answers, failures, depths, fields, newest items.",
     Page.LANES: "The queues of one run, host by host.",
     Page.HOST: "One host, and what is in flight to it.",
@@ -38,6 +38,7 @@ KEYS: Final = (
     (":", "command line, tab completes: :job docs, :pause 3, :theme nord"),
     ("p", "pause the view; what is behind it stays live"),
     ("ctrl+p", "all commands, to choose from"),
+    ("i", "items of this job (on Jobs, Queues, a job)"),
     ("y", "copy the row's main field to the clipboard, also over SSH"),
     ("q", "quit"),
 )
@@ -56,7 +57,7 @@ def help_picture(view: View, cells: int) -> Picture:
         )
         lines += [
             line(
-                Span(f"  {fit(action.key, 6)}", "accent"),
+                Span(f"  {fit(key_of(view, action), 6)}", "accent"),
                 Span(fit(action.label, 34)),
                 Span("asks before it acts" if action.confirm else "", "warn"),
             )

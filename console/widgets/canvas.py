@@ -5,6 +5,9 @@ Segments are made by hand: no text ever goes through a markup parser.
 
 from __future__ import annotations
 
+import itertools
+import operator
+
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
@@ -89,5 +92,8 @@ class Canvas(Widget):
         cells = self.size.width
         spans: Line = self._picture[y] if y < len(self._picture) else ()
         styles = self.palette.styles
-        segments = [Segment(span.text, styles[span.style]) for span in cut(spans, cells)]
+        segments: list[Segment] = []
+        # Neighbours of one style are one segment: each costs the same on its way to the terminal.
+        for style, same in itertools.groupby(cut(spans, cells), operator.attrgetter("style")):
+            segments.append(Segment("".join(span.text for span in same), styles[style]))
         return Strip(segments, cells)

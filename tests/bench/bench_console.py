@@ -1,42 +1,46 @@
 """`make bench-console`: what the console costs, and what ten of them cost the leader.
 
-The console runs in a real pseudo-terminal of 160 × 48; a key's time is from the write of its byte
-to the arrival of the new page's own words. CPU and memory are the kernel's count of the process.
-The leader is the real machine with 500 workers, 200 runs and 10,000 hosts in its memory, and real
-sockets to ten subscribers in another process.
+The console runs in a real pseudo-terminal of 160 × 48, on a leader in another process; a key's time
+is from the write of its byte to the arrival of the new page's own words, page by page and cut by
+what it was spent on (`console_watched`). CPU and memory are the kernel's count of the process.
+The leader's cost is that of the real machine with 500 workers, 200 runs and 10,000 hosts in its
+memory, and real sockets to ten subscribers in another process.
+
+`--only keys`, `cpu`, `leader`; `--only hurry`: the memory of half an hour's snapshots and keys in a
+minute; `--only memory`: of half an hour (`--minutes`), with a line a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
+import contextlib
+import itertools
 import os
-import pty
-import select
 import statistics
-import struct
+import subprocess
 import sys
 import tempfile
-import termios
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from tests.bench.console_load import HOSTS, JOBS, WORKERS
+from console.state import MAIN_PAGES
+from tests.bench.console_master import HOSTS, JOBS, WORKERS
+from tests.bench.console_watched import Watched, Way
 from tests.unit.machine_tools import LeaderStory, heartbeat, hello, spec
 from zcrawl.master import events as m
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.messages import Request, Snapshot
 from zcrawl.mesh.ports import Endpoints
 
-TICKS = os.sysconf("SC_CLK_TCK")
 # A key, and what only the page that it leads to shows.
 KEYS = [
     (b"2", "Memory"),
     (b"3", "Progress"),
+    (b"4", "Uncommitted"),
     (b"5", "Why it waits"),
     (b"9", "Latency"),
     (b"8", "Level"),
@@ -44,92 +48,103 @@ KEYS = [
     (b"6", "Newest URL"),
     (b"1", "Why not faster"),
 ]
+PAGES = {str(n).encode(): str(page) for n, page in enumerate(MAIN_PAGES, 1)}
+PARTS = ("input", "drawing", "frame", "terminal")
+ASIDE = ("no_core", "snapshot", "collector")
 CONSOLES = 10
+HALF_HOUR = 1_800  # snapshots
+HURRY_S = 0.03  # between two snapshots: sixty times as fast, half a core
 
 
 # ---------------------------------------------------------------- the console
 
 
-class Watched:
-    """A console in a pseudo-terminal."""
-
-    def __init__(self) -> None:
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-            os.execv(sys.executable, [sys.executable, "-m", "tests.bench.console_load"])
-        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", 48, 160, 0, 0))
-
-    def read(self, seconds: float) -> bytes:
-        ready, _, _ = select.select([self._fd], [], [], seconds)
-        return os.read(self._fd, 1 << 16) if ready else b""
-
-    def drain(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            self.read(left)
-
-    def key_ms(self, key: bytes, shows: str) -> float:
-        wanted, seen = shows.encode(), b""
-        began = time.perf_counter()
-        os.write(self._fd, key)
-        while wanted not in seen:
-            seen += self.read(5.0)
-            if time.perf_counter() - began > 10:
-                raise RuntimeError(f"{key!r} never showed {shows!r}")
-        return (time.perf_counter() - began) * 1000
-
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def rss_mb(self) -> float:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        line = next(one for one in status.splitlines() if one.startswith("VmRSS"))
-        return int(line.split()[1]) / 1000
-
-    def close(self) -> None:
-        os.write(self._fd, b"q")
-        os.waitpid(self.pid, 0)
-        os.close(self._fd)
+@contextlib.contextmanager
+def watched(interval_s: float = 1.0) -> Iterator[Watched]:
+    """A console on a leader that speaks so often."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.bench.console_master", folder, str(interval_s)]
+        leader = subprocess.Popen(command)
+        console = Watched(folder)
+        try:
+            console.drain(6.0)
+            yield console
+        finally:
+            console.close()
+            leader.terminate()
+            leader.wait()
 
 
-def bench_console(rounds: int, seconds: float) -> dict[str, float]:
-    console = Watched()
-    try:
-        console.drain(6.0)
-        taken: list[float] = []
-        cpu, at = console.cpu_s(), time.monotonic()
-        for _ in range(rounds):
-            for key, shows in KEYS:
-                taken.append(console.key_ms(key, shows))
-                console.drain(0.12)
-        busy, passed = console.cpu_s() - cpu, time.monotonic() - at
-        moves: list[float] = []
-        console.key_ms(b"2", "Memory")
-        for _ in range(rounds * 4):
-            moves.append(console.key_ms(b"j", "▶"))
-            console.drain(0.05)
-        figures = {
-            "page key p50 ms": statistics.median(taken),
-            "page key p95 ms": statistics.quantiles(taken, n=20)[-1],
-            "cursor key p95 ms": statistics.quantiles(moves, n=20)[-1],
-        }
-        for page, name in ((b"1", "overview"), (b"2", "nodes"), (b"5", "hosts")):
-            os.write(console._fd, page)
-            console.drain(2.0)
-            before, at = console.cpu_s(), time.monotonic()
-            console.drain(seconds / 3)
-            spent = (console.cpu_s() - before) / (time.monotonic() - at)
-            figures[f"CPU on {name} %"] = spent * 100
-        steady_s = figures["CPU on overview %"] / 100 * passed
-        figures["CPU of a page key ms"] = max(0.0, busy - steady_s) / len(taken) * 1000
-        first = console.rss_mb()
-        console.drain(seconds)
-        figures |= {"RSS MB": console.rss_mb(), "RSS grown MB": console.rss_mb() - first}
-        return figures
-    finally:
-        console.close()
+def bench_keys(console: Watched, rounds: int) -> None:
+    ways: dict[str, list[Way]] = {}
+    cpu, at = console.cpu_s(), time.monotonic()
+    for number in range(rounds):
+        for key, shows in KEYS:
+            ways.setdefault(PAGES[key], []).append(console.shows(key, shows))
+            console.drain(0.11 + 0.013 * (number % 7))  # at all moments of the leader's second
+    busy, passed = console.cpu_s() - cpu, time.monotonic() - at
+    console.shows(b"2", "Memory")
+    for number in range(rounds * 4):
+        ways.setdefault("j on nodes", []).append(console.shows(b"j", "▶"))
+        console.drain(0.05 + 0.007 * (number % 7))
+    for number in range(rounds):
+        console.shows(b"3", "Progress")
+        console.drain(0.1)
+        console.press(b"\r")
+        console.drain(0.3 + 0.02 * (number % 5))
+        ways.setdefault("escape of a job", []).append(console.shows(b"\x1b", "Progress"))
+        console.drain(0.1)
+    show_ways(ways)
+    pages = [way.total for name, all in ways.items() if name in PAGES.values() for way in all]
+    alone = [
+        way.total - way.no_core
+        for name, all in ways.items()
+        if name in PAGES.values()
+        for way in all
+    ]
+    show("page key p50 ms", statistics.median(pages))
+    show("page key p95 ms", quantile(pages))
+    show("page key p95 ms, without its wait for a core", quantile(alone))
+    show("CPU while a page is opened 5 times a second %", busy / passed * 100)
+
+
+def show_ways(ways: dict[str, list[Way]]) -> None:
+    print(f"{'key to screen, ms':18}{'p50':>7}{'p95':>7}  ", end="")
+    print("mean of: " + "".join(f"{name:>10}" for name in (*PARTS, *ASIDE)))
+    for name, all in ways.items():
+        totals = [way.total for way in all]
+        parts = (statistics.mean(getattr(way, part) for way in all) for part in (*PARTS, *ASIDE))
+        print(f"  {name:16}{statistics.median(totals):7.1f}{quantile(totals):7.1f}  ", end="")
+        print(" " * 9 + "".join(f"{part:10.1f}" for part in parts), flush=True)
+
+
+def quantile(values: list[float]) -> float:
+    return statistics.quantiles(values, n=20)[-1]
+
+
+def bench_cpu(console: Watched, seconds: float) -> None:
+    for key, name in PAGES.items():
+        console.press(key)
+        console.drain(2.0)
+        before, at = console.cpu_s(), time.monotonic()
+        console.drain(seconds / len(PAGES))
+        show(f"CPU on {name} %", (console.cpu_s() - before) / (time.monotonic() - at) * 100)
+
+
+def bench_memory(console: Watched, seconds: float, step_s: float) -> None:
+    """A key a second or more, all pages in turn; the first step is left to warm up."""
+    began = time.monotonic()
+    keys = itertools.cycle(b"1j2jj3\r\x1b4\r\x1b5jj\r\x1b6\r\x1b7\r\x1b8 j9s")
+    found: list[float] = []
+    while time.monotonic() - began < seconds:
+        until = time.monotonic() + step_s
+        while time.monotonic() < until:
+            console.press(bytes([next(keys)]))
+            console.drain(min(1.0, step_s / 60))
+        found.append(console.rss_mb())
+        cpu = console.cpu_s()
+        show(f"RSS MB after {time.monotonic() - began:7.0f} s, {cpu:6.1f} s CPU", found[-1])
+    show("RSS grown MB since the first", found[-1] - found[0])
 
 
 # ---------------------------------------------------------------- the leader
@@ -216,16 +231,32 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--only", choices=("keys", "cpu", "hurry", "memory", "leader"))
     options = parser.parse_args()
+    wanted = (options.only,) if options.only else ("keys", "cpu", "hurry", "leader")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
-    print(f"{WORKERS} workers, {JOBS} jobs, {HOSTS} hosts, 2,000 pages/s simulated")
-    _show(bench_console(options.rounds, options.seconds))
-    _show(asyncio.run(bench_leader(int(options.seconds / 3))))
+    print(f"{WORKERS} workers, {JOBS} jobs, {HOSTS} hosts, 2,000 pages/s simulated", flush=True)
+    if {"keys", "cpu"} & set(wanted):
+        with watched() as console:
+            if "keys" in wanted:
+                bench_keys(console, options.rounds)
+            if "cpu" in wanted:
+                bench_cpu(console, options.seconds)
+    if "hurry" in wanted:
+        print(f"{HALF_HOUR} snapshots, one every {HURRY_S * 1000:.0f} ms")
+        with watched(HURRY_S) as console:
+            bench_memory(console, HALF_HOUR * HURRY_S, HALF_HOUR * HURRY_S / 9)
+    if "memory" in wanted:
+        with watched() as console:
+            bench_memory(console, options.minutes * 60, 60.0)
+    if "leader" in wanted:
+        for name, value in asyncio.run(bench_leader(int(options.seconds / 3))).items():
+            show(name, value)
 
 
-def _show(figures: dict[str, float]) -> None:
-    for name, value in figures.items():
-        print(f"{name:36} {value:8.1f}", flush=True)
+def show(name: str, value: float) -> None:
+    print(f"{name:46} {value:8.1f}", flush=True)
 
 
 if __name__ == "__main__":

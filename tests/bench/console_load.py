@@ -1,75 +1,86 @@
-"""A console on a simulated big cluster, for `bench_console`: run in a terminal by it.
+"""The console as a user runs it, on the leader of `console_master`, for `bench_console`.
 
-500 workers, 200 jobs, 10,000 hosts, 2,000 pages a second: a snapshot every second, and pages of
-rows on request, as a leader would send them.
+It tells over a pipe when a key came in, when the picture for it was drawn and when Textual handed
+the frame to the terminal, how long the snapshots took and the garbage collector stopped all of it.
+The clock is the machine's, so the other end can compare.
 """
 
 from __future__ import annotations
 
-import asyncio
-import random
+import contextlib
+import gc
+import os
+import struct
+import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
-from console.app import ConsoleApp
-from console.feed import Emit
-from console.state import HappeningCame, SnapshotCame
-from tests.console.samples import TARGET, answers, host, run, worker
+from console import main
+from tests.bench.console_master import endpoints
+from zcrawl.config import ConsoleConfig
+from zcrawl.mesh.ports import Endpoints
+from zcrawl.roles.watching import WatchTarget
 
-WORKERS, JOBS, HOSTS, PAGES_S = 500, 200, 10_000, 2_000
-
-
-class BigFeed:
-    """Implements `feed.Feed`."""
-
-    def __init__(self) -> None:
-        self._chance = random.Random(1)
-        self._said = answers()
-        self._pages = [1_000] * JOBS
-
-    async def watch(self, emit: Emit) -> None:
-        while True:
-            now = time.monotonic()
-            emit(SnapshotCame(self._snapshot(), now))
-            fields = {"text": "w17: 32 slots", "at": time.time(), "source": "m1", "level": "info"}
-            emit(HappeningCame("worker_joined", fields, now))
-            await asyncio.sleep(1.0)
-
-    def _snapshot(self) -> dict[str, Any]:
-        chance = self._chance
-        for n in range(JOBS):
-            self._pages[n] += PAGES_S // JOBS
-        return {
-            "leader": "m1",
-            "epoch": 3,
-            "at": time.time(),
-            "workers": [
-                worker(f"worker-{n:03}", rate=chance.uniform(0, 9), running=chance.randint(0, 32))
-                for n in range(WORKERS)
-            ],
-            "runs": [
-                run(n + 1, f"job-{n:03}", pages=self._pages[n], queued=chance.randint(0, 99_999))
-                for n in range(JOBS)
-            ],
-            "statuses": {str(n): {"200": self._pages[n], "404": 7} for n in range(JOBS)},
-            "failed": {str(n): {"http_404": 7} for n in range(JOBS)},
-        }
-
-    async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        if op == "hosts":
-            first = int(args.get("offset", 0))
-            rows = [
-                host(n, queued=self._chance.randint(0, 9_999))
-                for n in range(first, first + int(args["limit"]))
-            ]
-            return {"rows": rows, "total": HOSTS, "offset": first}
-        answer: dict[str, Any] = self._said.get(op, {})
-        return answer
+MARK = struct.Struct("cdd")  # what, when it began, when it ended
 
 
-def main() -> None:
-    ConsoleApp({"bench": TARGET}, feed=BigFeed()).run()
+def instrument(pipe: int) -> None:
+    os.set_blocking(pipe, False)
+    from textual import events
+
+    from console.app import ConsoleApp
+    from console.state import SnapshotCame
+
+    def tell(what: bytes, began: float) -> None:
+        with contextlib.suppress(BlockingIOError):  # nobody reads: nobody wants to know
+            os.write(pipe, MARK.pack(what, began, time.perf_counter()))
+
+    def timed(what: bytes, method: str, of: Callable[..., bool] = lambda *args: True) -> None:
+        original = getattr(ConsoleApp, method)
+
+        def wrapped(self: ConsoleApp, *args: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return original(self, *args)
+            finally:
+                if of(*args):
+                    tell(what, began)
+
+        setattr(ConsoleApp, method, wrapped)
+
+    timed(b"s", "feed_event", lambda event: isinstance(event, SnapshotCame))
+    timed(b"d", "draw")
+    timed(b"p", "post_display_hook")
+    on_event = ConsoleApp.on_event
+
+    async def on_key(self: ConsoleApp, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            tell(b"k", time.perf_counter())
+        await on_event(self, event)
+
+    ConsoleApp.on_event = on_key  # type: ignore[method-assign]
+    began = 0.0
+
+    def collected(phase: str, info: dict[str, int]) -> None:
+        nonlocal began
+        if phase == "start":
+            began = time.perf_counter()
+        else:
+            tell(b"g", began)
+
+    gc.callbacks.append(collected)
+
+
+def target(folder: str) -> WatchTarget:
+    async def find() -> list[Endpoints]:
+        return [endpoints(folder)]
+
+    return WatchTarget("bench", find, "nobody is here")
 
 
 if __name__ == "__main__":
-    main()
+    for name, value in main.TEXTUAL.items():  # before Textual is imported, as `run` does it
+        os.environ.setdefault(name, value)
+    instrument(int(sys.argv[2]))
+    main.run({"bench": target(sys.argv[1])}, ConsoleConfig(), readonly=False)

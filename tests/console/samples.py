@@ -8,8 +8,9 @@ from typing import Any
 
 from console.app import ConsoleApp
 from console.feed import Emit
+from console.questions import questions
 from console.state import Answered, GoTo, Place, SnapshotCame, View
-from console.view import questions, reduce
+from console.view import reduce
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.roles.watching import WatchTarget
@@ -83,6 +84,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     names = ("pages_s", "failed_s", "bytes_s", "queued", "in_flight", "p50", "p95", "p99")
     rows = [host(n, host=said if words and n == 1 else f"https://h{n}.test") for n in range(1, 61)]
     return {
+        "role": {"role": ""},
         "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
         "lanes": {"rows": rows[:9], "total": 9, "offset": 0},
@@ -151,8 +153,11 @@ async def _nobody() -> list[Endpoints]:
 TARGET = WatchTarget("test", _nobody, "nobody is here")
 
 
-def fake_app(feed: FakeFeed | None = None, **options: Any) -> ConsoleApp:
+def fake_app(
+    feed: FakeFeed | None = None,
+    targets: dict[str, WatchTarget] | None = None,
+    **options: Any,
+) -> ConsoleApp:
     """An app on a fake feed, with a clock that stands still."""
-    return ConsoleApp(
-        {"test": TARGET}, feed=feed or FakeFeed(), clock=lambda: 1.0, utc=lambda: AT, **options
-    )
+    made = {"feed": feed or FakeFeed(), "clock": lambda: 1.0, "utc": lambda: AT, **options}
+    return ConsoleApp(targets or {"test": TARGET}, **made)

@@ -243,6 +243,33 @@ async def test_the_leader_steps_down_and_the_console_goes_on(tmp_path: Path) -> 
         assert "new_leader" in "".join(one_.name for one_ in one.app.view.live.happenings)
 
 
+async def test_the_log_has_what_workers_and_the_master_say(tmp_path: Path) -> None:
+    """A worker's line is on the log page and on its own; the master's are beside it."""
+    async with scene(tmp_path, workers=2) as one:
+        await one.press("8")
+        await one.until(
+            lambda view: (
+                {"w1", "w2"} <= {line.source for line in view.live.happenings}
+                or all(f"{node} " in screen(one.app) for node in ("w1 ", "w2 "))
+            )
+        )
+        await one.press("slash", *"node:w2", "enter")
+        await one.until(lambda view: "follows" in screen(one.app))
+        rows = [line for line in screen(one.app).splitlines() if " follows " in line]
+        assert rows and all(" w2 " in line and "in epoch 1" in line for line in rows)
+        await one.press("slash", "backspace", "1", "enter")
+        await one.until(lambda view: " w2 " not in screen(one.app))
+        await one.press("escape")
+        await one.until(lambda view: "worker_joined" in screen(one.app))
+        await one.row("2", id="w1")
+        await one.press("enter")
+        await one.until(lambda view: "follows" in screen(one.app))
+        await one.press("escape", "home")
+        await one.row("2", kind="master")
+        await one.press("enter")
+        await one.until(lambda view: view.page is Page.NODE and "worker_joined" in screen(one.app))
+
+
 async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
     """Neither by key nor by command nor by form."""
     async with scene(tmp_path, readonly=True) as one:

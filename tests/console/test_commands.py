@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from console.actions import ACTIONS, BY_NAME, READS, offered, plan, read_pace, result_text
+from console.actions import ACTIONS, BY_NAME, offered, plan, read_pace, result_text
 from console.commands import AppCommand, Do, Mistake, completions, parse
 from console.state import GoTo, Page, Place, SetFilter, View
 from console.view import reduce
 from tests.console.samples import at, heard, run, snapshot
+from zcrawl.master.rights import READS
 
 VIEW = heard(snapshot(0, runs=[run(1, "docs"), run(2, "my shop"), run(3, "docs", job=1)]))
 
@@ -115,7 +116,7 @@ def test_every_action_is_offered_somewhere_and_its_keys_do_not_clash() -> None:
 def test_what_cannot_be_undone_asks_first() -> None:
     """And what is destructive is not done by enter."""
     asking = {action.name for action in ACTIONS if action.confirm}
-    assert asking == {"cancel", "delete", "drain", "step_down"}
+    assert asking == {"cancel", "delete", "drain", "step_down", "retry_all"}
 
 
 def test_an_action_leaves_out_rows_that_it_does_not_fit() -> None:

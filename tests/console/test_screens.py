@@ -15,8 +15,8 @@ import pytest
 from textual.pilot import Pilot
 
 from console.app import ConsoleApp
+from console.questions import questions
 from console.state import MAIN_PAGES, Drill, GoTo, Page, Place
-from console.view import questions
 from console.widgets.canvas import Canvas
 from tests.console.samples import AT, FakeFeed, fake_app, run, snapshot, worker
 

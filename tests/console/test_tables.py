@@ -9,6 +9,7 @@ import pytest
 from console.columns import TABLES
 from console.lines import as_text, line_width
 from console.pictures.screen import whole
+from console.questions import questions
 from console.state import (
     Acted,
     Answered,
@@ -28,7 +29,7 @@ from console.state import (
     View,
 )
 from console.tables import STEP, shown
-from console.view import chosen_rows, current_row, questions, reduce
+from console.view import chosen_rows, current_row, reduce
 from tests.console.samples import answers, at, fake_app, heard, host, run, snapshot, worker
 
 NODES, JOBS, HOSTS = Place(Page.NODES), Place(Page.JOBS), Place(Page.HOSTS)
@@ -106,7 +107,7 @@ def test_a_paused_view_keeps_its_rows_while_the_data_goes_on() -> None:
 def test_a_remote_table_asks_for_its_page_filter_and_order() -> None:
     """The leader filters and sorts: ten thousand rows never travel."""
     view = then(at(HOSTS), SetFilter("!news"), SortBy("O"))
-    (asked,) = questions(view)
+    asked, _ = questions(view)
     assert asked.op == "hosts"
     wanted = {"filter": "news", "inverse": True, "sort": "owner", "desc": False, "offset": 0}
     assert wanted.items() <= asked.args.items()
@@ -235,3 +236,65 @@ async def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
         await pilot.click("#body", offset=(5, 4), times=2)
         await pilot.pause()
         assert (app.view.page, app.view.place.ref) == (Page.HOST, "4")
+
+
+def test_marks_stay_when_the_loaded_part_of_a_list_moves_on() -> None:
+    """What says "2 marked" acts on two, also when they are not on the screen any more."""
+    view = then(at(HOSTS), Answered("hosts:", loaded(0), 1.0), Mark(), MoveTo(-1), Mark())
+    assert questions(view)[0].args["offset"] == STEP
+    view = then(view, Answered("hosts:", loaded(STEP), 2.0))
+    assert [row["id"] for row in chosen_rows(view)] == [1, 200]
+    view = then(view, SetFilter("nothing like it"))
+    assert len(chosen_rows(view)) == 2
+    assert "2 marked" in as_text(whole(view, 120, 30))
+
+
+def test_a_marked_row_is_acted_on_as_it_is_now() -> None:
+    """Its state may have changed since; what an action fits is decided by the newest."""
+    view = then(heard(snapshot(0, runs=[run(1), run(2)])), GoTo(JOBS), MarkAll())
+    view = heard(snapshot(1, runs=[run(1, state="completed"), run(2)]), view=view)
+    assert {row["run"]: row["state"] for row in chosen_rows(view)} == {1: "completed", 2: "running"}
+
+
+def test_a_page_that_is_first_opened_while_paused_shows_its_first_answer() -> None:
+    """And keeps it: a paused view never moves."""
+    view = then(heard(snapshot(0)), TogglePause(), GoTo(HOSTS))
+    assert "asking the leader" in as_text(whole(view, 120, 30))
+    view = then(view, Answered("hosts:", {"rows": [host(1)], "total": 1}, 1.0))
+    view = then(view, Answered("hosts:", {"rows": [host(2)], "total": 1}, 2.0))
+    assert ids(view) == [1]
+    assert ids(then(view, TogglePause())) == [2]
+
+
+def test_the_leader_has_a_memory_and_a_lag_of_its_own() -> None:
+    """Its loop is everybody's bottleneck; of a follower nothing is known."""
+    masters = [{"id": "m1"}, {"id": "m2"}]
+    shot = snapshot(0, masters=masters, process={"rss_bytes": 61_000_000, "lag_ms": 250.0})
+    lines = as_text(whole(then(heard(shot), GoTo(NODES)), 160, 40)).splitlines()
+    leader = next(line for line in lines if " m1 " in line and "leader" in line and "●" not in line)
+    follower = next(line for line in lines if " m2 " in line)
+    assert "61.0 MB" in leader and "250" in leader and "MB" not in follower
+
+
+def test_a_job_shows_how_often_its_fields_were_filled() -> None:
+    """As the extraction counted them over the whole run, not only in the newest items."""
+    place = Place(Page.JOB, "1", (("job", 1), ("run", 1)))
+    view = at(place)
+    data = answers()["job"] | {"fields": {"price": {"filled": 1, "failed": 2, "percent": 12.5}}}
+    view = then(view, Answered(place.key, data, 2.0))
+    text = as_text(whole(view, 160, 90))
+    assert "Fields of all items" in text and "2 unreadable" in text and "12 %" in text
+
+
+def test_a_host_says_what_its_robots_and_its_breaker_do() -> None:
+    """In the list, if it is wide enough."""
+    rows = [
+        host(1, opens=2, failures=9, crawl_delay_s=10.0),
+        host(2, failures=3, robots=True),
+        host(3),
+    ]
+    view = then(at(HOSTS), Answered("hosts:", {"rows": rows, "total": 3}, 2.0))
+    first, second, third = as_text(whole(view, 160, 30)).splitlines()[3:6]
+    assert "open 2×" in first and "10 s" in first
+    assert "3 failed" in second and "read" in second
+    assert "closed" in third and "–" in third

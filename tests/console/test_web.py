@@ -52,6 +52,15 @@ async def test_another_name_or_origin_is_refused_even_with_the_token() -> None:
             assert (await browser.get("/ws", headers={**cookie, **headers})).status == 403
 
 
+async def test_the_page_loads_nothing_from_elsewhere_and_stands_in_no_frame() -> None:
+    """The template asks a third party for a font: the browser is told not to."""
+    async with await guarded() as browser:
+        answer = await browser.get("/", headers={"Cookie": f"{COOKIE}={TOKEN}"})
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'self'" in policy and "frame-ancestors 'none'" in policy
+        assert (answer.status, answer.headers["Referrer-Policy"]) == (200, "no-referrer")
+
+
 def test_each_browser_runs_the_same_command_on_a_terminal_of_its_own() -> None:
     """Without the flags that serve it."""
     given = ["console", "--web", "--port", "9", "--readonly", "--port=3", "--data", "x"]

@@ -152,6 +152,8 @@ def test_a_console_follows_a_cluster_from_leader_to_leader(
         asyncio.run(terminal.shows(f"{leader.name} is silent; listening to"))
         text = asyncio.run(terminal.shows(lambda text: "● live" in text and "new_leader" in text))
         assert f"leader {leader.name}" not in text.splitlines()[0]
+        terminal.keys("8")
+        asyncio.run(terminal.shows(lambda text: " follows " in text and "in epoch" in text))
         terminal.keys("5")
         asyncio.run(terminal.shows("pace: 5/s"))
         terminal.keys("2", "l")

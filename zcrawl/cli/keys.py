@@ -55,19 +55,22 @@ def show(file: Path, as_json: bool) -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The masters' list of allowed keys.",
 )
+@click.option("--watch", is_flag=True, help="It may look, and change nothing.")
 @_JSON
-def allow(public: str, name: str | None, file: Path, as_json: bool) -> int:
+def allow(public: str, name: str | None, file: Path, watch: bool, as_json: bool) -> int:
     """Add a PUBLIC key to the masters' list; running masters read it again by themselves."""
     from zcrawl.cli import output
     from zcrawl.mesh.keys_zmq_file import AllowList
-    from zcrawl.mesh.security import UNNAMED, check_key
+    from zcrawl.mesh.security import UNNAMED, WATCH, check_key
 
     key = check_key(public, "PUBLIC")
-    AllowList(file).add(key, name or UNNAMED)
+    role = WATCH if watch else ""
+    AllowList(file).add(key, name or UNNAMED, role)
     if as_json:
-        output.print_json({"public": key, "name": name or UNNAMED, "file": str(file)})
+        told = {"public": key, "name": name or UNNAMED, "role": role, "file": str(file)}
+        output.print_json(told)
     else:
-        output.note(f"{file}: {name or UNNAMED} may join")
+        output.note(f"{file}: {name or UNNAMED} may {'watch' if watch else 'join'}")
     return 0
 
 

@@ -14,6 +14,7 @@ import enum
 
 from zcrawl.errors import CommitUnknown, StoreError
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.master import rights
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import (
     CatalogueSeen,
@@ -87,6 +88,8 @@ class Master:
                 return []
             case ClientAsked(client, Request(id, "masters")):
                 return [ReplyTo(client, Reply(id, True, {"masters": self.catalogue.endpoints()}))]
+            case ClientAsked() if (settled := rights.settle(event)) is not None:
+                return settled
             case _:
                 pass
         if self.leader is None:

@@ -97,9 +97,9 @@ class AllowList:
         self._seen = mark
         return parse_allow_list(text, str(self._path))
 
-    def add(self, public: str, name: str) -> None:
+    def add(self, public: str, name: str, role: str = "") -> None:
         """Append a key; the file is made if there is none."""
-        line = allow_list_line(check_key(public), check_name(name))
+        line = allow_list_line(check_key(public), check_name(name), role)
         try:
             with self._path.open("a+", encoding="utf-8") as file:
                 file.seek(0)

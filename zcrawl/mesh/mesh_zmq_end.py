@@ -22,7 +22,7 @@ from zcrawl.mesh.mesh_zmq_handshake import HandshakeFailure, HandshakeWatch, OnF
 from zcrawl.mesh.mesh_zmq_sockets import FrameReader, OnFrames, Socket, SocketReader
 from zcrawl.mesh.messages import Body, Header
 from zcrawl.mesh.ports import HIGH_WATER_MARK, Handler, Log, no_log, stamp
-from zcrawl.mesh.security import MeshKeys
+from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
 
 LINGER_MS = 100
 RECONNECT_MS = 20  # doubles up to the next
@@ -103,7 +103,8 @@ class MeshEnd:
         if self._keys is not None:
             socket.setsockopt(zmq.CURVE_SERVER, 1)
             socket.setsockopt(zmq.CURVE_SECRETKEY, bytes.fromhex(self._keys.own.secret))
-            socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+            reports = socket.type == zmq.SUB
+            socket.setsockopt(zmq.ZAP_DOMAIN, REPORTS_DOMAIN if reports else ZAP_DOMAIN)
             socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # nobody asks ZAP: nobody gets in
         self._prepare(socket, endpoint, self._stranger_failed)
         try:

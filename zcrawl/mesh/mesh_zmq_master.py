@@ -15,9 +15,10 @@ from zcrawl.errors import VersionMismatch
 from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
+from zcrawl.mesh.mesh_zmq_watchers import ControlReader
 from zcrawl.mesh.messages import Beat, Body, Kind
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
-from zcrawl.mesh.security import MeshKeys, judge
+from zcrawl.mesh.security import MeshKeys, is_watcher, judge
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 FOREIGNERS_MOST = 1_000  # peers of another version that are remembered as told about
@@ -42,8 +43,9 @@ class ZmqMasterMesh(MeshEnd):
     ) -> None:
         super().__init__(endpoints.master, incarnation, log, keys)
         self._last_beat: list[bytes] | None = None
+        self._has_watchers = False
         self._foreigners: set[tuple[str, int]] = set()
-        self._allowed: Mapping[str, str] = allowed or {}
+        self.allow(allowed or {})
         try:
             if keys is not None:
                 keys.check_master()
@@ -68,13 +70,26 @@ class ZmqMasterMesh(MeshEnd):
             raise
 
     def listen(self, handler: Handler) -> None:
-        self._read(self._control, True, handler)
+        if self._keys is None:
+            self._read(self._control, True, handler)
+        else:
+            self._readers[self._control] = ControlReader(
+                self._control,
+                handler,
+                self.counters,
+                self._on_bad_frame,
+                self._on_notice,
+                self._note,
+                lambda: self._has_watchers,
+            )
         self._read(self._reports, False, handler)
         self._read_frames(self._events, self._on_subscription)
 
     def allow(self, allowed: Mapping[str, str]) -> None:
         """Public key → name, from the next handshake on. Who is connected stays so."""
         self._allowed = allowed
+        # Also when the last of them is taken off the list: it may be connected.
+        self._has_watchers |= any(map(is_watcher, allowed.values()))
 
     def send(
         self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0

@@ -37,6 +37,7 @@ class FrameReader:
 
     def __init__(self, socket: Socket, on_frames: OnFrames, counters: Counter[str]) -> None:
         self._socket = socket
+        self._receive: Callable[[int], list[bytes]] = socket.recv_multipart
         self._on_frames = on_frames
         self._counters = counters
         self._loop = asyncio.get_running_loop()
@@ -58,7 +59,7 @@ class FrameReader:
 
     def _drain(self) -> None:
         self._scheduled = False
-        receive, take = self._socket.recv_multipart, self._on_frames
+        receive, take = self._receive, self._on_frames
         for _ in range(DRAIN_MOST):
             if self._fd < 0:  # also when what was taken has closed this reader
                 return

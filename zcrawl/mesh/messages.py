@@ -326,6 +326,7 @@ class Request(_Body, frozen=True):
     forwarded: bool = False  # by a follower; it is not forwarded a second time
     by: str = ""  # who asked: user@host
     via: str = ""  # the master that took the request
+    role: str = ""  # what its key may do: empty for all; set by that master, not by the client
 
 
 class Reply(_Body, frozen=True):

@@ -21,6 +21,9 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 UNNAMED = "unnamed"
 MASTERS = "masters"  # the name under which masters let each other in
+WATCH = "watch"  # the role of who may look and change nothing; a line without a role may do all
+_WATCHER = "watch:"  # begins the name of such a one; no name in the list holds a colon
+REPORTS_DOMAIN = b"zcrawl-reports"  # where workers' results come in: nothing for a watcher
 ZAP_VERSION = b"1.0"
 _ZAP_FIELDS = 7  # version, request id, domain, address, identity, mechanism, key
 
@@ -93,26 +96,39 @@ def parse_key_file(text: str, source: str) -> KeyPair:
     return KeyPair(check_key(pair.public, source), check_key(pair.secret, source))
 
 
-def allow_list_line(public: str, name: str) -> str:
-    return f"{public} {name}\n"
+def watcher(name: str) -> str:
+    """The name under which a key is let in that may only watch."""
+    return _WATCHER + name
+
+
+def is_watcher(name: str) -> bool:
+    return name.startswith(_WATCHER)
+
+
+def allow_list_line(public: str, name: str, role: str = "") -> str:
+    return f"{public} {name} {role}".rstrip() + "\n"
 
 
 def parse_allow_list(text: str, source: str) -> dict[str, str]:
-    """Public key → name. One `KEY NAME` a line; empty lines and those with # are left out."""
+    """Public key → name. One `KEY NAME` or `KEY NAME watch` a line; empty lines and those with #
+    are left out."""
     allowed: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         where = f"{source}:{number}"
-        if len(words) > 2:
-            raise ConfigError(f"{where}: a line is KEY NAME", code="bad_allow_list")
+        if len(words) > 3 or (len(words) == 3 and words[2] != WATCH):
+            raise ConfigError(
+                f"{where}: a line is KEY NAME, or KEY NAME {WATCH}", code="bad_allow_list"
+            )
         key = check_key(words[0], where)
         if key in allowed:
             raise ConfigError(
                 f"{where}: this key stands there already, as {allowed[key]}", code="bad_allow_list"
             )
-        allowed[key] = check_name(words[1]) if len(words) == 2 else UNNAMED
+        name = check_name(words[1]) if len(words) > 1 else UNNAMED
+        allowed[key] = watcher(name) if len(words) == 3 else name
     return allowed
 
 
@@ -148,10 +164,12 @@ def judge(request: Sequence[bytes], server: str, allowed: Mapping[str, str]) -> 
     """
     if len(request) != _ZAP_FIELDS or request[0] != ZAP_VERSION:
         return None
-    _, id, _, address, _, mechanism, credentials = request
+    _, id, domain, address, _, mechanism, credentials = request
     key = credentials.hex()
     name = MASTERS if key == server else allowed.get(key)
     admitted = mechanism == b"CURVE" and name is not None
+    if admitted and is_watcher(name or "") and domain == REPORTS_DOMAIN:
+        admitted = False
     outcome = [b"200", b"OK", (name or "").encode()] if admitted else [b"400", b"unknown key", b""]
     reply = [ZAP_VERSION, id, *outcome, b""]
     return Verdict(reply, admitted, address.decode("ascii", "replace"), key)

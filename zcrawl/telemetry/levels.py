@@ -34,6 +34,7 @@ LEVELS: Final = {
             "request_refused",
             "told_stale",
             "unknown_type",
+            "watcher_refused",
             "worker_died",
             "worker_lost",
         ),

@@ -1,0 +1,76 @@
+"""What the place on the screen needs to know beyond the snapshot. Pure; asked by `app`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from console.columns import TABLES
+from console.columns_found import log_slot
+from console.state import Page, View
+from console.tables import question, text
+from zcrawl.master.rights import ROLE
+
+SPANS_S: Final = (900, 3_600, 21_600)
+
+
+class Question(NamedTuple):
+    """Something that the place on the screen needs from a master."""
+
+    slot: str
+    op: str
+    args: dict[str, Any]
+    every_s: float
+
+
+def questions(view: View) -> list[Question]:
+    """What the place on the screen needs to know beyond the snapshot, and what one may do."""
+    return [*_of_place(view), Question(ROLE, ROLE, {}, 60.0)]
+
+
+def _of_place(view: View) -> list[Question]:
+    place = view.place
+    table = TABLES.get(place.page)
+    if table is not None and table.op:
+        op, args = question(table, view)
+        return [Question(place.key, op, args, 1.0 if not table.newest_first else 2.0)]
+    newest = {"sort": "n", "desc": True}
+    match place.page:
+        case Page.OVERVIEW:
+            return [
+                Question("overview:", "overview", {}, 2.0),
+                Question("log:", "events", {**newest, "limit": 200}, 30.0),
+            ]
+        case Page.LOG:
+            state = view.table
+            found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
+            return [Question(log_slot(view), "events", {**newest, "limit": 500, **found}, 10.0)]
+        case Page.CHARTS:
+            every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
+            return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
+        case Page.NODE:
+            lines = {**newest, "limit": 100, "filter": f"node:{place.ref}"}
+            log = Question(place.key + ":log", "events", lines, 5.0)
+            if place.about.get("kind") == "master":
+                return [log]
+            flight = {"worker": place.ref, "sort": "since", "limit": 100}
+            return [
+                Question(place.key, "node", {"node": place.ref}, 1.0),
+                Question(place.key + ":flight", "in_flight", flight, 1.0),
+                log,
+            ]
+        case Page.JOB:
+            run = int(place.ref) if place.ref.isdigit() else 0
+            return [
+                Question(place.key, "job", {"ref": text(place.about, "job")}, 2.0),
+                Question(place.key + ":depths", "depths", {"run": run}, 2.0),
+                Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
+            ]
+        case Page.HOST:
+            one = {"filter": text(place.about, "host"), "limit": 20}
+            flight = {"host": int(place.ref or 0), "sort": "since", "limit": 50}
+            return [
+                Question(place.key, "hosts", one, 1.0),
+                Question(place.key + ":flight", "in_flight", flight, 1.0),
+            ]
+        case _:
+            return []

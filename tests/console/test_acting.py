@@ -1,0 +1,254 @@
+"""Doing things: to which cluster, to which rows, by which keys."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from console.commands import completions
+from console.keymap import key_mistake
+from console.lines import as_text
+from console.pictures.help import help_picture
+from console.pictures.screen import whole
+from console.state import GoTo, Page, Place, View
+from console.view import reduce
+from tests.console.samples import TARGET, FakeFeed, answers, fake_app, run, snapshot
+from zcrawl.errors import RefusedError
+
+PATIENCE_S = 30.0
+
+
+def group(number: int, reason: str = "dns") -> dict[str, Any]:
+    return {"run": 1, "job": 1, "name": "docs", "host_id": number, "host": f"h{number}"} | {
+        "reason": reason,
+        "count": 1,
+    }
+
+
+class Errors(FakeFeed):
+    """A leader with many groups of errors, of which it gives 500 at a time."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.groups = [group(n) for n in range(1, number + 1)]
+
+    async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+        if op == "act":
+            self.asked.append((op, args))
+            return {"run": 1, "state": "running", "changed": 1}
+        if op != "errors":
+            return await super().ask(op, args)
+        self.asked.append((op, args))
+        rows = [one for one in self.groups if args.get("filter", "") in one["host"]]
+        first = int(args.get("offset", 0))
+        return {"rows": rows[first : first + args["limit"]], "total": len(rows), "offset": first}
+
+
+async def until(pilot: Any, true: Any) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await pilot.pause(0.02)
+
+
+async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> None:
+    """After a question that counts them; `r` alone is about the row at the cursor."""
+    feed = Errors(1_203)
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "errors:" in app.view.live.answers)
+        await pilot.press("r")
+        await until(pilot, lambda: len(feed.done("act")) == 1)
+        await pilot.press("a")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.view.message.text == "nothing was done")
+        assert len(feed.done("act")) == 1, "enter means no"
+        await pilot.press("slash", *"h11", "enter")
+        await pilot.press("a")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.press("y")
+        wanted = {n for n in range(1, 1_204) if "h11" in f"h{n}"}
+        await until(pilot, lambda: len(feed.done("act")) == 1 + len(wanted))
+        assert {args["host"] for args in feed.done("act")[1:]} == wanted and len(wanted) == 111
+
+
+async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
+    """Three jobs are held; after the first the operator goes to another cluster."""
+    go_on = asyncio.Event()
+
+    class Slow(FakeFeed):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            if op != "act":
+                return await super().ask(op, args)
+            self.asked.append((op, args))
+            await go_on.wait()
+            return {"run": 1, "state": "paused", "changed": 1}
+
+    runs = [run(n, f"job{n}") for n in (1, 2, 3)]
+    feed = Slow(snapshot(0, runs=runs), snapshot(1, runs=runs))
+    app = fake_app(feed, targets={"here": TARGET._replace(flags="--data here"), "lab": TARGET})
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "ctrl+a", "h")
+        await until(pilot, lambda: len(feed.done("act")) == 1)
+        await pilot.press("colon", *"cluster", "space", *"lab", "enter")
+        await until(pilot, lambda: app.view.cluster == "lab")
+        go_on.set()
+        await until(pilot, lambda: len(feed.done("act")) == 3)
+        assert [args["ref"] for args in feed.done("act")] == ["3", "2", "1"]
+        assert all("--data here" in one.text for one in app.view.live.happenings)
+
+
+async def test_an_answer_of_the_old_cluster_is_not_shown_for_the_new_one() -> None:
+    """It was asked for before the change, and comes after it."""
+    go_on = asyncio.Event()
+
+    class Slow(FakeFeed):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            await go_on.wait()
+            return await super().ask(op, args)
+
+    app = fake_app(Slow(), targets={"here": TARGET, "lab": TARGET})
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("colon", *"cluster", "space", *"lab", "enter")
+        await until(pilot, lambda: app.view.cluster == "lab")
+        go_on.set()
+        await pilot.pause(0.2)
+        assert not app.view.live.answers and app.view.live.snapshot is None
+
+
+async def test_clusters_that_are_not_there_and_typing_mistakes_are_told() -> None:
+    """Nothing else happens."""
+    feed = FakeFeed()
+    app = fake_app(feed, targets={"here": TARGET, "lab": TARGET})
+    said = {
+        "cluster moon": "clusters: here, lab",
+        "theme moon": "themes: ",
+        "jbos": "no command 'jbos'",
+        "pause": "pause needs a name or a number",
+        "tune docs": "which pace?",
+        "tune docs speed=5": "'speed' is none of rate, concurrency, burst",
+        "tune docs rate=fast": "could not convert",
+        "job 'docs": "No closing quotation",
+        "reassign https://a.test": "to which worker?",
+        "": "nothing was typed",
+    }
+    async with app.run_test(size=(120, 30)) as pilot:
+        for typed, expected in said.items():
+            keys = {" ": "space", "'": "apostrophe"}
+            prompt = [keys.get(char, char) for char in typed]
+            await pilot.press("colon", *prompt, "enter")
+            await until(pilot, lambda expected=expected: expected in app.view.message.text)
+        assert app.view.cluster == "here" and not feed.done("tune") and not feed.done("act")
+
+
+def test_names_of_clusters_are_completed() -> None:
+    """As they stand in the configuration."""
+    view = View(clusters=("here", "lab"))
+    assert completions("cluster l", view) == ["cluster lab"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "mistake"),
+    [
+        ({}, ""),
+        ({"view.pause": "f2"}, ""),
+        ({"view.pause": "f2,ctrl+space", "act.h": "p"}, ""),
+        ({"view.pausee": "f2"}, "nothing is called view.pausee"),
+        ({"view.pause": "q"}, "q is both"),
+    ],
+)
+def test_a_mistake_in_the_users_keys_is_told(keys: dict[str, str], mistake: str) -> None:
+    """A name that nothing has, or one key for two things: silence would be a riddle."""
+    assert mistake in key_mistake(keys) and bool(key_mistake(keys)) is bool(mistake)
+
+
+async def test_the_users_keys_work_and_are_the_ones_that_are_shown() -> None:
+    """In the footer and in the help."""
+    feed = FakeFeed(said={"act": {"run": 1, "state": "paused", "changed": 1}})
+    app = fake_app(feed, keys={"act.h": "f5", "view.pause": "f2"}, theme="nord")
+    async with app.run_test(size=(160, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "h", "p")
+        assert not app.view.paused and not feed.done("act")
+        await pilot.press("f2", "f5")
+        await until(pilot, lambda: len(feed.done("act")) == 1)
+        assert app.view.paused and app.theme == "nord"
+        view = reduce(View(keys=app.view.keys), GoTo(Place(Page.JOBS)))
+        assert "f5 hold" in as_text(whole(view, 160, 30)) and "f2 pause" in as_text(
+            whole(view, 160, 30)
+        )
+        assert "f5" in as_text(help_picture(view, 100))
+
+
+async def test_a_theme_and_keys_that_do_not_exist_are_told_at_the_start() -> None:
+    """The console runs with its own, and says why."""
+    for options, expected in (
+        ({"theme": "moonlight"}, "no theme 'moonlight'"),
+        ({"keys": {"act.ö": "f5"}}, "nothing is called act.ö"),
+    ):
+        app = fake_app(FakeFeed(), **options)
+        async with app.run_test(size=(100, 30)) as pilot:
+            await until(pilot, lambda app=app, said=expected: said in app.view.message.text)
+
+
+async def test_nothing_is_gathered_by_a_leader_that_refuses() -> None:
+    """It says why, and asks nothing."""
+
+    class Refusing(Errors):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            if op == "errors" and "offset" in args and args["limit"] == 500:
+                raise RefusedError("not now", code="busy")
+            return await super().ask(op, args)
+
+    feed = Refusing(3)
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("6")
+        await until(pilot, lambda: "errors:" in app.view.live.answers)
+        await pilot.press("a")
+        await until(pilot, lambda: "not now" in app.view.message.text)
+        assert len(app.screen_stack) == 1 and not feed.done("act")
+
+
+async def test_the_items_of_one_job_are_a_key_away() -> None:
+    """From the list and from its page; escape comes back; the command line knows names."""
+    feed = FakeFeed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("i")
+        assert app.view.page is Page.OVERVIEW, "it is about no job"
+        await pilot.press("3", "home", "i")
+        await until(pilot, lambda: {"limit": 200, "run": 2, "text": ""} in feed.done("items"))
+        assert (app.view.page, app.view.place.ref) == (Page.ITEMS, "2")
+        await pilot.press("escape")
+        assert app.view.page is Page.JOBS
+        await pilot.press("down", "enter", "i")
+        assert (app.view.page, app.view.place.ref) == (Page.ITEMS, "1")
+        await pilot.press("colon", *"items", "space", *"shop", "enter")
+        await until(pilot, lambda: app.view.place.ref == "2")
+        await pilot.press("colon", *"items", "space", *"moon", "enter")
+        await until(pilot, lambda: "no job 'moon'" in app.view.message.text)
+
+
+async def test_what_a_role_may_not_do_is_not_offered() -> None:
+    """A key that may only watch: no action by key, command, form or palette; and it says why."""
+    feed = FakeFeed(said=answers() | {"role": {"role": "watch"}, "act": {}})
+    app = fake_app(feed)
+    async with app.run_test(size=(160, 30)) as pilot:
+        await until(pilot, lambda: app.view.role == "watch")
+        await pilot.press("3", "h", "x", "y")
+        shown = as_text(whole(app.view, 160, 30))
+        assert "hold" not in shown and "new job" not in shown and "read-only" in shown
+        assert "cancel" not in as_text(help_picture(app.view, 100))
+        titles = {one.title for one in app.get_system_commands(app.screen)}
+        assert "Hold" not in titles and "Go to jobs" in titles
+        await pilot.press("colon", *"pause", "space", "1", "enter")
+        await until(pilot, lambda: "this key may only watch" in app.view.message.text)
+        await pilot.press("n")
+        assert len(app.screen_stack) == 1 and not feed.done("act")

@@ -1,0 +1,102 @@
+"""When the screen is drawn, and what need not be made anew for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from rich.segment import Segment
+
+from console.columns_work import job_rows, node_rows
+from console.latest import Latest
+from console.lines import Span
+from console.painting_loop import Painting
+from console.state import GoTo, HappeningCame, Move, Page, Place
+from console.view import reduce
+from console.widgets.canvas import Canvas
+from tests.console.samples import FakeFeed, fake_app, heard, snapshot
+
+
+async def test_a_hundred_things_that_were_heard_are_drawn_once() -> None:
+    """And a key draws at once, with all of them: nothing is left to draw after it."""
+    drawn = 0
+    again = asyncio.Event()
+
+    def draw() -> None:
+        nonlocal drawn
+        drawn += 1
+        again.set()
+
+    painting = Painting(draw)
+    for _ in range(100):
+        painting.soon()
+    assert drawn == 0
+    async with asyncio.timeout(30):
+        await again.wait()
+        assert drawn == 1
+        again.clear()
+        painting.soon()
+        painting.now()
+        assert drawn == 2
+        painting.soon()
+        again.clear()
+        await again.wait()
+    assert drawn == 3
+
+
+async def test_a_burst_of_events_costs_a_console_few_drawings() -> None:
+    """A leader that tells 200 lines in a moment."""
+    feed = FakeFeed()
+    app = fake_app(feed)
+    async with app.run_test(size=(100, 30)) as pilot:
+        await pilot.pause()
+        drawn = 0
+        body = app.query_one("#body", Canvas)
+        show = body.show
+
+        def counted(picture: list[tuple[Span, ...]]) -> None:
+            nonlocal drawn
+            drawn += 1
+            show(picture)
+
+        body.show = counted  # type: ignore[method-assign]
+        for n in range(200):
+            fields = {"text": f"line {n}", "source": "w1", "at": 5.0 + n, "level": "info"}
+            feed.emit(HappeningCame("said", fields, 1.0))
+        assert drawn == 0 and len(app.view.live.happenings) >= 200
+        await pilot.press("8")
+        assert drawn <= 3
+
+
+def test_rows_are_made_once_for_a_snapshot_and_not_for_every_key() -> None:
+    """Five hundred workers are not taken apart again because the cursor moved."""
+    view = reduce(heard(snapshot(0), snapshot(1)), GoTo(Place(Page.NODES)))
+    moved = reduce(view, Move(1))
+    assert node_rows(moved) is node_rows(view) and job_rows(moved) is job_rows(view)
+    later = heard(snapshot(2), view=moved)
+    assert node_rows(later) is not node_rows(moved)
+
+
+def test_the_latest_answer_is_kept_by_identity() -> None:
+    """An equal object is another one; so is one more of the arguments."""
+    made: list[tuple[object, ...]] = []
+
+    def make(*about: object) -> int:
+        made.append(about)
+        return len(made)
+
+    latest = Latest(make)
+    one, same = [1], [1]
+    assert (latest(one, 2), latest(one, 2), latest(same, 2), latest(same, 2)) == (1, 1, 2, 2)
+    assert latest(one, 2) == 3
+
+
+async def test_neighbours_of_one_style_are_painted_as_one() -> None:
+    """Each piece costs the same on its way to the terminal, however short it is."""
+    app = fake_app()
+    async with app.run_test(size=(60, 20)):
+        canvas = app.query_one("#body", Canvas)
+        canvas.show([(Span("ab"), Span("cd"), Span("!", "bad"), Span("ef"))])
+        strip = canvas.render_line(0)
+        assert all(isinstance(one, Segment) for one in strip)
+        assert [one.text.rstrip() for one in strip] == ["abcd", "!", "ef"]
+        assert strip.cell_length == canvas.size.width
