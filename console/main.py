@@ -23,9 +23,11 @@ from zcrawl.roles.watching import WatchTarget
 
 SNAPSHOT_WAIT_S = 10.0
 SNAPSHOTS = 3  # the first has no rates yet
-GC_THRESHOLDS = (20_000, 20, 50)  # a snapshot is thousands of objects, and none is in a cycle
+# Textual's messages are cycles, thousands a second: little is collected often, 0.5 ms each time,
+# because all of it at once stops the screen for 50.
+GC_THRESHOLDS = (1_000, 20, 50)
 # Textual waits for the rest of a sequence after an escape, and for the next frame after a change:
-# 100 ms and 17 ms, if nobody says otherwise.
+# 100 ms and 17 ms, if nobody says otherwise. (Of the first it also has to be reminded: `quick_os`.)
 TEXTUAL = {"ESCDELAY": "30", "TEXTUAL_FPS": "120"}
 
 
@@ -41,8 +43,10 @@ def run(
     for name, value in TEXTUAL.items():
         os.environ.setdefault(name, value)
     from console.app import ConsoleApp
+    from console.quick_os import quicken
     from console.record_file import Recorder, ReplayFeed
 
+    quicken()
     feed = ReplayFeed(replay) if replay is not None else None
     with Recorder(record) as recorder:
         app = ConsoleApp(

@@ -85,9 +85,11 @@ def chart(
     top = max(points, default=0.0)
     now = values[-1] if values else 0.0
     lines: Picture = [title(name, cells, [Span(f"  now {show(now)}, most {show(top)}", "dim")])]
+    heights = _heights(points, top, rows)
     for n in range(rows, 0, -1):
         label = show(top * n / rows) if n in (rows, max(1, rows // 2)) and top else ""
-        bars = "".join(_cell(value, top, n - 1, rows) for value in points).rjust(room)
+        below = (n - 1) * 8
+        bars = "".join([BARS[min(8, max(0, one - below))] for one in heights]).rjust(room)
         lines.append(line(Span(f"{label:>{AXIS - 1}} ", "dim"), Span(bars, style)))
     return [*lines, ()]
 
@@ -100,11 +102,12 @@ def squeeze(values: Sequence[float], cells: int) -> list[float]:
     return [max(values[a:b]) for a, b in itertools.pairwise(edges)]
 
 
-def _cell(value: float, top: float, row: int, rows: int) -> str:
+def _heights(points: Sequence[float], top: float, rows: int) -> list[int]:
+    """In eighths of a row; a line at the bottom where all is zero."""
     if top <= 0:
-        return "▁" if row == 0 else " "
-    eighths = round(value / top * rows * 8) - row * 8
-    return BARS[max(0, min(8, eighths))]
+        return [1] * len(points)
+    scale = rows * 8 / top
+    return [round(value * scale) for value in points]
 
 
 def _numbers(values: Any) -> list[float]:

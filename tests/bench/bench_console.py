@@ -87,8 +87,8 @@ def bench_keys(console: Watched, rounds: int) -> None:
     for number in range(rounds * 4):
         ways.setdefault("j on nodes", []).append(console.shows(b"j", "▶"))
         console.drain(0.05 + 0.007 * (number % 7))
+    console.shows(b"3", "Progress")
     for number in range(rounds):
-        console.shows(b"3", "Progress")
         console.drain(0.1)
         console.press(b"\r")
         console.drain(0.3 + 0.02 * (number % 5))

@@ -80,7 +80,5 @@ def target(folder: str) -> WatchTarget:
 
 
 if __name__ == "__main__":
-    for name, value in main.TEXTUAL.items():  # before Textual is imported, as `run` does it
-        os.environ.setdefault(name, value)
     instrument(int(sys.argv[2]))
     main.run({"bench": target(sys.argv[1])}, ConsoleConfig(), readonly=False)

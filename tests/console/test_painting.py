@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
+import selectors
+import time
 
 from rich.segment import Segment
 
@@ -10,6 +14,7 @@ from console.columns_work import job_rows, node_rows
 from console.latest import Latest
 from console.lines import Span
 from console.painting_loop import Painting
+from console.quick_os import QuickSelector, quicken
 from console.state import GoTo, HappeningCame, Move, Page, Place
 from console.view import reduce
 from console.widgets.canvas import Canvas
@@ -88,6 +93,40 @@ def test_the_latest_answer_is_kept_by_identity() -> None:
     one, same = [1], [1]
     assert (latest(one, 2), latest(one, 2), latest(same, 2), latest(same, 2)) == (1, 1, 2, 2)
     assert latest(one, 2) == 3
+
+
+def test_a_wait_after_some_input_is_short() -> None:
+    """That is when a lone escape becomes a key; a wait for input itself is as long as it was."""
+    reading, writing = os.pipe()
+    quick = QuickSelector()
+    try:
+        quick.register(reading, selectors.EVENT_READ)
+        os.write(writing, b"x")
+        assert quick.select(60.0) and os.read(reading, 9) == b"x"
+        began = time.monotonic()
+        assert quick.select(60.0) == []
+        assert time.monotonic() - began < 10.0
+        waited: list[float | None] = []
+        quick._select = lambda *lists: waited.append(lists[-1]) or ([], [], [])  # type: ignore[method-assign]
+        assert quick.select(60.0) == [] and waited == [60.0]
+    finally:
+        quick.close()
+        os.close(reading)
+        os.close(writing)
+
+
+def test_textual_reads_its_keys_through_it() -> None:
+    """The name in Textual's driver is the one that is replaced."""
+    from textual.drivers import linux_driver
+
+    before = linux_driver.selectors
+    try:
+        quicken()
+        assert linux_driver.selectors.SelectSelector is QuickSelector
+        assert linux_driver.selectors.EVENT_READ == selectors.EVENT_READ
+        assert "selectors.SelectSelector()" in inspect.getsource(linux_driver)
+    finally:
+        linux_driver.selectors = before
 
 
 async def test_neighbours_of_one_style_are_painted_as_one() -> None:
