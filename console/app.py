@@ -62,6 +62,7 @@ from zcrawl.errors import ZcrawlError
 from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
+ASKED_KEPT = 100
 
 
 class ConsoleApp(App[None]):
@@ -167,6 +168,8 @@ class ConsoleApp(App[None]):
     def _ask_for_more(self) -> None:
         """Each question of this place, when its answer is old or was to something else."""
         now = self._clock()
+        if len(self._asked) > ASKED_KEPT:  # of places that one has left: they are asked anew
+            self._asked.clear()
         for one in questions(self.view):
             args, at = self._asked.get(one.slot, ({}, float("-inf")))
             if one.slot not in self._asking and (args != one.args or now - at >= one.every_s):

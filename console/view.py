@@ -53,6 +53,7 @@ from zcrawl.master.rights import ROLE
 
 EVENTS_KEPT: Final = 500
 ANSWERS_KEPT: Final = 30
+TABLES_KEPT: Final = 50
 TREND: Final = 12  # points of a queue's trend
 TRAIL: Final = 20
 MESSAGE_S: Final = 15.0
@@ -275,7 +276,10 @@ def chosen_rows(view: View) -> list[Row]:
 
 
 def _look(view: View, state: TableState) -> View:
-    return _changed(view, tables={**view.tables, view.place.key: state})
+    tables = {key: one for key, one in view.tables.items() if key != view.place.key}
+    while len(tables) >= TABLES_KEPT:  # somebody who drills into a thousand hosts
+        del tables[next(iter(tables))]
+    return _changed(view, tables={**tables, view.place.key: state})
 
 
 def _move(view: View, to: int, relative: bool) -> View:

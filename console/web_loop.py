@@ -9,6 +9,7 @@ pointing its own name here; the page may load nothing from elsewhere and stand i
 from __future__ import annotations
 
 import hmac
+import logging
 import secrets
 import shlex
 import socket
@@ -35,6 +36,7 @@ def serve(arguments: list[str], port: int) -> int:
     """Until Ctrl-C. `arguments` are those of the command that each browser runs."""
     port = port or _free_port()
     command = shlex.join([sys.executable, "-m", "zcrawl", *arguments])
+    logging.getLogger("aiohttp.access").setLevel(logging.WARNING)  # addresses hold the token
     ConsoleServer(command, port, secrets.token_urlsafe(24)).serve()
     return 0
 

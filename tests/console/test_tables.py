@@ -298,3 +298,13 @@ def test_a_host_says_what_its_robots_and_its_breaker_do() -> None:
     assert "open 2×" in first and "10 s" in first
     assert "3 failed" in second and "read" in second
     assert "closed" in third and "–" in third
+
+
+def test_somebody_who_looks_into_a_thousand_hosts_fills_no_memory() -> None:
+    """The newest places are remembered, and the answers about them."""
+    view = at(HOSTS)
+    for n in range(1_000):
+        place = Place(Page.HOST, str(n), (("host", f"h{n}"),))
+        view = then(view, GoTo(place), Move(1), Answered(place.key, {"rows": [host(n)]}, 2.0))
+        view = then(view, Back())
+    assert len(view.tables) <= 50 and len(view.live.answers) <= 30 and len(view.trail) <= 20

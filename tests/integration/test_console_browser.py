@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 import time
+from asyncio.subprocess import PIPE
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -30,9 +31,9 @@ Picture = list[list[tuple[int, int, int]]]
 
 @contextlib.asynccontextmanager
 async def served(data: Path) -> AsyncIterator[str]:
-    """The address that `--web` prints."""
+    """The address that `--web` prints, once: no other line of it holds the token."""
     command = [*ZCRAWL, "console", "--data", str(data), "--web", "--port", "0"]
-    server = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    server = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
     assert server.stderr is not None
     try:
         said = (await asyncio.wait_for(server.stderr.readline(), PATIENCE_S)).decode()
@@ -41,7 +42,10 @@ async def served(data: Path) -> AsyncIterator[str]:
         yield found[0]
     finally:
         server.terminate()
+        rest = await server.stderr.read()
+        said = rest + (await server.stdout.read() if server.stdout is not None else b"")
         await server.wait()
+    assert found[0].rpartition("=")[2].encode() not in said
 
 
 class Window:
@@ -138,6 +142,7 @@ async def test_chromium_shows_the_live_console_to_who_has_the_token(tmp_path: Pa
             await window.shows("shop")
             shot = await window.picture(is_overview, tmp_path / "overview.png")
 
+            await window.page.mouse.click(400, 300)  # a terminal has to be looked at
             window.seen = b""
             await window.page.keyboard.press("3")
             await window.shows("Progress")
