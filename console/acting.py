@@ -71,17 +71,23 @@ class Acting:
             self._say(str(error), "bad")
             return
         if not requests:
-            self._say(f"nothing here can be done that with: {action.label}", "warn")
+            self._say(f"nothing here to {action.label}", "warn")
             return
         if action.confirm and not await self._app.push_screen_wait(
             ConfirmDialog(_question(action, requests))
         ):
             self._say("nothing was done")
             return
-        for request in requests:
-            await self._perform(request, line)
+        done = [await self._perform(request, line) for request in requests]
+        left_out = len([row for row in rows if not action.fits(row)])
+        if len(done) + left_out > 1:
+            counts = {"done": sum(done), "refused": done.count(False), "left out": left_out}
+            told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+            style = "good" if all(done) and not left_out else "warn"
+            self._say(f"{action.label}: {told}; the log has each", style)
 
-    async def _perform(self, request: Request, line: Line) -> None:
+    async def _perform(self, request: Request, line: Line) -> bool:
+        """Whether it was done; what became of it is told."""
         try:
             reply = await line.ask(request.op, request.args)
             result, ok = result_text(request, reply), True
@@ -89,6 +95,7 @@ class Acting:
             result, ok = f"{error} [{error.code}]", False
         command = f"{request.command} {line.flags}".strip()
         self._app.acted(plain(command), plain(result), ok)
+        return ok
 
     async def _gathered(self, gather: Gather, line: Line) -> list[Row] | None:
         """All rows that match, also those that are not on the screen; None if they cannot be had,

@@ -70,7 +70,7 @@ def _drain(row: Row, typed: str) -> Request:
 def _tune(row: Row, typed: str) -> Request:
     ref = text(row, "job")
     wanted = read_pace(typed)
-    flags = " ".join(f"--{name} {value:g}" for name, value in wanted.items())
+    flags = " ".join(f"--{name} {value:.15g}" for name, value in wanted.items())
     return Request("tune", {"ref": ref, **wanted}, f"zcrawl tune {_q(ref)} {flags}")
 
 
@@ -93,7 +93,10 @@ def read_pace(typed: str) -> dict[str, float]:
         name = name if found else names[min(n, 2)]
         if name not in names:
             raise ValueError(f"{name!r} is none of {', '.join(names)}")
-        wanted[name] = float(value) if name == "rate" else int(value)
+        try:
+            wanted[name] = float(value) if name == "rate" else int(value)
+        except ValueError:
+            raise ValueError(f"{name}: {value!r} is no number") from None
     if not wanted:
         raise ValueError("nothing was given")
     return wanted
@@ -157,7 +160,10 @@ def offered(view: View) -> list[Action]:
     """What may be done here. What may not be done is not offered."""
     if not view.may_act:
         return []
-    return [action for action in ACTIONS if view.page in action.pages]
+    here = [action for action in ACTIONS if view.page in action.pages]
+    if view.page is not Page.NODE:
+        return here
+    return [action for action in here if action.fits(view.place.about)]  # it may be a master
 
 
 def key_of(view: View, action: Action) -> str:

@@ -238,7 +238,8 @@ class ConsoleApp(App[None]):
             self.feed_event(NextLevel())
 
     def action_help(self) -> None:
-        self.push_screen(PictureDialog(help_picture(self.view, 100)))
+        cells = min(108, self.size.width * 9 // 10 - 2)  # of the dialog, within its border
+        self.push_screen(PictureDialog(help_picture(self.view, cells)))
 
     def action_copy(self) -> None:
         row = next(iter(here(self.view)), {})

@@ -33,6 +33,7 @@ class Page(enum.StrEnum):
     HOST = "host"
     FAILED = "failed"  # the URLs of one group of errors
     ITEM = "item"
+    LINE = "line"  # one line of the log, one failed URL: all of it
 
 
 MAIN_PAGES: Final = tuple(Page)[:9]
@@ -195,6 +196,9 @@ class Answered(_Data, frozen=True, tag=True):
     data: dict[str, Any]
     at: float
     error: str = ""
+
+
+ARROW: Final = "  →  "  # between a command line and its result
 
 
 class Acted(_Data, frozen=True, tag=True):

@@ -12,10 +12,12 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from console.columns import TABLES
+from console.columns_work import job_rows
 from console.model import read_snapshot
 from console.questions import SPANS_S
 from console.rates import measure
 from console.state import (
+    ARROW,
     MAIN_PAGES,
     Acted,
     Answer,
@@ -66,6 +68,8 @@ DRILLS: Final = {
     Page.HOSTS: (Page.HOST, "id"),
     Page.ERRORS: (Page.FAILED, "run"),
     Page.ITEMS: (Page.ITEM, "id"),
+    Page.LOG: (Page.LINE, "name"),
+    Page.FAILED: (Page.LINE, "seq"),
 }
 
 
@@ -196,7 +200,7 @@ def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:
 def _on_acted(view: View, event: Acted) -> View:
     level = "info" if event.ok else "error"
     name = "done" if event.ok else "refused"
-    told = f"{event.command}  →  {event.result}"
+    told = f"{event.command}{ARROW}{event.result}"
     one = Happening(event.utc, name, told, "console", level)
     live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
     message = Message(told, "good" if event.ok else "bad", event.at)
@@ -255,6 +259,14 @@ def current_row(view: View) -> Row | None:
     return now.current if now is not None else None
 
 
+def about(view: View) -> Row:
+    """What a page about one thing is about: as it is now, if the snapshot has it."""
+    row = view.place.about
+    if view.page is not Page.JOB:
+        return row
+    return next((one for one in job_rows(view) if text(one, "run") == view.place.ref), row)
+
+
 def here(view: View) -> list[Row]:
     """The row at the cursor, or what the page is about; none on a page about nothing."""
     row = current_row(view) or view.place.about
@@ -265,7 +277,7 @@ def chosen_rows(view: View) -> list[Row]:
     """What an action is about: the marked rows, else the row at the cursor."""
     table = TABLES.get(view.page)
     if table is None:
-        return [view.place.about] if view.place.row else []
+        return [about(view)] if view.place.row else []
     now = shown(table, view)
     marks = view.table.marks
     if not marks:

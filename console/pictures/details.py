@@ -24,6 +24,7 @@ def details(view: View, cells: int, rows: int) -> Picture:
         Page.JOB: job_page,
         Page.HOST: host_page,
         Page.ITEM: item_page,
+        Page.LINE: line_page,
     }
     lines = pictures[view.page](view, cells)
     most = max(0, len(lines) - rows)
@@ -45,6 +46,12 @@ def _answer(view: View, more: str = "") -> tuple[dict[str, Any], Picture]:
     return answer.data, []
 
 
+def _is_unknown(view: View) -> bool:
+    """Somebody typed a name, and the leader knows nothing by it: no zeros as if they were facts."""
+    answer = view.known.answers.get(view.place.key)
+    return answer is not None and bool(answer.error) and not answer.data and len(view.place.row) < 3
+
+
 # ---------------------------------------------------------------- a node
 
 
@@ -52,6 +59,9 @@ def node_page(view: View, cells: int) -> Picture:
     if view.place.about.get("kind") == "master":
         return master_page(view, cells)
     data, note = _answer(view)
+    if _is_unknown(view):
+        head: Picture = [title(f"Worker {plain(view.place.ref, 60)}", cells), *note]
+        return [*head, (), *log_of(view, view.place.ref, cells)]
     row = {**view.place.about, **data}
     state = text(row, "state")
     running, slots = number(row, "running"), number(row, "slots")
@@ -151,6 +161,8 @@ def log_of(view: View, node: str, cells: int) -> Picture:
 def job_page(view: View, cells: int) -> Picture:
     data, note = _answer(view)
     row: Row = {**view.place.about, **data}
+    if _is_unknown(view):
+        return [title(f"Job {plain(view.place.ref, 60)}", cells), *note]
     snapshot = view.known.snapshot
     live = (
         next((one for one in snapshot.runs if str(one.run) == view.place.ref), None)
@@ -345,9 +357,26 @@ def item_page(view: View, cells: int) -> Picture:
     row = view.place.about
     lines: Picture = [title(f"Item {text(row, 'id')} of run {text(row, 'run')}", cells)]
     for name, value in item_of(row).items():
-        words = plain(value, 10_000)
-        room = max(10, cells - NAME - 3)
-        pieces = [words[n : n + room] for n in range(0, len(words), room)] or [""]
-        for n, piece in enumerate(pieces[:40]):
-            lines.append(_fact(plain(name, NAME) if n == 0 else "", piece))
+        lines += _long_fact(name, value, cells)
     return lines
+
+
+def line_page(view: View, cells: int) -> Picture:
+    """All of a row that a list has to cut."""
+    row = view.place.about
+    lines: Picture = [title(text(row, "name") or text(row, "reason") or "Line", cells)]
+    if number(row, "at"):
+        row = {**row, "at": f"{clock_text(number(row, 'at'))} UTC"}
+    for name, value in row.items():
+        if value not in ("", 0):
+            lines += _long_fact(name, value, cells)
+    return lines
+
+
+def _long_fact(name: object, value: object, cells: int) -> Picture:
+    words = plain(value, 10_000)
+    room = max(10, cells - NAME - 3)
+    pieces = [words[n : n + room] for n in range(0, len(words), room)] or [""]
+    return [
+        _fact(plain(name, NAME) if n == 0 else "", piece) for n, piece in enumerate(pieces[:40])
+    ]

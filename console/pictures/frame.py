@@ -7,8 +7,8 @@ from typing import Final
 from console.actions import RUN_PAGES, key_of, offered
 from console.columns import TABLES
 from console.lines import Line, Span, cut, line, line_width
-from console.plain import plain
-from console.state import MAIN_PAGES, LinkState, Page, View
+from console.plain import fit, plain, width
+from console.state import ARROW, MAIN_PAGES, LinkState, Page, View
 from console.units import clock_text, duration
 
 LINK_MARK: Final = {
@@ -74,7 +74,7 @@ def _about(view: View) -> str:
 def foot_line(view: View, cells: int) -> Line:
     """What an action did just now, else the keys of this page."""
     if view.message.text:
-        return line(Span(f" {plain(view.message.text)}", view.message.style))
+        return line(Span(f" {_message(plain(view.message.text), cells - 1)}", view.message.style))
     spans: list[Span] = []
     for key, label in key_hints(view):
         spans += [Span(f" {key}", "accent"), Span(f" {label} ", "dim")]
@@ -82,6 +82,15 @@ def foot_line(view: View, cells: int) -> Line:
     while line_width(tuple(spans)) > cells and len(spans) > 2:
         del spans[-4:-2]  # the last hint, `?`, stays
     return tuple(spans)
+
+
+def _message(text: str, cells: int) -> str:
+    """Where a command line and its result do not fit, the command line is cut."""
+    command, arrow, result = text.partition(ARROW)
+    room = cells - width(arrow) - width(result)
+    if not arrow or width(text) <= cells or room < 8:
+        return text
+    return fit(command, room) + arrow + result
 
 
 def key_hints(view: View) -> list[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 from console.actions import key_of, offered
@@ -26,9 +27,10 @@ ABOUT: Final = {
     Page.HOST: "One host, and what is in flight to it.",
     Page.FAILED: "The URLs of one group of failures, from the database.",
     Page.ITEM: "One item, field by field.",
+    Page.LINE: "One line, field by field.",
 }
 KEYS: Final = (
-    ("1 … 9", "the nine pages"),
+    ("1 – 9", "the nine pages"),
     ("enter", "open the row"),
     ("escape", "clear the filter, clear the marks, go back"),
     ("↑ ↓ pgup pgdn home end, j k", "move"),
@@ -44,10 +46,13 @@ KEYS: Final = (
 )
 
 
+KEY_CELLS: Final = 28
+
+
 def help_picture(view: View, cells: int) -> Picture:
     lines: Picture = [
         title(str(view.page).capitalize(), cells),
-        line(Span(f"  {ABOUT[view.page]}")),
+        *(line(Span(f"  {one}")) for one in textwrap.wrap(ABOUT[view.page], max(20, cells - 2))),
         (),
     ]
     actions = offered(view)
@@ -68,8 +73,16 @@ def help_picture(view: View, cells: int) -> Picture:
     sortable = [one for one in table.columns if one.letter] if table is not None else []
     if sortable:
         lines.append(title("Sort", cells))
-        lines.append(line(Span("  " + "   ".join(f"{one.letter} {one.title}" for one in sortable))))
+        # A letter and its column stay together: the space between them is none to break at.
+        letters = "   ".join(f"{one.letter}\0{one.title}" for one in sortable)
+        for piece in textwrap.wrap(letters, max(20, cells - 4)):
+            lines.append(line(Span("  " + piece.replace("\0", " "))))
         lines.append(())
     lines.append(title("Keys", cells))
-    lines += [line(Span(f"  {fit(key, 28)}", "accent"), Span(what)) for key, what in KEYS]
+    for key, what in KEYS:
+        pieces = textwrap.wrap(what, max(20, cells - KEY_CELLS - 2))
+        lines += [
+            line(Span(f"  {fit(key if n == 0 else '', KEY_CELLS)}", "accent"), Span(piece))
+            for n, piece in enumerate(pieces)
+        ]
     return lines

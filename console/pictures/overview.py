@@ -96,7 +96,7 @@ def throughput(known: Known, cells: int) -> Picture:
         pages_line,
         queue_line,
         facts,
-        *trouble(snapshot),
+        *trouble(known, snapshot),
         *answers(snapshot, cells),
     ]
 
@@ -129,7 +129,14 @@ def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
     return lines[: most + 1]
 
 
-def trouble(snapshot: Snapshot) -> Picture:
+def _only_retries(known: Known) -> bool:
+    """Whether all that is queued has failed before: the leader counts why hosts wait."""
+    answer = known.answers.get("overview:")
+    counts = answer.data.get("why") if answer is not None else None
+    return isinstance(counts, dict) and set(counts) == {"retry"}
+
+
+def trouble(known: Known, snapshot: Snapshot) -> Picture:
     """What stands between the crawl and its speed, as far as the snapshot tells."""
     lines: Picture = []
     store = snapshot.store
@@ -140,7 +147,7 @@ def trouble(snapshot: Snapshot) -> Picture:
     waiting = [one for one in snapshot.runs if one.state == "running"]
     if waiting and not usable:
         lines.append(line(Span("  ! no worker is there to do the work", "bad")))
-    idle = not any(one.in_flight for one in snapshot.runs)
+    idle = not any(one.in_flight for one in snapshot.runs) and _only_retries(known)
     if waiting and usable and idle and snapshot.next_retry_s is not None:
         text = (
             f"  all that is left waits for its next attempt, in {duration(snapshot.next_retry_s)}"

@@ -10,20 +10,25 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from console.lines import Picture
+from console.lines import Picture, Span, line
 from console.widgets.canvas import Canvas
 
 
 class PictureDialog(ModalScreen[bool]):
-    """Shows lines until a key closes it."""
+    """Shows lines until a key closes it; what does not fit can be scrolled to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,enter", "answer(False)", "close"),
+        Binding("down,j", "scroll(1)", "down", show=False),
+        Binding("up,k", "scroll(-1)", "up", show=False),
+        Binding("pagedown,space", "scroll(10)", "down", show=False),
+        Binding("pageup", "scroll(-10)", "up", show=False),
     ]
 
     def __init__(self, picture: Picture) -> None:
         super().__init__()
         self._lines = picture
+        self._top = 0
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -31,7 +36,21 @@ class PictureDialog(ModalScreen[bool]):
             yield Canvas("dialog")
 
     def on_mount(self) -> None:
-        self.query_one("#dialog", Canvas).show(self._lines)
+        self.call_after_refresh(self.action_scroll, 0)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.action_scroll, 0)
+
+    def action_scroll(self, by: int) -> None:
+        """The last line that is shown says if there are more."""
+        canvas = self.query_one("#dialog", Canvas)
+        room = canvas.size.height
+        self._top = max(0, min(self._top + by, len(self._lines) - room))
+        shown = self._lines[self._top : self._top + room]
+        left = len(self._lines) - self._top - room
+        if left > 0 and shown:
+            shown = [*shown[:-1], line(Span(f"  ↓ {left + 1} more lines", "accent"))]
+        canvas.show(shown)
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
+from console.actions import BY_NAME, offered, plan
 from console.commands import completions
 from console.keymap import key_mistake
-from console.lines import as_text
+from console.lines import as_text, cut
 from console.pictures.help import help_picture
 from console.pictures.screen import whole
-from console.state import GoTo, Page, Place, View
-from console.view import reduce
-from tests.console.samples import TARGET, FakeFeed, answers, fake_app, run, snapshot
+from console.state import Acted, Drill, GoTo, Page, Place, View
+from console.view import chosen_rows, reduce
+from console.widgets.canvas import Canvas
+from tests.console.samples import TARGET, FakeFeed, answers, fake_app, heard, run, snapshot
 from zcrawl.errors import RefusedError
 
 PATIENCE_S = 30.0
@@ -132,7 +134,7 @@ async def test_clusters_that_are_not_there_and_typing_mistakes_are_told() -> Non
         "pause": "pause needs a name or a number",
         "tune docs": "which pace?",
         "tune docs speed=5": "'speed' is none of rate, concurrency, burst",
-        "tune docs rate=fast": "could not convert",
+        "tune docs rate=fast": "rate: 'fast' is no number",
         "job 'docs": "No closing quotation",
         "reassign https://a.test": "to which worker?",
         "": "nothing was typed",
@@ -213,6 +215,82 @@ async def test_nothing_is_gathered_by_a_leader_that_refuses() -> None:
         await pilot.press("a")
         await until(pilot, lambda: "not now" in app.view.message.text)
         assert len(app.screen_stack) == 1 and not feed.done("act")
+
+
+async def test_of_many_rows_each_result_is_told_and_counted() -> None:
+    """What did not fit is not left out in silence."""
+    runs = [run(1, "a"), run(2, "b", state="completed"), run(3, "c")]
+
+    class Half(FakeFeed):
+        async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
+            if op == "act" and args["ref"] == "3":
+                raise RefusedError("not now", code="busy")
+            return await super().ask(op, args)
+
+    said = answers() | {"act": {"run": 1, "state": "paused", "changed": 1}}
+    feed = Half(snapshot(0, runs=runs), snapshot(1, runs=runs), said=said)
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: app.view.live.snapshot is not None)
+        await pilot.press("3", "ctrl+a", "h")
+        expected = "hold: 1 done, 1 refused, 1 left out; the log has each"
+        await until(pilot, lambda: app.view.message.text == expected)
+        told = [one.text for one in app.view.live.happenings]
+        assert any("zcrawl pause 1" in one for one in told)
+        assert any("not now [busy]" in one for one in told)
+
+
+async def test_a_long_help_can_be_scrolled_to_its_end() -> None:
+    """On the smallest terminal, with all of its words."""
+    app = fake_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("3", "question_mark")
+        await until(pilot, lambda: len(app.screen_stack) == 2)
+        await pilot.pause()
+        canvas = app.screen.query_one("#dialog", Canvas)
+        assert "more lines" in as_text(canvas._picture) and "Jobs" in as_text(canvas._picture)
+        assert "…" not in as_text([cut(one, canvas.size.width) for one in canvas._picture])
+        for _ in range(40):
+            await pilot.press("down")
+        assert "quit" in as_text(canvas._picture) and "more lines" not in as_text(canvas._picture)
+        await pilot.press("up", "escape")
+        assert len(app.screen_stack) == 1
+
+
+def test_the_result_of_an_action_is_seen_on_the_smallest_screen() -> None:
+    """The command line is cut, not what became of it."""
+    command = "zcrawl retry 2 --reason connect --host 2 --data /a/rather/long/folder/of/mine"
+    view = reduce(View(), Acted(command, "run 2: running, 1 tried again", True, 1.0))
+    last = as_text(whole(view, 80, 24)).splitlines()[-1]
+    assert last.endswith("→  run 2: running, 1 tried again") and "zcrawl retry 2" in last
+    assert command in as_text(whole(view, 160, 24))
+
+
+def test_a_pace_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
+    """The command line that is shown means the same number."""
+    assert plan(BY_NAME["tune"], [run(1)], "99999999 3")[0].command == (
+        "zcrawl tune 1 --rate 99999999 --concurrency 3"
+    )
+    for typed, mistake in (("fast", "rate: 'fast' is no number"), ("5 x", "concurrency: 'x'")):
+        with pytest.raises(ValueError, match=mistake):
+            plan(BY_NAME["tune"], [run(1)], typed)
+
+
+def test_a_job_is_acted_on_as_it_is_now_on_its_own_page_too() -> None:
+    """It had ended when the page was opened, and was retried since."""
+    view = heard(snapshot(0, runs=[run(1, state="completed")]))
+    view = reduce(reduce(view, GoTo(Place(Page.JOBS))), Drill())
+    assert plan(BY_NAME["pause"], chosen_rows(view)) == []
+    view = heard(snapshot(1, runs=[run(1, state="running")]), view=view)
+    assert [one.args["action"] for one in plan(BY_NAME["pause"], chosen_rows(view))] == ["pause"]
+
+
+def test_a_master_is_not_offered_to_be_drained() -> None:
+    """A worker is."""
+    for kind, offers in (("master", False), ("worker", True)):
+        place = Place(Page.NODE, "x", (("id", "x"), ("kind", kind)))
+        names = {one.name for one in offered(reduce(View(), GoTo(place)))}
+        assert ("drain" in names) is offers
 
 
 async def test_the_items_of_one_job_are_a_key_away() -> None:

@@ -16,6 +16,7 @@ from console.state import (
     Back,
     Drill,
     GoTo,
+    HappeningCame,
     Mark,
     MarkAll,
     Move,
@@ -308,3 +309,34 @@ def test_somebody_who_looks_into_a_thousand_hosts_fills_no_memory() -> None:
         view = then(view, GoTo(place), Move(1), Answered(place.key, {"rows": [host(n)]}, 2.0))
         view = then(view, Back())
     assert len(view.tables) <= 50 and len(view.live.answers) <= 30 and len(view.trail) <= 20
+
+
+def test_a_name_that_nobody_knows_has_no_facts() -> None:
+    """No zeros, no "heard 0 s ago": the leader's refusal, and what the log says."""
+    for page, title in ((Page.NODE, "Worker w9"), (Page.JOB, "Job w9")):
+        place = Place(page, "w9", (("id", "w9"),))
+        view = then(heard(snapshot(0)), GoTo(place), Answered(place.key, {}, 1.0, "no such thing"))
+        text = as_text(whole(view, 120, 30))
+        assert title in text and "no such thing" in text and "0.0 s" not in text
+
+
+def test_a_line_that_a_list_cuts_can_be_opened() -> None:
+    """Of the log and of failed URLs; all of it, on as many rows as it needs."""
+    long = "https://h1.test/" + "a" * 150 + "/end"
+    fields = {"at": 5.0, "text": long, "source": "w1", "level": "error"}
+    view = then(heard(snapshot(0)), HappeningCame("slow", fields, 1.0), GoTo(Place(Page.LOG)))
+    inside = then(view, Drill())
+    text = as_text(whole(inside, 80, 24))
+    assert (
+        inside.page is Page.LINE and "/end" in text and "/end" not in as_text(whole(view, 80, 24))
+    )
+    assert then(inside, Back()).page is Page.LOG
+
+
+def test_only_retries_are_called_so() -> None:
+    """Rows that wait for their pace have not failed: the hint would mislead."""
+    shot = snapshot(0, runs=[run(1, in_flight=0)], next_retry_s=0.7)
+    view = heard(shot)
+    for why, said in (({"pace": [1, 64], "retry": [1, 1]}, False), ({"retry": [1, 1]}, True)):
+        now = then(view, Answered("overview:", {"why": why}, 1.0))
+        assert ("waits for its next attempt" in as_text(whole(now, 120, 30))) is said
