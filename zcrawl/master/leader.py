@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zcrawl.errors import CommitUnknown, Fenced, StoreError
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.assigning import assigned
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
 from zcrawl.master.desk import Desk
@@ -33,14 +34,12 @@ from zcrawl.master.events import (
 from zcrawl.master.membership import Membership
 from zcrawl.master.recall import Recall
 from zcrawl.master.snapshot import published, snapshot
-from zcrawl.master.state import LeaderState, to_worker
+from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import (
     Accept,
-    Assign,
     BadBody,
     Beat,
     Bye,
-    Config,
     Heartbeat,
     Hello,
     Kind,
@@ -363,26 +362,7 @@ class Leader:
         if plan.owners:
             effects.append(Execute(GrantHosts(state.epoch, plan.owners)))
         for sending in plan.sendings.values():
-            worker = sending.worker
-            fresh = []
-            codes = []
-            for url in sending.urls:
-                active = state.runs.get(url.run)
-                if active is not None and worker.runs.get(url.run) != active.revision:
-                    if url.run not in worker.runs:  # a newer revision has the same code
-                        codes.append(active.code())
-                    worker.runs[url.run] = active.revision
-                    fresh.append(active.config())
-            if fresh:
-                effects.append(to_worker(worker, Config(fresh)))
-            effects.extend(to_worker(worker, code) for code in codes if code is not None)
-            grants = [
-                state.planner.granter.grant_of(state.planner.hosts[host], worker.name, now)
-                for host in sending.hosts
-                if worker.name in state.planner.hosts[host].parts
-            ]
-            assign = Assign(grants, sending.urls)
-            effects.append(to_worker(worker, assign, sending.number))
+            effects.extend(assigned(state, sending, now))
 
     def _refill(self, now: float, effects: Effects) -> None:
         if now < self._refill_at:
