@@ -31,6 +31,8 @@ WHY_STYLE: Final = {
     "concurrency": "good",
     "pace": "accent",
     "crawl_delay": "accent",
+    "shared": "accent",
+    "moving": "warn",
     "idle": "dim",
     "paused": "warn",
     "retry": "warn",

@@ -9,7 +9,8 @@
     ├── UnreachableError      nobody answers; trying again may help (exit 3)
     ├── RefusedError          the cluster understood and said no (exit 1)
     ├── FetchError            one fetch failed; carries its retry class
-    │   └── BlockedAddress    the address guard refused to connect
+    │   ├── BlockedAddress    the address guard refused to connect
+    │   └── AddressMoved      a host is not at the address that it is limited by
     ├── ParseError            a body that cannot be read as what it claims to be
     ├── SpiderError           a spider's own code failed, or had to be stopped
     ├── PluginError           a plugin that is not there, or is not what it should be
@@ -109,6 +110,15 @@ class BlockedAddress(FetchError):
     @property
     def reason(self) -> str:
         return f"{self.code}: {self.why}"
+
+
+class AddressMoved(FetchError):
+    """Nothing was sent: the leader has to hear first that the host is at `address`."""
+
+    def __init__(self, name: str, address: str) -> None:
+        message = f"{name} is at {address}"
+        super().__init__(message, code="address_moved", retry=RetryClass.POSTPONED)
+        self.address = address
 
 
 class ParseError(ZcrawlError):

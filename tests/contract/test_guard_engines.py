@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
-from zcrawl.errors import BlockedAddress, FetchError
+from zcrawl.errors import AddressMoved, BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
@@ -220,3 +220,45 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
         with pytest.raises(FetchError) as caught:
             await engine.get("http://slow.example/", HEADERS, HopLimits(connect_s=0.05))
     assert caught.value.code == "connect_timeout"
+
+
+# ---------------------------------------------------------------- one address only
+
+
+LOCAL = Guard(allow_private=True)
+
+
+async def test_a_pinned_host_is_connected_to_at_its_address_only() -> None:
+    """Of several addresses the wanted one; a connection to another one is not used again."""
+    async with (
+        MisbehavingWeb() as web,
+        aiohttp_engine(lambda name: ["127.0.0.2", "127.0.0.1"]) as engine,
+    ):
+        url = f"http://two.example:{web.port}/status/200"
+        pinned = HopLimits(guard=LOCAL, address="127.0.0.1")
+        for _ in range(2):
+            assert (await engine.get(url, HEADERS, pinned)).status_code == 200
+        elsewhere = HopLimits(guard=LOCAL, address="127.0.0.2")
+        with pytest.raises(FetchError) as refused:
+            await engine.get(url, HEADERS, elsewhere)
+        assert refused.value.code == "connect", "nobody listens there"
+
+
+@pytest.mark.parametrize("known", ["", "127.0.0.9"])
+async def test_a_host_that_is_elsewhere_is_told_and_not_asked(known: str) -> None:
+    """The lowest of its addresses, in whatever order DNS gives them; nothing is sent."""
+    answers = ["::1", "127.0.0.3", "127.0.0.1"]
+    async with MisbehavingWeb() as web, aiohttp_engine(lambda name: answers) as engine:
+        pinned = HopLimits(guard=LOCAL, address=known)
+        with pytest.raises(AddressMoved) as moved:
+            await engine.get(f"http://some.example:{web.port}/", HEADERS, pinned)
+        assert moved.value.address == "127.0.0.1"
+        assert moved.value.retry is RetryClass.POSTPONED
+        assert web.log == []
+
+
+async def test_a_pinned_address_is_guarded_like_any_other() -> None:
+    """A limit opens nothing."""
+    async with aiohttp_engine(lambda name: ["127.0.0.1"]) as engine:
+        with pytest.raises(BlockedAddress):
+            await engine.get("http://a.example/", HEADERS, HopLimits(address="127.0.0.1"))

@@ -27,6 +27,17 @@ def test_a_hosts_manner_and_robots_txt_survive(world: World) -> None:
     assert (host.manner, host.robots) == (Manner(2.5, 3, 1), newer)
 
 
+def test_a_hosts_address_survives(world: World) -> None:
+    """The newest that a worker found; a result that names none changes nothing."""
+    job = world.submit(A, B, C)
+    first, second, third = job.admitted
+    world.finish(first, QUEUED, address="192.0.2.1", reason="address_moved")
+    world.finish(second, QUEUED, address="2001:db8::1", reason="address_moved")
+    world.finish(third, DONE)
+    (host,) = world.reload().hosts
+    assert host.address == "2001:db8::1"
+
+
 def test_a_trapped_link_is_admitted_as_skipped(world: World) -> None:
     """It counts, has its reason, is never queued, and a second one of its key changes nothing."""
     job = world.submit(A, B)

@@ -32,6 +32,7 @@ class Hit:
 
 class MisbehavingWeb:
     """One server on a free loopback port, and with `tls=True` a second one that speaks TLS.
+    With `hosts` it listens on so many ports: a port more is a host more, at the same address.
 
     `robots` is what /robots.txt answers with (None: 404), `robots_status` its status; both may
     be changed while the server runs. `log` has every request in order of arrival. `catch_all` is
@@ -45,14 +46,20 @@ class MisbehavingWeb:
         robots_status: int = 200,
         tls: bool = False,
         catch_all: str = "",
+        hosts: int = 1,
     ) -> None:
         self.robots = robots
         self.robots_status = robots_status
+        self.robots_headers: tuple[str, ...] = ()
         self.catch_all = catch_all
         self.log: list[Hit] = []
         self.shelf: dict[str, shelf.Document] = {}  # what /shelf/NAME answers with
         self.port = 0
+        self.ports: list[int] = []
         self.tls_port = 0
+        self.most_at_once = 0  # requests that were being answered at the same time
+        self._hosts = hosts
+        self._at_once = 0
         self._tls = tls
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -80,9 +87,11 @@ class MisbehavingWeb:
             await self._arrival.wait()
 
     async def __aenter__(self) -> Self:
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self._servers.append(server)
-        self.port = server.sockets[0].getsockname()[1]
+        for _ in range(self._hosts):
+            server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+            self._servers.append(server)
+            self.ports.append(server.sockets[0].getsockname()[1])
+        self.port = self.ports[0]
         if self._tls:
             context = self_signed_context()
             server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
@@ -114,8 +123,13 @@ class MisbehavingWeb:
             while (hit := await self._request(reader, number)) is not None:
                 self.log.append(hit)
                 self._arrival.set()
-                if not await behaviours.answer(self, hit, reader, writer):
-                    break
+                self._at_once += 1
+                self.most_at_once = max(self.most_at_once, self._at_once)
+                try:
+                    if not await behaviours.answer(self, hit, reader, writer):
+                        break
+                finally:
+                    self._at_once -= 1
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # the client left, which is what many of these paths are for, or the web ends
         finally:

@@ -14,8 +14,11 @@ import math
 import msgspec
 
 from zcrawl.dispatch.grants import HostState, Part, shares
+from zcrawl.dispatch.group import Clan
+from zcrawl.dispatch.groups import Groups
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.domains import literal_address
 from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
 from zcrawl.mesh.messages import Grant, Manner, RobotsFile
 from zcrawl.store.rows import HostRow
@@ -36,6 +39,7 @@ class Settlement(msgspec.Struct):
 class Granter:
     def __init__(self, roster: Roster, runs: Runs) -> None:
         self.hosts: dict[int, HostState] = {}
+        self.groups = Groups(self.hosts)
         self.dirty: dict[int, None] = {}  # hosts whose parts need a look
         self.revision = 0
         self.clock_offset = 0.0  # UTC = now + clock_offset
@@ -56,6 +60,7 @@ class Granter:
             if row.next_at or row.manner != Manner():
                 host.manner = row.manner
             host.robots = row.robots
+            host.address = row.address
             self.hosts[row.id] = host
         return host
 
@@ -65,15 +70,34 @@ class Granter:
         host.inherited = set(row.owners)
         host.inherited_until = until
         host.next_at_before_inheritance = host.pace.next_at
-        self.assume_a_start(host.id, until)
+        host.pace.next_at = max(host.pace.next_at, until + host.demand.interval_s)
+        self.groups.suspect(host)
 
     def renew_demand(self, host: HostState) -> None:
-        active = [self._runs.get(run) for run in host.runs]
-        demands = [one.spec.politeness for one in active if one is not None]
+        active = [(run, self._runs.get(run)) for run in host.runs]
+        asking = {run: one.spec.politeness for run, one in active if one is not None}
+        demands = list(asking.values())
+        if host.groups or any(one.limits_domains or one.limits_addresses for one in demands):
+            host.address = host.address or literal_address(host.origin)
+            self.dirty.update(dict.fromkeys(self.groups.follow(host, asking)))
         if demands:
-            host.demand = combined_demand(demands, host.crawl_delay_s)
+            demand = combined_demand(demands, host.crawl_delay_s)
+            shared = host.clan is not None or host.pins  # then somebody has to have it alone
+            host.demand = msgspec.structs.replace(demand, spread=False) if shared else demand
             host.pace.interval_s, host.pace.burst = host.interval_s, host.demand.burst
             self.dirty[host.id] = None
+
+    def learn_address(self, host_id: int, address: str) -> None:
+        """A worker found out where a host is: its groups follow, and maybe its owner."""
+        host = self.hosts.get(host_id)
+        if host is not None and self.groups.learn_address(host, address):
+            self.renew_demand(host)
+
+    def _look_at(self, host: HostState) -> None:
+        """Its parts have changed: who waited for that, for its sake or its clan's, is looked at."""
+        self.dirty[host.id] = None
+        if host.clan is not None:
+            self.dirty.update(dict.fromkeys(self.groups.released(host)))
 
     # ------------------------------------------------------------ processes
 
@@ -84,7 +108,7 @@ class Granter:
                 host.inherited.discard(name)
                 host.pace.next_at = host.next_at_before_inheritance
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
-            self.dirty[host.id] = None
+            self._look_at(host)
 
     def process_lost(self, name: str, last_start_at: float) -> None:
         """A process that may live starts nothing after `last_start_at`, but finishes what runs:
@@ -101,7 +125,7 @@ class Granter:
             part.held = 0
             part.gone_at = last_start_at + longest
             self._uncount(host, name)
-            self.dirty[host.id] = None
+            self._look_at(host)
 
     def process_gone(self, name: str, now: float) -> None:
         """A process is certainly dead: replaced, or it said BYE."""
@@ -115,7 +139,7 @@ class Granter:
             host.inherited.discard(name)
             self._uncount(host, name)
             if inherited or part is not None:
-                self.dirty[host.id] = None
+                self._look_at(host)
 
     def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
         """A worker says that its part is in force: what it gave up is free now."""
@@ -128,7 +152,7 @@ class Granter:
             if part.granted == 0:
                 del host.parts[name]
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
-            self.dirty[host.id] = None
+            self._look_at(host)
 
     def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
         for host_id, names in owners:
@@ -149,8 +173,15 @@ class Granter:
             part = host.parts[worker.name] = Part(0, 0, 0)
         part.in_use = max(part.in_use, running)
         others = any(name != worker.name for name in (*host.parts, *host.inherited))
+        self.groups.suspect(host)
+        if host.clan is not None:
+            if worker.name in host.stored_owners:
+                host.clan.owner = host.clan.owner or worker.name
+            if host.clan.owner != worker.name:
+                return False
         if worker.name in host.stored_owners and part.granted == 0:
             want = running if others else host.demand.concurrency
+            self.groups.goes_on(host, worker.name)
             self._raise(host, part, want)
         if part.granted:
             self._count(host, host.counted | {worker.name})
@@ -181,6 +212,8 @@ class Granter:
             next_in_s=max(0.0, part.first_at - now),
             manner=host.manner,
             robots=self._robots_for(host, part, now + self.clock_offset),
+            groups=self.groups.shares(host, now) if host.groups else [],
+            address=host.address if host.pins else None,
         )
 
     def _robots_for(self, host: HostState, part: Part, utc: float) -> RobotsFile | None:
@@ -221,6 +254,11 @@ class Granter:
             for name, want in desired.items()
             if name not in host.parts or host.parts[name].granted < want
         }
+        if wanted and host.clan is not None:
+            until = self.groups.blocked(host, next(iter(wanted)), now)
+            if until is not None:
+                result.look_again_at = until
+                return result
         if wanted and not host.stored_owners.issuperset(wanted):
             host.storing = True
             result.owners = tuple(sorted({*host.parts, *wanted}))
@@ -229,6 +267,8 @@ class Granter:
             part = host.parts.setdefault(name, Part(0, 0, 0))
             if part.granted == 0:
                 part.first_at = host.pace.next_at
+            if host.groups:
+                self.groups.claim(host, name, now)
             self._raise(host, part, want)
             result.raised = True
         return result
@@ -256,6 +296,8 @@ class Granter:
     def _rank(self, host: HostState, usable: list[WorkerInfo]) -> list[str]:
         """Rendezvous order; an owner that can go on stays, a full worker goes last."""
         names = [worker.name for worker in usable]
+        if host.clan is not None:
+            return self._rank_clan(host, host.clan, usable, names)
         if not host.demand.spread:
             wish = host.wanted_owner
             if wish and (chosen := [one.name for one in usable if one.id == wish]):
@@ -263,9 +305,25 @@ class Granter:
             owner = next((name for name in names if name in host.counted), None)
             if owner is not None and not self._overloaded(owner, len(names)):
                 return [owner]
-        names.sort(key=lambda name: _score(host.origin, name.rpartition("#")[0]), reverse=True)
-        if host.demand.spread:
-            return names
+        names = _by_score(host.origin, names)
+        return names if host.demand.spread else self._without_full(names)
+
+    def _rank_clan(
+        self, host: HostState, clan: Clan, usable: list[WorkerInfo], names: list[str]
+    ) -> list[str]:
+        """One owner for all hosts of a clan, who stays while it can."""
+        if host.wanted_owner:
+            clan.wish, host.wanted_owner = host.wanted_owner, ""
+        wished = [one.name for one in usable if one.id == clan.wish]
+        had = (clan.owner, *(group.owner for group in host.groups), *sorted(host.counted))
+        stays = [name for name in had if name in names]
+        chosen = (wished or stays or self._without_full(_by_score(clan.name, names)))[:1]
+        if chosen and chosen[0] != clan.owner:
+            self.dirty.update(dict.fromkeys(self.groups.choose(clan, chosen[0])))
+        return chosen
+
+    def _without_full(self, names: list[str]) -> list[str]:
+        """The same order; a full worker only if all are full."""
         total = sum(self._owned.values()) + 1
         most = math.ceil(LOAD_FACTOR * total / len(names)) if names else 0
         return [name for name in names if self._owned.get(name, 0) < most] or names
@@ -309,14 +367,22 @@ class Granter:
         """A next owner must keep its distance from a request that nobody has reported yet."""
         host = self.hosts[host_id]
         host.pace.next_at = max(host.pace.next_at, moment + host.demand.interval_s)
+        self.groups.may_have_started(host, moment)
 
     def check(self) -> None:
         for host in self.hosts.values():
             if host.id not in self.dirty:  # else its parts follow its demand in the next plan
                 host.check()
+        self.groups.check(self.dirty)
         owned = sum(self._owned.values())
         assert owned == sum(len(host.counted) for host in self.hosts.values()), "load is counted"
 
 
-def _score(origin: str, worker: str) -> bytes:
-    return hashlib.blake2b(f"{origin}\0{worker}".encode(), digest_size=8).digest()
+def _by_score(what: str, names: list[str]) -> list[str]:
+    """Process names by rendezvous hashing; a process's number does not count."""
+
+    def score(name: str) -> bytes:
+        text = f"{what}\0{name.rpartition('#')[0]}"
+        return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+    return sorted(names, key=score, reverse=True)

@@ -15,12 +15,10 @@ import math
 
 import msgspec
 
+from zcrawl.dispatch.group import HOLD_S, LOOKAHEAD_S, Clan, Group
 from zcrawl.frontier.politeness import Demand, Pace
 from zcrawl.mesh.messages import Manner
 from zcrawl.store.rows import QueuedRow, StoredRobots
-
-LOOKAHEAD_S = 0.25  # how far ahead of a host's pace its URLs are dispatched
-HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host
 
 
 class Part(msgspec.Struct):
@@ -57,6 +55,13 @@ class HostState(msgspec.Struct):
     verdicts: dict[int, str] = msgspec.field(default_factory=dict)  # run → why its rows end
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # a person's wish: the id of a worker
+    leased: int = 0  # open leases, whoever has them
+    # Of jobs that limit domains or addresses (`groups`):
+    address: str = ""  # where it is; empty: not known
+    pins: bool = False  # it is to be connected to at that address only
+    groups: tuple[Group, ...] = ()
+    clan: Clan | None = None
+    asked: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)  # group → runs
 
     @property
     def interval_s(self) -> float:

@@ -12,6 +12,7 @@ cannot go on leaves the heap and is woken by what it waits for:
 | a grant              | join, confirmation, loss, stored owners    |
 | its run              | resume, a slot of max_pages given back     |
 | its hours            | the moment at which they begin             |
+| its groups           | stands in their line, `groups.due`         |
 
 The planner changes leases and grants; sending is its caller's effect.
 """
@@ -24,7 +25,8 @@ import math
 import msgspec
 
 from zcrawl.dispatch.granter import Granter
-from zcrawl.dispatch.grants import LOOKAHEAD_S, HostState, Part
+from zcrawl.dispatch.grants import HostState, Part
+from zcrawl.dispatch.group import LOOKAHEAD_S
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
@@ -57,6 +59,7 @@ class Planner:
         self.epoch = epoch
         self.granter = Granter(roster, runs)
         self.hosts = self.granter.hosts
+        self.groups = self.granter.groups
         self.verdicts = Verdicts(self.hosts, leases, runs, self.wake)
         self._trials = Trials(roster, self._may_start, self.credit_came)
         self.trials = self._trials.seqs  # of crash suspects that wait for a worker
@@ -128,7 +131,7 @@ class Planner:
         heapq.heappush(self._due, (moment, self._turn, host.id))
 
     def next_due_at(self) -> float:
-        return self._due[0][0] if self._due else float("inf")
+        return min(self._due[0][0] if self._due else math.inf, self.groups.next_due_at())
 
     # ------------------------------------------------------------ workers
 
@@ -179,6 +182,7 @@ class Planner:
         part = host.parts.get(worker.name)
         if part is not None and part.held > 0:
             part.held -= 1
+        self.groups.leased(host, -1)
         self.wake(row.host)
         for host_id in self._trials.hosts:
             self.wake(host_id)  # one that waits for a worker without another suspect
@@ -192,8 +196,9 @@ class Planner:
         self.lease_left(worker, row)
 
     def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
-        part = self.hosts[row.host].parts.get(worker.name)
-        if part is not None:
+        host = self.hosts[row.host]
+        self.groups.leased(host, +1)
+        if (part := host.parts.get(worker.name)) is not None:
             part.held += 1
 
     # ------------------------------------------------------------ trials (rule 9)
@@ -208,9 +213,7 @@ class Planner:
 
     def forget_trial(self, host_id: int, seq: int) -> QueuedRow | None:
         host = self.hosts.get(host_id)
-        if host is None or seq not in self.trials:
-            return None
-        return self._trials.forget(host, seq)
+        return None if host is None or seq not in self.trials else self._trials.forget(host, seq)
 
     # ------------------------------------------------------------ planning
 
@@ -221,6 +224,8 @@ class Planner:
         self._settle_dirty(now)
         for host_id, name in self.granter.unconfirmed(now):
             self._tell(self.hosts[host_id], name)
+        for host_id in self.groups.due(now):
+            self.wake(host_id)
         while self._due and self._due[0][0] <= now:
             moment, _, host_id = heapq.heappop(self._due)
             host = self.hosts[host_id]
@@ -277,6 +282,8 @@ class Planner:
         if ready_at > now:
             self._push(host, ready_at)
             return
+        if host.groups and not self.groups.admits(host, now):
+            return
         chosen = self._choose_worker(host)
         if chosen is None:
             return
@@ -286,6 +293,7 @@ class Planner:
             return
         self._send(host, worker, part, row, now)
         host.pace.take(now)
+        self.groups.sent(host, now)
         self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
 
     def _end_a_row(self, host: HostState, now: float) -> bool:
@@ -384,6 +392,7 @@ class Planner:
         )
         sending.hosts[host.id] = None
         part.held += 1
+        self.groups.leased(host, +1)
 
     def check(self) -> None:
         self.granter.check()

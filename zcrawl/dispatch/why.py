@@ -110,6 +110,8 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
             continue
         granted += 1
         full += worker.credit <= 0
+    if not granted and host.clan is not None and host.id in host.clan.refused:
+        return Why("moving", "another worker still has hosts that share its limits")
     if not granted:
         return Why("no_worker", "no worker has it now")
     interval_s = host.interval_s
@@ -121,6 +123,11 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
     if manner is not None and manner.slow_s > host.demand.interval_s:
         every = f"every {manner.slow_s:.3g} s"
         return Why("throttled", f"it asks for patience: {every}; next in {next_s:.1f} s")
+    for group in host.groups:
+        if host.id in group.waiting:
+            pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
+            line = f"{len(group.waiting)} hosts in line"
+            return Why("shared", f"{group.key}: {pace}, {at_a_time} at a time; {line}")
     # A host whose answers are slow falls behind its pace; one that keeps up with it is held by it.
     if interval_s > 0 and host.pace.ready_at() > now - interval_s:
         if host.crawl_delay_s >= interval_s > 0:

@@ -20,9 +20,11 @@ from aiohttp.helpers import EMPTY_BODY_STATUS_CODES
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from zcrawl.errors import AddressMoved
 from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.socks_aiohttp import connect_through
+from zcrawl.frontier.domains import plain_address, preferred_address
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
@@ -32,22 +34,24 @@ guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", de
 
 # The SOCKS5 proxy of the request at hand.
 socks: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_socks", default=None)
+# The only address that the request at hand may be connected to; empty: none is known yet.
+pinned: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_pinned", default=None)
 # Whether the request at hand has a whole connection: through the proxy, if there is one.
 established: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_up", default=True)
 
 
 class GuardedRequest(ClientRequest):
     """Takes no connection from the pool that was made under another policy (what one run may
-    reach, another may not) or through another proxy."""
+    reach, another may not), through another proxy, or to another address than the wanted one."""
 
     @property
     def connection_key(self) -> ConnectionKey:
         key = super().connection_key
-        own, proxy = guard.get(), socks.get()
-        if own.is_strict and proxy is None:
+        own, proxy, address = guard.get(), socks.get(), pinned.get()
+        if own.is_strict and proxy is None and address is None:
             return key
         # The one field that the pool compares and nobody reads.
-        mark = (key.proxy_headers_hash, own.policy, proxy)
+        mark = (key.proxy_headers_hash, own.policy, proxy, address)
         return key._replace(proxy_headers_hash=mark)  # type: ignore[arg-type]
 
 
@@ -164,6 +168,9 @@ class Connector(aiohttp.TCPConnector):
         is returned here is what the sockets get, and no name is looked up again."""
         found = await super()._resolve_host(host, port, traces)
         good = set(guard.get().pick(host, port, [one["host"] for one in found]))
+        address = pinned.get()
+        if address is not None:
+            good = _at(address, host, good)
         return [one for one in found if one["host"] in good]
 
     async def check_all(self, host: str, port: int) -> None:
@@ -172,3 +179,11 @@ class Connector(aiohttp.TCPConnector):
         policy = guard.get()
         for one in await super()._resolve_host(host, port):
             policy.pick(host, port, [one["host"]])
+
+
+def _at(wanted: str, name: str, good: set[str]) -> set[str]:
+    """The one address that a job's limits per address count; AddressMoved if it is not there."""
+    there = {one for one in good if plain_address(one) == wanted}
+    if not there and good:
+        raise AddressMoved(name, plain_address(preferred_address(sorted(good))))
+    return there

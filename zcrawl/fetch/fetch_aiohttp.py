@@ -31,6 +31,7 @@ from zcrawl.fetch.connection_aiohttp import (
     established,
     fresh,
     guard,
+    pinned,
     socks,
 )
 from zcrawl.fetch.exchange_aiohttp import (
@@ -203,6 +204,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         session = self._session or self._open()
         limits.guard.check(url)
         guard.set(limits.guard)
+        pinned.set(limits.address)
         timeout = self._timeout(limits)
         plain = None
         if method == "GET" and body is None and limits.proxy is None and not limits.archives:

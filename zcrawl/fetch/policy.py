@@ -38,6 +38,7 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "browser_memory": _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps
     "proxy": RetryClass.POSTPONED,  # the proxy failed, the page was not asked
     "proxies_down": RetryClass.POSTPONED,  # there is no proxy left to ask
+    "address_moved": RetryClass.POSTPONED,  # the host's owner has to be chosen by its address
     "tls": _PERMANENT,  # certificate or handshake
     "too_large": _PERMANENT,
     "bad_encoding": _PERMANENT,  # a body that does not decompress

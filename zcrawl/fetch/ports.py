@@ -40,6 +40,7 @@ class HopLimits(msgspec.Struct, frozen=True):
     run: int = 0  # whose cookies and storage a browser keeps apart
     cookies: bool = False  # whether they last longer than a page
     archives: bool = False  # tell what was sent, and the body as it came (`extensions`)
+    address: str | None = None  # the only one to connect to; AddressMoved if the host has another
 
 
 class Engine(Protocol):

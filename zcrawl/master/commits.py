@@ -74,6 +74,8 @@ class Commits:
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s
             state.planner.learn_pace(result.host, next_at, result.crawl_delay_s, result.manner)
+            if result.address:
+                state.planner.granter.learn_address(result.host, result.address)
             if result.robots is not None:
                 self._learn_robots(one.stream, result, result.robots, state.utc(now))
             if result.outcome is Outcome.PART:

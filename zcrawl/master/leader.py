@@ -123,6 +123,8 @@ class Leader:
     def _inherit(self, loaded: Loaded, now: float, alone: bool) -> None:
         """Hosts that a previous leader granted: owned by somebody who lives, or just left."""
         state = self.state
+        if any(host.owners for host in loaded.hosts):  # somebody led before, or this process did
+            state.planner.groups.began = now
         # No lease reaches further ahead than this, unless a clock was set back since.
         lease_until = min(loaded.lease_until - state.clock_offset, now + LEASE_S)
         last_start_at = min(now, lease_until)

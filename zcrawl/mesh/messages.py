@@ -13,6 +13,10 @@ import msgspec
 from msgspec import Meta
 
 from zcrawl.errors import RetryClass
+from zcrawl.mesh.hosts import Address, Number, Seconds
+from zcrawl.mesh.hosts import GroupShare as GroupShare
+from zcrawl.mesh.hosts import Manner as Manner
+from zcrawl.mesh.hosts import RobotsFile as RobotsFile
 from zcrawl.mesh.kinds import Kind as Kind
 from zcrawl.mesh.lines import Lines as Lines
 from zcrawl.model import Outcome
@@ -22,9 +26,7 @@ LACKS = "lacks "  # begins the reason of a REJECT: a spider or plugin that is no
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
-Number: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
-Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
@@ -54,26 +56,6 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
 
 class _Body(msgspec.Struct, frozen=True, array_like=True):
     pass
-
-
-# ---------------------------------------------------------------- what both sides say of a host
-
-
-class Manner(_Body, frozen=True):
-    """How a host has answered lately: what its owner keeps between two requests, told with each
-    result that changes it, stored with the host and handed to the next owner in its grant."""
-
-    slow_s: Seconds = 0.0  # the interval that its answers ask for; 0: none of their own
-    failures: Number = 0  # in a row, without any answer in between
-    opens: Number = 0  # how often its breaker has opened since the last answer; 0: closed
-
-
-class RobotsFile(_Body, frozen=True):
-    """A robots.txt as it was answered, for everybody who will need it while it is fresh."""
-
-    status: Annotated[int, Meta(ge=0, le=999)]
-    body: Annotated[bytes, Meta(max_length=65_536)]  # compressed with zlib
-    lasts_s: Seconds  # from now
 
 
 # ---------------------------------------------------------------- worker → leader
@@ -209,6 +191,7 @@ class Result(_Body, frozen=True):
     prios: list[int] = []  # of `links`, one each, when they have any
     requests: list[Asked] = []  # what a spider wants next
     traits: Traits | None = None  # of a page of a job that asks for them
+    address: Address = ""  # of the host, if it was not the one wanted
 
 
 class Bye(_Body, frozen=True):
@@ -230,6 +213,8 @@ class Grant(_Body, frozen=True):
     next_in_s: float  # not before this long from now
     manner: Manner | None = None  # what is known of it, for an owner that knows nothing yet
     robots: RobotsFile | None = None
+    groups: list[GroupShare] = []  # limits that it shares with other hosts
+    address: str | None = None  # the only one to connect to; empty: find out and report
 
 
 class Welcome(_Body, frozen=True):

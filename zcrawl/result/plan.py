@@ -99,6 +99,7 @@ class ResultPlanner:
             cookies=result.cookies,
             manner=result.manner,
             robots=_stored_robots(result.robots, utc),
+            address=result.address,
         )
         if result.outcome is Outcome.FAILED:
             return self._failure(change, result, active, utc)

@@ -79,6 +79,7 @@ class Change(_Data, frozen=True):
     manner: Manner | None = None  # None: unchanged
     robots: StoredRobots | None = None
     traits: Traits | None = None  # of a page of a job that asks for them
+    address: str = ""  # of the host; empty: unchanged
 
 
 class ApplyResults(_Data, frozen=True):

@@ -94,6 +94,7 @@ class HostRow(_Data, frozen=True):
     crawl_delay_s: float
     manner: Manner = Manner()
     robots: StoredRobots | None = None
+    address: str = ""  # that it was found at, if a job limits addresses
 
 
 class KnownRow(_Data, frozen=True):

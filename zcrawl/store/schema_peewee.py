@@ -126,6 +126,7 @@ class Host(peewee.Model):
     slow = peewee.DoubleField(**default("0"))  # seconds between requests that its answers ask for
     failures = peewee.IntegerField(**default("0"))  # in a row
     opens = peewee.IntegerField(**default("0"))  # of its breaker, since its last answer
+    address = peewee.CharField(45, **default("''"))  # that it was found at
 
     class Meta:
         table_name = "hosts"
@@ -343,6 +344,10 @@ def _find_duplicates(session: Session) -> None:
             _create_table(session, Fingerprint, "")
 
 
+def _keep_addresses(session: Session) -> None:
+    _add_fields(session, Host, "address")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -354,6 +359,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     7: _add_extras,
     8: _remember_pages,
     9: _find_duplicates,
+    10: _keep_addresses,
 }
 VERSION = max(MIGRATIONS)
 

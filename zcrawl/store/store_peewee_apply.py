@@ -54,6 +54,7 @@ class _Batch:
         self._next_at: dict[int, float] = {}
         self._crawl_delays: dict[int, float] = {}
         self._manners: dict[int, Manner] = {}
+        self._addresses: dict[int, str] = {}
         self._robots: dict[int, StoredRobots] = {}
         self._endings: list[Ending] = []  # of runs that remember their pages
 
@@ -145,6 +146,8 @@ class _Batch:
             self._crawl_delays[change.host] = change.crawl_delay_s
         if change.manner is not None:
             self._manners[change.host] = change.manner
+        if change.address:
+            self._addresses[change.host] = change.address
         if change.robots is not None:
             self._robots[change.host] = change.robots
         if change.links:
@@ -235,6 +238,8 @@ class _Batch:
     def _write_manners(self) -> None:
         manners = [(m.slow_s, m.failures, m.opens, host) for host, m in self._manners.items()]
         self._session.update_many("hosts", ("slow", "failures", "opens"), "id", manners)
+        addresses = [(address, host) for host, address in self._addresses.items()]
+        self._session.update_many("hosts", ("address",), "id", addresses)
         for host, file in self._robots.items():  # one in thousands of pages
             self._session.run("DELETE FROM robots WHERE host = ?", (host,))
             self._session.run(

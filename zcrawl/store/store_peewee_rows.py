@@ -230,7 +230,8 @@ def save_tallies(session: Session, changes: TallyChanges) -> None:
 
 
 def host_row(row: tuple[Any, ...]) -> HostRow:
-    id, origin, owners, next_at, crawl_delay, slow, failures, opens, status, body, until = row
+    id, origin, owners, next_at, crawl_delay, slow, failures, opens, address = row[:9]
+    status, body, until = row[9:]
     return HostRow(
         id,
         origin.decode(),
@@ -239,12 +240,13 @@ def host_row(row: tuple[Any, ...]) -> HostRow:
         crawl_delay,
         Manner(slow, failures, opens),
         None if status is None else StoredRobots(status, bytes(body), until),
+        address,
     )
 
 
 HOST_SELECT = (
     "SELECT h.id, h.origin, h.owners, h.next_at, h.crawl_delay, h.slow, h.failures, h.opens, "
-    "r.status, r.body, r.fresh_until FROM hosts h LEFT JOIN robots r ON r.host = h.id "
+    "h.address, r.status, r.body, r.fresh_until FROM hosts h LEFT JOIN robots r ON r.host = h.id "
 )
 
 

@@ -47,6 +47,18 @@ class Politeness(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nofollow: bool | None = None  # obey rel and meta nofollow; None: as `robots`
     noindex: bool | None = None  # skip pages that ask not to be indexed; None: as `robots`
     robots_patience: float = 30.0  # seconds that a failing robots.txt is waited for
+    domain_rate: float = 0.0  # for all hosts of one registered domain together; 0: no limit
+    domain_concurrency: int = 0
+    address_rate: float = 0.0  # for all hosts at one IP address together; 0: no limit
+    address_concurrency: int = 0
+
+    @property
+    def limits_domains(self) -> bool:
+        return self.domain_rate > 0 or self.domain_concurrency > 0
+
+    @property
+    def limits_addresses(self) -> bool:
+        return self.address_rate > 0 or self.address_concurrency > 0
 
 
 class Traps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -102,6 +102,8 @@ def _check_numbers(spec: JobSpec) -> None:
     _at_least(1, "politeness.burst", politeness.burst)
     _at_least(1, "politeness.concurrency", politeness.concurrency)
     _at_least(0, "politeness.robots_patience", politeness.robots_patience)
+    for key in ("domain_rate", "domain_concurrency", "address_rate", "address_concurrency"):
+        _at_least(0, f"politeness.{key}", getattr(politeness, key))
     for span in politeness.hours:
         parse_hours(span)
     for key in ("max_url_length", "max_segments", "max_repeats", "max_params", "max_variants"):
@@ -145,6 +147,11 @@ def _check_fetch(spec: JobSpec) -> None:
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
+    if spec.politeness.limits_addresses and (fetch.proxies or fetch.engine != "http"):
+        raise JobError(
+            "politeness.address_rate and address_concurrency need engine 'http' and no proxies: "
+            "others choose by themselves which address they connect to"
+        )
     for entry in fetch.private_hosts:
         check_private_host(entry)
     if _CONTROL.search(fetch.user_agent) or not fetch.user_agent.strip():

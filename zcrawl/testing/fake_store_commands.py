@@ -191,6 +191,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
             host.crawl_delay_s = change.crawl_delay_s
         host.manner = change.manner or host.manner
         host.robots = change.robots or host.robots
+        host.address = change.address or host.address
 
 
 # ---------------------------------------------------------------- jobs and runs

@@ -118,6 +118,7 @@ class FakeHost:
     crawl_delay_s: float = 0.0
     manner: Manner = NOTHING_SPECIAL
     robots: StoredRobots | None = None
+    address: str = ""
 
     def row(self) -> HostRow:
         return HostRow(
@@ -128,6 +129,7 @@ class FakeHost:
             self.crawl_delay_s,
             self.manner,
             self.robots,
+            self.address,
         )
 
 

@@ -41,7 +41,7 @@ class Chaos:
             return
         self._world.trace.append((self._world.now, f"{process.name} crashes"))
         for visit in process.visits.values():
-            self._world.end_visit(visit)
+            self._world.fetches.end_visit(visit)
         process.visits.clear()
         self._end(process)
         supervised = self._world.rng.random() < 0.7

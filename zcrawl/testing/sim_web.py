@@ -38,13 +38,15 @@ class Visit:
     worker: str
     started: float
     ended: float | None = None
+    address: str = ""
 
 
 class FakeWeb:
     def __init__(
         self, rng: random.Random, pages: int, hosts: int, *, killers: bool, poison: bool
     ) -> None:
-        names = [f"http://h{number}.test" for number in range(hosts)]
+        # One registered domain for all: what limits domains has something to limit.
+        names = [f"http://h{number}.site.test" for number in range(hosts)]
         urls = [f"{rng.choice(names)}/p{number}" for number in range(pages)]
         urls[0] = f"{names[0]}/"
         self.seed = urls[0]
@@ -53,6 +55,7 @@ class FakeWeb:
         self.visits: list[Visit] = []
         self.answers: dict[str, int] = {}  # 200s given, by URL
         self._tries: dict[str, int] = {}
+        self.moves_at = float("inf")  # when the second host moves to another address
         for at, url in enumerate(urls):
             ahead = urls[at + 1 : at + 5]
             links = [*ahead[:2], *rng.sample(urls, min(3, pages))]
@@ -76,8 +79,16 @@ class FakeWeb:
             elif dice < 0.39 and killers:
                 page.kills = True
 
+    def address_of(self, origin: str, now: float) -> str:
+        """Two hosts share each address, and one of them moves."""
+        number = self.hosts.index(origin.partition("://")[2])
+        if number == 1 and now >= self.moves_at:
+            number = 2
+        return f"192.0.2.{number // 2 + 1}"
+
     def start(self, url: str, worker: str, now: float) -> Visit:
-        visit = Visit(url, origin_of(url), worker, now)
+        origin = origin_of(url)
+        visit = Visit(url, origin, worker, now, address=self.address_of(origin, now))
         self.visits.append(visit)
         return visit
 

@@ -25,6 +25,7 @@ def verify(world: World) -> None:
         every_page_is_there_once(world, run)
         every_link_was_admitted(world, run)
     hosts_are_treated_politely(world)
+    groups_are_treated_politely(world)
 
 
 def submissions_survive(world: World) -> None:
@@ -88,21 +89,39 @@ def hosts_are_treated_politely(world: World) -> None:
         by_host.setdefault(visit.host, []).append(visit)
     wanted = world.politeness
     for host, visits in by_host.items():
-        running: list[Visit] = []
-        for visit in visits:
-            running = [
-                one for one in running if one.ended is None or one.ended > visit.started + SLACK_S
-            ]
-            running.append(visit)
-            assert len(running) <= wanted.concurrency, (
-                f"{len(running)} requests to {host} at {visit.started}: {running}"
-            )
-        if wanted.rate and not wanted.spread:
-            for one, other in itertools.pairwise(visits):
-                apart = other.started - one.started
-                assert apart >= 1 / wanted.rate - SLACK_S, (
-                    f"{host}: {one} and {other} are {apart} s apart"
-                )
+        _no_more_than(wanted.concurrency, visits, host)
+        if not wanted.spread:
+            _no_nearer_than(wanted.rate, visits, host)
+
+
+def groups_are_treated_politely(world: World) -> None:
+    """What a job limits per registered domain and per address holds for all workers together."""
+    wanted = world.politeness
+    by_address: dict[str, list[Visit]] = {}
+    for visit in world.web.visits:
+        by_address.setdefault(visit.address, []).append(visit)
+    _no_more_than(wanted.domain_concurrency, world.web.visits, "the domain")
+    _no_nearer_than(wanted.domain_rate, world.web.visits, "the domain")
+    for address, visits in by_address.items():
+        _no_more_than(wanted.address_concurrency, visits, address)
+        _no_nearer_than(wanted.address_rate, visits, address)
+
+
+def _no_more_than(most: int, visits: list[Visit], of: str) -> None:
+    """At a time; 0: as many as they like."""
+    running: list[Visit] = []
+    for visit in visits if most else ():
+        running = [
+            one for one in running if one.ended is None or one.ended > visit.started + SLACK_S
+        ]
+        running.append(visit)
+        assert len(running) <= most, f"{len(running)} requests to {of}: {running}"
+
+
+def _no_nearer_than(rate: float, visits: list[Visit], of: str) -> None:
+    for one, other in itertools.pairwise(visits if rate else ()):
+        apart = other.started - one.started
+        assert apart >= 1 / rate - SLACK_S, f"{of}: {one} and {other} are {apart} s apart"
 
 
 def nothing_was_fetched_twice(world: World) -> None:

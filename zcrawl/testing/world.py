@@ -33,8 +33,9 @@ from zcrawl.testing.fake_store import FakeStore, Fault
 from zcrawl.testing.sim_chaos import Chaos
 from zcrawl.testing.sim_clients import Clients
 from zcrawl.testing.sim_faults import Faults
+from zcrawl.testing.sim_fetches import Fetches
 from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
-from zcrawl.testing.sim_web import FakeWeb, Visit
+from zcrawl.testing.sim_web import FakeWeb
 from zcrawl.worker import events as w
 
 START_UTC = 1_700_000_000.0
@@ -64,6 +65,7 @@ class World:
         self.began = self.now
         self.store = FakeStore()
         self.web = FakeWeb(self.rng, pages, hosts, killers=faults.killers, poison=faults.poison)
+        self.web.moves_at = self.now + 20.0
         self.masters = {f"m{n}": SimMaster(f"m{n}") for n in range(masters)}
         self.workers = {f"w{n}": SimWorker(f"w{n}") for n in range(workers)}
         self.politeness = politeness or self.rng.choice(
@@ -87,6 +89,7 @@ class World:
         self._lock_index = 0
         self.clients = Clients(self, runs)
         self.chaos = Chaos(self)
+        self.fetches = Fetches(self)
         self.wakes: dict[str, float] = {}
 
     # ------------------------------------------------------------ running
@@ -181,7 +184,7 @@ class World:
             case m.Note(name, detail):
                 self.trace.append((self.now, f"{master.name} {name} {detail}"))
 
-    def _worker(self, worker: SimWorker, event: w.Event) -> None:
+    def tell_worker(self, worker: SimWorker, event: w.Event) -> None:
         self.events_handled += 1
         effects = worker.machine.handle(event, self.now)
         worker.machine.check()
@@ -204,36 +207,13 @@ class World:
                 for master in self.masters:
                     self._deliver(worker.name, master, message)
             case w.StartFetch(held):
-                one = held.assignment
-                visit = self.web.start(one.url, worker.name, self.now)
-                worker.visits[one.seq] = visit
-                took = self.rng.uniform(0.01, 0.4) if self.rng.random() < 0.9 else 6.0
-                life = worker.life
-                self.at(took, lambda: self.end_visit(visit))
-                self.happens_to(worker, took, lambda: self._fetched(worker, one.seq, life))
+                self.fetches.start(worker, held)
             case w.CancelFetch(seq):
-                cut = worker.visits.pop(seq, None)
-                if cut is not None:
-                    self.end_visit(cut)
+                self.fetches.cancel(worker, seq)
             case w.PermitHop() | w.AdoptRun() | w.AdoptRobots() | w.ForgetRun() | w.Exit():
                 pass
             case w.Note(name, detail):
                 self.trace.append((self.now, f"{worker.name} {name} {detail}"))
-
-    def end_visit(self, visit: Visit) -> None:
-        if visit.ended is None:
-            visit.ended = self.now
-
-    def _fetched(self, worker: SimWorker, seq: int, life: int) -> None:
-        visit = worker.visits.pop(seq, None)
-        held = worker.machine.intake.held.get(seq)
-        if visit is None or held is None:
-            return
-        if self.web.pages[visit.url].kills:
-            self.chaos.crash_worker(worker)
-            return
-        result = self.web.answer(held.assignment, self.now)
-        self._worker(worker, w.FetchEnded(seq, result))
 
     def wake(self, process: Process, delay: float) -> None:
         moment = self.now + max(delay, 0.001)
@@ -247,7 +227,7 @@ class World:
                 if isinstance(process, SimMaster):
                     self._master(process, m.Ticked())
                 elif isinstance(process, SimWorker):
-                    self._worker(process, w.Ticked())
+                    self.tell_worker(process, w.Ticked())
 
         self.happens_to(process, moment - self.now, tick)
 
@@ -273,7 +253,7 @@ class World:
         elif target in self.workers:
             worker = self.workers[target]
             told = w.MessageCame(message.header, message.body)
-            self.happens_to(worker, delay, lambda: self._worker(worker, told))
+            self.happens_to(worker, delay, lambda: self.tell_worker(worker, told))
 
     def _between_masters(self, source: str, target: str, event: m.Event) -> None:
         for _ in range(self.copies()):

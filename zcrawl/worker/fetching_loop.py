@@ -6,16 +6,18 @@ Used by `pipeline_loop`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from zcrawl.fetch.policy import fetch_error
-from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result, Traits
 
 if TYPE_CHECKING:
+    import httpx
     from aiolimiter import AsyncLimiter
 
     from zcrawl.worker.recording_loop import Recording
@@ -47,11 +49,40 @@ class Fetching(msgspec.Struct):
     crawl_delay_s: float = 0.0
     recording: Recording | None = None  # of a run that captures
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
+    address: str | None = None  # the only one to connect to; empty: to be found out
     known: Traits | None = None  # what an earlier run knows of its page
 
     def told(self, result: Result) -> Result:
         """With the exchanges of a fetch whose page is not read, if its run wants them."""
         return result if self.recording is None else self.recording.told(result)
+
+
+class AtAddress:
+    """An engine that finds its host at one address only: of jobs that limit addresses. Other
+    hosts (a redirected robots.txt) are asked where they are."""
+
+    def __init__(self, engine: Engine, url: str, address: str) -> None:
+        self._engine, self._origin, self._address = engine, origin_of(url), address
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        return await self._engine.get(url, headers, self._at(url, limits))
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
+    ) -> httpx.Response:
+        return await self._engine.send(method, url, headers, body, self._at(url, limits))
+
+    async def aclose(self) -> None:
+        """The worker's engine is not this fetch's to close."""
+
+    def _at(self, url: str, limits: HopLimits) -> HopLimits:
+        if origin_of(url) != self._origin:
+            return limits
+        return msgspec.structs.replace(limits, address=self._address)
+
+
+def at_address(fetch: Fetching, engine: Engine) -> Engine:
+    return engine if fetch.address is None else AtAddress(engine, fetch.one.url, fetch.address)
 
 
 def rest_of(limits: HopLimits, used_s: float) -> HopLimits:

@@ -12,6 +12,7 @@ Invariants, asserted by `check()`:
 - running requests of a host never exceed the largest grant that has been in force
 - the pace of a host is the slowest of its grant, its robots.txt and its manners
 - a held request is queued or running, never both
+- running requests of a group (`group_work`) are those that were started under it
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import msgspec
 
 from zcrawl.frontier.politeness import Pace
 from zcrawl.mesh.messages import Assignment, Grant, HeldLease, Manner, Result
+from zcrawl.worker.group_work import GroupBook, Keys
 from zcrawl.worker.manners import HostManners
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
@@ -36,6 +38,8 @@ class Held(msgspec.Struct):
     epoch: int  # of the lease token
     started: bool = False
     started_at: float = 0.0
+    groups: Keys = ()  # that it was started under
+    address: str | None = None  # the only one to connect to; empty: to be found out
 
     def as_message(self) -> HeldLease:
         return HeldLease(self.epoch, self.started, self.assignment)
@@ -52,6 +56,7 @@ class HostWork(msgspec.Struct):
     running: int = 0
     scheduled: bool = False  # stands in the heap of those that want to start a request
     hop_scheduled: bool = False  # stands in the heap of those that want a hop
+    groups: Keys = ()
 
     @property
     def has_room(self) -> bool:
@@ -70,6 +75,7 @@ class Intake:
         self.held: dict[int, Held] = {}
         self.hosts: dict[int, HostWork] = {}
         self.running = 0
+        self.groups = GroupBook()
         self._timers: list[tuple[float, int]] = []
         self._hop_timers: list[tuple[float, int]] = []
         self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
@@ -84,6 +90,7 @@ class Intake:
             host = self.hosts[grant.host] = HostWork(grant, epoch, pace)
             self._unconfirmed.add(grant.host)
             self._adopt_manner(host, grant.manner)
+            host.groups = self.groups.adopt(epoch, grant.groups, now)
             return
         if (epoch, grant.revision) < (host.grant_epoch, host.grant.revision):
             return
@@ -93,6 +100,7 @@ class Intake:
         host.renew_interval()
         host.pace.next_at = max(host.pace.next_at, now + grant.next_in_s)
         self._adopt_manner(host, grant.manner)
+        host.groups = self.groups.adopt(epoch, grant.groups, now)
         self._schedule(grant.host)
 
     def _adopt_manner(self, host: HostWork, manner: Manner | None) -> None:
@@ -134,7 +142,9 @@ class Intake:
             host.hop_scheduled = False
             if host.hops:
                 host.pace.take(now)
-                hops.append(host.hops.popleft())
+                seq = host.hops.popleft()
+                self.groups.hop(self.held[seq].groups, now)
+                hops.append(seq)
             self._schedule(host_id)
         started: list[Held] = []
         while len(started) < most:
@@ -143,10 +153,14 @@ class Intake:
                 break
             host = self.hosts[host_id]
             host.scheduled = False
+            if host.groups and not self.groups.has_room(host.groups, host_id):
+                continue  # it is called when there is
             if host.queue and host.has_room:
                 host.pace.take(now)
                 held = self.held[host.queue.popleft()]
                 held.started, held.started_at = True, now
+                held.groups, held.address = host.groups, host.grant.address
+                self.groups.start(held.groups, now)
                 host.running += 1
                 self.running += 1
                 started.append(held)
@@ -159,11 +173,16 @@ class Intake:
             host = self.hosts.get(timers[0][1])
             if host is None:
                 heapq.heappop(timers)
-            elif host.pace.ready_at() > now:
-                heapq.heapreplace(timers, (host.pace.ready_at(), timers[0][1]))
+            elif (ready_at := self._ready_at(host)) > now:
+                heapq.heapreplace(timers, (ready_at, timers[0][1]))
             else:
                 return heapq.heappop(timers)[1]
         return None
+
+    def _ready_at(self, host: HostWork) -> float:
+        """When its own pace and those of its groups allow a request."""
+        own = host.pace.ready_at()
+        return own if not host.groups else max(own, self.groups.ready_at(host.groups))
 
     def want_hop(self, seq: int, crawl_delay_s: float = 0.0) -> bool:
         """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
@@ -186,6 +205,7 @@ class Intake:
             pace = self.hosts[held.assignment.host].pace
             if pace.interval_s:
                 pace.next_at = max(pace.next_at, now + pace.interval_s)
+            self.groups.put_off(held.groups, now)
 
     def finish(self, seq: int) -> Held | None:
         """The fetch of a request ended, or was cut off."""
@@ -196,6 +216,8 @@ class Intake:
         if held.started:
             host.running -= 1
             self.running -= 1
+            for waiting in self.groups.end(held.groups):
+                self._schedule(waiting)
             if seq in host.hops:
                 host.hops.remove(seq)
         else:
@@ -232,7 +254,7 @@ class Intake:
         late = {
             host_id
             for host_id, host in self.hosts.items()
-            if host.queue and host.pace.ready_at() > now + LONGEST_WAIT_S
+            if host.queue and self._ready_at(host) > now + LONGEST_WAIT_S
         }
         if not late:
             return []
@@ -261,6 +283,7 @@ class Intake:
             busy = host.queue or host.running or host_id in self._unconfirmed
             if host.grant.concurrency == 0 and not busy and host.pace.next_at <= now:
                 del self.hosts[host_id]
+        self.groups.forget_idle((host.groups for host in self.hosts.values()), now)
 
     def next_start_at(self) -> float:
         return self._timers[0][0] if self._timers else float("inf")
@@ -276,10 +299,10 @@ class Intake:
             return
         if host.hops and not host.hop_scheduled:
             host.hop_scheduled = True
-            heapq.heappush(self._hop_timers, (host.pace.ready_at(), host_id))
+            heapq.heappush(self._hop_timers, (self._ready_at(host), host_id))
         if host.queue and host.has_room and not host.scheduled:
             host.scheduled = True
-            heapq.heappush(self._timers, (host.pace.ready_at(), host_id))
+            heapq.heappush(self._timers, (self._ready_at(host), host_id))
 
     def check(self) -> None:
         queued = [seq for host in self.hosts.values() for seq in host.queue]
@@ -288,3 +311,6 @@ class Intake:
         assert set(queued).isdisjoint(running), "queued or running, never both"
         assert set(queued) | set(running) == set(self.held), "held is queued or running"
         assert self.running == len(running) == sum(h.running for h in self.hosts.values())
+        for key, group in self.groups.groups.items():
+            under = sum(key in self.held[seq].groups for seq in running)
+            assert group.running == under, "a group's running requests are counted"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from zcrawl.errors import FetchError, JobError, RetryClass
+from zcrawl.errors import AddressMoved, FetchError, JobError, RetryClass
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
@@ -259,7 +259,7 @@ def failed(
 
 
 def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) -> Result:
-    return failed(
+    result = failed(
         one,
         error.reason,
         error.retry,
@@ -267,6 +267,9 @@ def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) 
         crawl_delay_s=crawl_delay_s,
         detail=str(error),
     )
+    if isinstance(error, AddressMoved):
+        return msgspec.structs.replace(result, address=error.address)
+    return result
 
 
 def with_cookies(result: Result, cookies: tuple[str, bytes] | None) -> Result:

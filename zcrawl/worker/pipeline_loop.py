@@ -47,6 +47,7 @@ from zcrawl.worker.fetching_loop import (
     OnHop,
     OnLacks,
     OnLate,
+    at_address,
     limiter,
     rest_of,
 )
@@ -130,8 +131,8 @@ class Pipeline:
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
 
-    def start(self, one: Assignment) -> None:
-        fetch = Fetching(one, permitted_at=self._clock())
+    def start(self, one: Assignment, address: str | None = None) -> None:
+        fetch = Fetching(one, permitted_at=self._clock(), address=address)
         self._fetches[one.seq] = fetch
         fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
 
@@ -197,9 +198,8 @@ class Pipeline:
         if extras is not None and extras.takes(one):
             return await extras.start(one, context, self._utc)
         session = self._sessions.get(one.run)
-        engine = session or self._engines(context.spec.fetch.engine)
-        late_s = self._clock() - fetch.permitted_at
-        if late_s > LATE_S:  # a busy process, or one that had to load its engine first
+        engine = at_address(fetch, session or self._engines(context.spec.fetch.engine))
+        if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
             self._on_late(one.seq)
         if context.spec.politeness.robots:
             refusal = await self._ask_robots(fetch, context, engine)
@@ -336,7 +336,7 @@ class Pipeline:
             return None
         await self._next_hop(fetch)
         engine = self._sessions.get(one.run) or self._engines(context.spec.fetch.engine)
-        answer = await engine.get(url, context.headers, context.limits)
+        answer = await at_address(fetch, engine).get(url, context.headers, context.limits)
         kind = header_of(answer, b"content-type") or ""
         if answer.status_code != 200 or not is_html(kind, answer.content):
             return None

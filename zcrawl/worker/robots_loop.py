@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.policy import REDIRECT_STATUSES, HandOver, RedirectChain
+from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
 from zcrawl.frontier.url import DEFAULT
@@ -36,7 +36,7 @@ MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
 MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
 NOT_THE_PAGES_FATE: Final = frozenset(("too_large", "bad_encoding", "protocol", "engine"))
 # What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
-_OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down"))
+_OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down", "address_moved"))
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -187,8 +187,7 @@ class RobotsCache:
             except FetchError:  # a loop, too many, or to nowhere: there are no rules
                 break
             url = step.url
-            if not isinstance(step, HandOver):
-                await next_hop()
+            await next_hop()  # elsewhere too: it may be the same server, or share a limit
         return _Answer(404, b"")
 
     def _make_room(self) -> None:

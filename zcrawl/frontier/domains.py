@@ -1,0 +1,65 @@
+"""Which hosts belong together: the registered domain of an origin, and an address spelt out in it.
+
+Called by the leader for jobs that limit domains or addresses. The public suffix list comes with
+its library and is read by the first job that asks. Pure.
+"""
+
+from __future__ import annotations
+
+import functools
+import ipaddress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from publicsuffixlist import PublicSuffixList
+
+
+@functools.lru_cache(10_000)
+def registered_domain(origin: str) -> str:
+    """What somebody registered: `example.co.uk` of `https://www.example.co.uk:8443`. A name that
+    nobody can register (a suffix, a single word) and an address stand for themselves."""
+    name = name_of(origin)
+    if literal_address(origin):
+        return name
+    return _suffixes().privatesuffix(name) or name
+
+
+def name_of(origin: str) -> str:
+    """The host's name without brackets, port and the dot of the root."""
+    netloc = origin.partition("://")[2]
+    if netloc.startswith("["):
+        return netloc[1:].partition("]")[0]
+    return netloc.partition(":")[0].rstrip(".")
+
+
+def literal_address(origin: str) -> str:
+    """The address that an origin spells out; empty if it has a name."""
+    return plain_address(name_of(origin))
+
+
+def plain_address(text: str) -> str:
+    """One spelling for each address; empty for what is none."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return ""
+    mapped = getattr(address, "ipv4_mapped", None)  # ::ffff:192.0.2.1 is 192.0.2.1
+    return str(mapped or address)
+
+
+def preferred_address(addresses: list[str]) -> str:
+    """The one of a name's addresses that it is limited by, and connected to: always the same of
+    the same set, in whatever order DNS gives it. IPv4 goes first: more machines can reach it."""
+    return min(addresses, key=_order)
+
+
+def _order(text: str) -> tuple[int, int]:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return address.version, int(address)
+
+
+@functools.cache
+def _suffixes() -> PublicSuffixList:
+    from publicsuffixlist import PublicSuffixList  # reads 10,000 rules: most crawls need none
+
+    return PublicSuffixList()
