@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.unit.machine_tools import host_row, row, run_row, spec, worker_info
-from zcrawl.dispatch.grants import LOOKAHEAD_S
+from zcrawl.dispatch.grants import HostState
+from zcrawl.dispatch.group import LOOKAHEAD_S
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
@@ -261,3 +262,38 @@ def test_work_waits_for_the_first_worker() -> None:
     assert office.plan(1.0) == [] and not office.leases.by_seq
     office.join("w1")
     assert len(office.plan(0.1)) == 3
+
+
+def test_a_host_is_asked_in_its_hours_only() -> None:
+    """Outside of them nothing goes out, whatever else would allow it; the planner knows when."""
+    office = Office(Politeness(robots=False, rate=0, hours=("22:00-06:00",)))
+    office.planner.granter.clock_offset = 21 * 3600.0 - office.now  # it is nine in the evening
+    office.add(3)
+    assert office.plan() == []
+    wait_s = office.planner.next_due_at() - office.now
+    assert wait_s == pytest.approx(3600.0)
+    assert office.plan(wait_s - 1.0) == []
+    assert len(office.plan(1.5)) == 3
+
+
+def test_as_many_hosts_are_called_as_there_is_credit() -> None:
+    """Results come in batches; a thousand hosts that wait for credit are not all looked at for
+    each of them, and no credit is left unused while somebody waits."""
+    office = Office()
+    office.join("w1", slots=40)
+    for host in range(1, 201):
+        office.add(2, host=host)
+    sent = office.plan()
+    assert len(sent) == 50, "1.25 × slots"
+    looked: list[int] = []
+    dispatch = office.planner._dispatch
+
+    def counting(host: HostState, now: float) -> None:
+        looked.append(host.id)
+        dispatch(host, now)
+
+    office.planner._dispatch = counting  # type: ignore[method-assign]
+    for _, url in sent:
+        office.receive(url.seq)
+    assert len(office.plan()) == 50
+    assert len(looked) < 4 * 50

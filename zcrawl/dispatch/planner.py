@@ -8,7 +8,7 @@ cannot go on leaves the heap and is woken by what it waits for:
 |----------------------|--------------------------------------------|
 | ready rows           | insert, refill, a retry's due time         |
 | room at its owner    | a received result, a reject                |
-| its owner's credit   | parked at the worker, `credit_came`        |
+| its owner's credit   | parked at the worker, `_call_parked`       |
 | a grant              | join, confirmation, loss, stored owners    |
 | its run              | resume, a slot of max_pages given back     |
 | its hours            | the moment at which they begin             |
@@ -20,6 +20,7 @@ The planner changes leases and grants; sending is its caller's effect.
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 
 import msgspec
@@ -61,7 +62,7 @@ class Planner:
         self.hosts = self.granter.hosts
         self.groups = self.granter.groups
         self.verdicts = Verdicts(self.hosts, leases, runs, self.wake)
-        self._trials = Trials(roster, self._may_start, self.credit_came)
+        self._trials = Trials(roster, self._may_start)
         self.trials = self._trials.seqs  # of crash suspects that wait for a worker
         self._roster, self._leases = roster, leases
         self._frontier, self._runs = frontier, runs
@@ -166,27 +167,26 @@ class Planner:
             if run in host.runs:
                 self.granter.dirty[host.id] = None
 
-    def credit_came(self, worker: WorkerInfo) -> None:
-        parked = self._parked.get(worker.name)
-        if not parked:
-            return
-        for host_id in list(parked)[: max(0, worker.credit)]:
-            del parked[host_id]
-            self.wake(host_id)
+    def _call_parked(self) -> None:
+        """One host for each credit, and once in a plan: 80 results together call 80 hosts."""
+        for name, hosts in self._parked.items():
+            worker = self._roster.workers.get(name.rpartition("#")[0])
+            if hosts and worker is not None and worker.name == name:
+                for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
+                    del hosts[host_id]
+                    self.wake(host_id)
 
     def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """A lease of this host is no longer in the worker's hands."""
         host = self.hosts.get(row.host)
         if host is None:
             return
-        part = host.parts.get(worker.name)
-        if part is not None and part.held > 0:
+        if (part := host.parts.get(worker.name)) is not None and part.held > 0:
             part.held -= 1
         self.groups.leased(host, -1)
         self.wake(row.host)
         for host_id in self._trials.hosts:
             self.wake(host_id)  # one that waits for a worker without another suspect
-        self.credit_came(worker)
 
     def lease_cancelled(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
         """Its run ended; its request may still run until the worker hears of it."""
@@ -226,6 +226,7 @@ class Planner:
             self._tell(self.hosts[host_id], name)
         for host_id in self.groups.due(now):
             self.wake(host_id)
+        self._call_parked()
         while self._due and self._due[0][0] <= now:
             moment, _, host_id = heapq.heappop(self._due)
             host = self.hosts[host_id]
@@ -234,6 +235,7 @@ class Planner:
                 self._dispatch(host, now)
             if not self._due or self._due[0][0] > now:
                 self._settle_dirty(now)  # hosts that turned out to have no owner
+                self._call_parked()  # who was called may have had no use for it
         return self._plan
 
     def _settle_dirty(self, now: float) -> None:
@@ -284,8 +286,7 @@ class Planner:
             return
         if host.groups and not self.groups.admits(host, now):
             return
-        chosen = self._choose_worker(host)
-        if chosen is None:
+        if (chosen := self._choose_worker(host)) is None:
             return
         worker, part = chosen
         row = self._next_row(host, worker)

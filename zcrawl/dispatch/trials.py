@@ -15,17 +15,11 @@ from zcrawl.store.rows import QueuedRow
 
 
 class Trials:
-    def __init__(
-        self,
-        roster: Roster,
-        may_start: Callable[[int, WorkerInfo], bool],
-        credit_came: Callable[[WorkerInfo], None],
-    ) -> None:
+    def __init__(self, roster: Roster, may_start: Callable[[int, WorkerInfo], bool]) -> None:
         self.seqs: set[int] = set()  # of suspects that wait for a worker
         self.hosts: set[int] = set()  # that have one
         self._alone: set[int] = set()  # suspects that need a worker of their own
-        self._roster = roster
-        self._may_start, self._credit_came = may_start, credit_came
+        self._roster, self._may_start = roster, may_start
 
     def put(self, host: HostState, row: QueuedRow, alone: bool) -> None:
         host.trials.append(row)
@@ -65,7 +59,6 @@ class Trials:
         for worker in self._roster.workers.values():
             if worker.reserved == row.seq and worker is not taker:
                 worker.reserved = 0
-                self._credit_came(worker)
         if not host.trials:
             self.hosts.discard(host.id)
 
@@ -77,5 +70,4 @@ class Trials:
             if other.usable and part is not None and part.granted:
                 return True
             other.reserved = 0  # the host has moved on
-            self._credit_came(other)
         return False

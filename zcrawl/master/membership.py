@@ -180,7 +180,6 @@ class Membership:
         for lease in lost:
             effects.append(Note("assignment_lost", str(lease.row.seq)))
             state.give_back(lease)
-        state.planner.credit_came(info)
 
     def accept(self, header: Header, accept: Accept, now: float) -> None:
         info = self._state.roster.find(header.source, header.incarnation)
