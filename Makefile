@@ -37,8 +37,8 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs clean \
-  packages
+.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs \
+  bench-hosts bench-politeness clean packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -77,6 +77,12 @@ bench-console: $(VENV)/.installed-dev ## what the console costs, and what ten co
 
 bench-jobs: $(VENV)/.installed-dev packages ## what extraction and outputs cost; docs/benchmarks.md
 	@$(BIN)/python -m tests.bench.bench_jobs $(ARGS)
+
+bench-politeness: $(VENV)/.installed-dev packages ## what the guard and robots.txt add to a crawl
+	@$(BIN)/python -m tests.bench.bench_politeness $(ARGS)
+
+bench-hosts: $(VENV)/.installed-dev ## the leader's CPU a page, with 10 and with 10,000 hosts
+	@$(BIN)/python -m tests.bench.bench_leader $(ARGS)
 
 clean: ## remove the venv, caches and the demo's data
 	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \

@@ -46,9 +46,13 @@ class Spread:
         return f"{self.median:,.{digits}f} ({self.low:,.{digits}f}–{self.high:,.{digits}f})"
 
 
-def run(command: Sequence[str | Path], *, cwd: Path, timeout_s: float = 600.0) -> Cost:
-    """Runs a command to its end. CPU is the kernel's own account, from wait4."""
-    with (cwd / "stdout.txt").open("w+") as out, (cwd / "stderr.txt").open("w+") as err:
+def run(
+    command: Sequence[str | Path], *, cwd: Path, timeout_s: float = 600.0, notes: Path | None = None
+) -> Cost:
+    """Runs a command to its end; what it says goes to files in `notes`, or where it runs. CPU is
+    the kernel's own account, from wait4."""
+    notes = notes or cwd
+    with (notes / "stdout.txt").open("w+") as out, (notes / "stderr.txt").open("w+") as err:
         begin = time.perf_counter()
         process = subprocess.Popen(
             command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err
