@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.crawling import command, start, wait_until
+from tests.web import manners
 from tests.web.arrivals import never_more_than
 from tests.web.server import Hit, MisbehavingWeb, WebThread
 
@@ -61,8 +62,12 @@ def states(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("robots", "interval_s", "pages"),
-    [(None, 0.5, 16), (b"User-agent: *\nCrawl-delay: 1\n", 1.0, 8)],
-    ids=["rate", "crawl-delay"],
+    [
+        (None, 0.5, 16),
+        (b"User-agent: *\nCrawl-delay: 1\n", 1.0, 8),
+        (b"User-agent: *\nRequest-rate: 2/3\n", 1.5, 5),
+    ],
+    ids=["rate", "crawl-delay", "request-rate"],
 )
 def test_a_killed_leader_breaks_neither_rate_nor_crawl_delay(
     tmp_path: Path, robots: bytes | None, interval_s: float, pages: int
@@ -117,6 +122,55 @@ def test_a_busy_server_gets_slower_traffic_and_then_normal_traffic_again(tmp_pat
 
 def _longest_gap(hits: list[Hit]) -> float:
     return max(b.at - a.at for a, b in itertools.pairwise(hits))
+
+
+def test_a_host_that_is_away_is_probed_and_comes_back(tmp_path: Path) -> None:
+    """Five requests in a row without an answer, then single probes after 2 s and 4 s; when one is
+    answered the host has its old pace again, and no page is lost."""
+    with WebThread() as web:
+        file = job(tmp_path, "faints", [web.url("/faints/40")], "rate = 20.0", retries=9)
+        summary = crawl(tmp_path, file)
+        assert (summary["pages"], summary["failed"]) == (41, 0)
+        leaves = [hit for hit in web.log if hit.path.startswith("/faints/40/")]
+        first = manners.FAINTS - 1  # of those that were hung up on
+        down = leaves[first : first + manners.FAINTED + 1]
+        *_, before, probed = [b.at - a.at for a, b in itertools.pairwise(down)]
+        assert before > 1.8, "nothing while it is open"
+        assert probed > 3.8, "one probe, and twice as long after it failed"
+        assert _longest_gap(leaves[-15:]) < 2.0
+
+
+def test_a_server_that_becomes_slow_is_asked_more_slowly(tmp_path: Path) -> None:
+    """Answers that take far longer than usual stretch the distance, quick ones shorten it."""
+    with WebThread() as web:
+        file = job(tmp_path, "tires", [web.url("/tires/60")], "rate = 20.0\nconcurrency = 2")
+        assert crawl(tmp_path, file)["pages"] == 61
+        leaves = [hit for hit in web.log if hit.path.startswith("/tires/60/")]
+        assert _longest_gap(leaves[:14]) < 0.5
+        # At once after a slow answer another one could go; it waits for a part of a second.
+        after = [b.at - a.at for a, b in itertools.pairwise(leaves[20:26])]
+        assert max(after) > 0.3
+        assert _longest_gap(leaves[-15:]) < 0.5, "and normal again"
+
+
+def test_a_host_is_asked_in_its_hours_only(tmp_path: Path) -> None:
+    """A job whose hours are not now waits and says why; tuned to now it would go on, so the
+    other job, which names the present hour, is done meanwhile."""
+    now = time.gmtime()
+    other = f"{(now.tm_hour + 3) % 24:02}:00-{(now.tm_hour + 4) % 24:02}:00"
+    with WebThread() as open_now, WebThread() as closed:
+        hour = f"{now.tm_hour:02}:00-{(now.tm_hour + 2) % 24:02}:00"
+        process = up(tmp_path)
+        try:
+            submit(tmp_path, job(tmp_path, "later", [closed.url("/fan/3")], f'hours = ["{other}"]'))
+            submit(tmp_path, job(tmp_path, "now", [open_now.url("/fan/3")], f'hours = ["{hour}"]'))
+            wait_until(lambda: "completed" in states(tmp_path))
+            assert sorted(states(tmp_path)) == ["completed", "running"]
+        finally:
+            process.kill()
+            process.communicate()
+        assert len(open_now.log) == 5
+        assert closed.log == []
 
 
 def test_a_dead_host_costs_its_own_queue_only(tmp_path: Path) -> None:

@@ -26,7 +26,9 @@ concurrency = 8
 class Story:
     """One crawl by command: the state and reason of each path, and what the server saw."""
 
-    def __init__(self, folder: Path, web: MisbehavingWeb, *paths: str, more: str = "") -> None:
+    def __init__(
+        self, folder: Path, web: MisbehavingWeb, *paths: str, more: str = "", swept: bool = True
+    ) -> None:
         seeds = ", ".join(json.dumps(web.url(path)) for path in paths)
         (folder / "job.toml").write_text(JOB.format(seeds=seeds, more=more))
         done = command(
@@ -42,7 +44,7 @@ class Story:
             }
         self.reasons = {url.decode().removeprefix(web.origin): reason for url, _, reason, _ in rows}
         self.done = {url.decode().removeprefix(web.origin) for url, s, _, _ in rows if s == 1}
-        assert all(state != 0 for _, state, _, _ in rows)
+        assert not swept or all(state != 0 for _, state, _, _ in rows)
 
     def count(self) -> Counter[str]:
         return Counter(self.reasons.values())
@@ -55,6 +57,8 @@ class Story:
         ("/deeper/", "trap_repetition", 10),
         ("/facets", "trap_variants", 60),
         ("/longer", "trap_url_length", 10),
+        ("/wider", "trap_parameters", 40),
+        ("/winding/", "trap_segments", 40),
     ],
 )
 def test_an_endless_site_ends(tmp_path: Path, path: str, reason: str, most: int) -> None:
@@ -92,12 +96,12 @@ def test_what_pages_ask_of_robots_is_obeyed_unless_the_job_says_no(tmp_path: Pat
         unkept = {path for path, reason in story.reasons.items() if reason == "noindex"}
         assert unkept == {"/tagged/meta-noindex", "/tagged/header-noindex"}
         leaves = {path for path in story.reasons if path.endswith("/leaf")}
-        names = ("meta-noindex", "header-noindex", "other")
+        names = ("meta-noindex", "header-noindex", "other")  # not: rel-nofollow and its like
         assert leaves == {f"/tagged/{name}/leaf" for name in names}
     with WebThread() as web:
         (tmp_path / "all").mkdir()
         more = "nofollow = false\nnoindex = false"
-        assert len(Story(tmp_path / "all", web, "/tagged", more=more).done) == 11
+        assert len(Story(tmp_path / "all", web, "/tagged", more=more).done) == 13
 
 
 def test_canonical_links_are_recorded_and_collapse_when_asked(tmp_path: Path) -> None:
@@ -137,8 +141,32 @@ def test_sitemaps_bring_their_pages(tmp_path: Path, by: str) -> None:
         web.robots = f"Sitemap: {index}\n".encode()
         more = f'[sitemaps]\nurls = ["{index}"]' if by == "job" else "[sitemaps]\nrobots = true"
         story = Story(tmp_path, web, "/good/1/0", more=more)
-        listed = {"/fan/3/0", "/fan/3/1", "/fan/3/2", "/good/2/0", "/good/2/1"}
+        listed = {"/fan/3/0", "/fan/3/1", "/fan/3/2", "/good/2/0", "/good/2/1", "/fan/4/0"}
         assert story.done == {"/good/1/0", *listed}
-        assert story.count()["sitemap"] == 5
+        assert story.count()["sitemap"] == 6
         asked = [hit.path for hit in web.log]
         assert asked.index("/fan/3/1") < asked.index("/fan/3/0"), "the newer one goes first"
+
+
+def test_a_sitemap_is_read_up_to_its_limit(tmp_path: Path) -> None:
+    """50,000 entries are of the run, the rest is not; nothing of that takes the crawl down."""
+    with WebThread() as web:
+        more = f'[sitemaps]\nurls = ["{web.url("/maps/many.txt")}"]\n[scope]\nmax_pages = 3'
+        story = Story(tmp_path, web, "/good/1/0", more=more, swept=False)
+        listed = [path for path in story.reasons if path.startswith("/fan/60000/")]
+        assert len(listed) == 50_000
+        assert len(story.done) == 3
+
+
+def test_robots_txt_is_followed_to_where_it_is_and_read_to_its_limit(tmp_path: Path) -> None:
+    """A redirect leads to the rules; what is behind 500 KiB is no rule."""
+    rules = b"User-agent: *\nDisallow: /fan/6/1\n" + b"# x\n" * 130_000
+    rules += b"Disallow: /fan/6/2\n"
+    with WebThread(MisbehavingWeb(robots=rules)) as there, WebThread() as web:
+        web.robots, web.robots_status = b"", 301
+        web.robots_headers = (f"Location: {there.url('/robots.txt')}",)
+        fetch = f'[fetch]\nprivate_hosts = ["127.0.0.1:{there.port}"]'
+        story = Story(tmp_path, web, "/fan/6", more=fetch)
+        assert story.reasons["/fan/6/1"] == "robots"
+        assert "/fan/6/2" in story.done
+        assert [hit.path for hit in there.log] == ["/robots.txt"]

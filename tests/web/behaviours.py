@@ -137,7 +137,8 @@ async def echo(x: Exchange) -> bool:
 async def _robots_txt(x: Exchange) -> bool:
     if x.web.robots is None:
         return await x.reply(404, b"")
-    return await x.reply(x.web.robots_status, x.web.robots, kind="text/plain")
+    headers = x.web.robots_headers
+    return await x.reply(x.web.robots_status, x.web.robots, *headers, kind="text/plain")
 
 
 BEHAVIOURS["robots.txt"] = _robots_txt

@@ -5,6 +5,7 @@ Imported by `server`, so that they stand in the same table as the others.
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 
 from tests.web.behaviours import Exchange, behaviour
@@ -36,6 +37,35 @@ async def moods(x: Exchange) -> bool:
 
 
 MOODS = ((20, 200, ()), (22, 429, ("Retry-After: 1",)), (24, 503, ()))
+
+
+@behaviour
+async def faints(x: Exchange) -> bool:
+    """/faints/N links to N pages; from the tenth request for one on, it hangs up on seven."""
+    total, _, leaf = x.rest.partition("/")
+    if not leaf:
+        links = "".join(f'<a href="/faints/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
+        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
+    asked = sum(hit.path.startswith(f"/faints/{total}/") for hit in x.web.log)
+    if FAINTS <= asked < FAINTS + FAINTED:
+        return False
+    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+
+
+FAINTS, FAINTED = 10, 7
+
+
+@behaviour
+async def tires(x: Exchange) -> bool:
+    """/tires/N links to N pages; the 15th to the 20th of them take two seconds, the others none."""
+    total, _, leaf = x.rest.partition("/")
+    if not leaf:
+        links = "".join(f'<a href="/tires/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
+        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
+    asked = sum(hit.path.startswith(f"/tires/{total}/") for hit in x.web.log)
+    if 15 <= asked <= 20:
+        await asyncio.sleep(2.0)
+    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
 
 
 # ---------------------------------------------------------------- traps
@@ -76,6 +106,21 @@ async def longer(x: Exchange) -> bool:
 
 
 @behaviour
+async def wider(x: Exchange) -> bool:
+    """Each page links to itself with one more parameter, as careless forms do."""
+    query = x.hit.path.partition("?")[2]
+    more = f"{query}&p{len(query)}=1" if query else "p=1"
+    return await x.reply(200, _page("wider", f"/wider?{more}"))
+
+
+@behaviour
+async def winding(x: Exchange) -> bool:
+    """Each page links to one a folder deeper, and no folder twice."""
+    depth = x.rest.count("/")
+    return await x.reply(200, _page("winding", f"f{depth}/"))
+
+
+@behaviour
 async def lying(x: Exchange) -> bool:
     """A site that answers everything with 200, also what it does not have."""
     if x.rest == "":
@@ -103,6 +148,7 @@ async def tagged(x: Exchange) -> bool:
         "header-noindex": ("", ("X-Robots-Tag: noindex",)),
         "header-nofollow": ("", ("X-Robots-Tag: otherbot: noindex", "X-Robots-Tag: nofollow")),
         "other": ("", ("X-Robots-Tag: otherbot: none",)),
+        "rel-nofollow": ("", ()),
     }
     name, _, leaf = x.rest.partition("/")
     if not name:
@@ -110,7 +156,10 @@ async def tagged(x: Exchange) -> bool:
     if leaf:
         return await x.reply(200, _page(f"behind {name}"))
     head, headers = asks[name]
-    return await x.reply(200, _page(name, f"/tagged/{name}/leaf", head=head), *headers)
+    page = _page(name, f"/tagged/{name}/leaf", head=head)
+    if name == "rel-nofollow":
+        page = page.replace(b"<a ", b'<a rel="external nofollow" ')
+    return await x.reply(200, page, *headers)
 
 
 @behaviour
@@ -132,7 +181,7 @@ async def maps(x: Exchange) -> bool:
     """/maps/index.xml names a gzipped sitemap, a text one and one that is broken."""
     loc = x.web.url
     if x.rest == "index.xml":
-        names = ("pages.xml.gz", "list.txt", "broken.xml", "feed.rss")
+        names = ("pages.xml.gz", "list.txt", "broken.xml", "feed.rss", "feed.atom")
         sitemaps = "".join(f"<sitemap><loc>{loc('/maps/' + n)}</loc></sitemap>" for n in names)
         body = f"<sitemapindex>{sitemaps}</sitemapindex>".encode()
         return await x.reply(200, body, kind="application/xml")
@@ -150,4 +199,10 @@ async def maps(x: Exchange) -> bool:
             f"<rss><channel><item><link>{loc('/good/2/0')}</link></item></channel></rss>".encode()
         )
         return await x.reply(200, body, kind="application/rss+xml")
+    if x.rest == "feed.atom":
+        body = f'<feed><entry><link href="{loc("/fan/4/0")}"/></entry></feed>'.encode()
+        return await x.reply(200, body, kind="application/atom+xml")
+    if x.rest == "many.txt":
+        body = "".join(f"{loc(f'/fan/60000/{n}')}\n" for n in range(50_100)).encode()
+        return await x.reply(200, body, kind="text/plain")
     return await x.reply(200, b"<urlset><url><loc>", kind="application/xml")
