@@ -17,6 +17,8 @@ JobId = NewType("JobId", int)
 HostId = NewType("HostId", int)
 
 SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
+RECALLED = -1  # where a run stands that has admitted all that its job knows
+UNCHANGED = "unchanged"  # reason of a page that is done without anything new
 
 
 class RequestState(enum.IntEnum):

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.contract.store_world import World, key_of, link, links
-from zcrawl.frontier.recrawl import RECALLED, decode
+from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Retried, RetryDead, Submitted
 from zcrawl.store.queries import KnownPages, LaneWant, ReadKnown, Refill, Refilled
 from zcrawl.store.rows import KnownRow, QueuedRow

@@ -15,10 +15,10 @@ from tests.unit.machine_tools import (
     urls,
 )
 from zcrawl.errors import CommitUnknown
-from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.master import recall
 from zcrawl.master.events import Ask, CommandFailed
 from zcrawl.mesh.messages import Traits
+from zcrawl.model import RECALLED
 from zcrawl.store.commands import AdmitKnown, Sweep
 from zcrawl.store.queries import ReadKnown, Refill
 from zcrawl.submit.recrawl_spec import Recrawl

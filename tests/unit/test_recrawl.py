@@ -130,9 +130,17 @@ def test_only_what_pages_are_read_by_counts_as_another_reading() -> None:
         {"politeness": Politeness(nofollow=False)},
         {"output": Output(keep_html=True)},
         {"spider": "a.b:C"},
+        {"schema": {"required": ["name"]}},
     ]
     assert {reading(**one) for one in same} == {reading()}
-    assert len({reading(), *(reading(**one) for one in other)}) == 6
+    assert len({reading(), *(reading(**one) for one in other)}) == 7
+
+
+def test_only_a_crawl_remembers_pages() -> None:
+    """The tasks of an executor are to be done in every run."""
+    with pytest.raises(JobError, match="is for crawls"):
+        spec_from_dict({"name": "j", "kind": "stamp", "recrawl": {"incremental": True}}, "job")
+    assert spec_from_dict({"name": "j", "kind": "stamp"}, "job").recrawl == Recrawl()
 
 
 @pytest.mark.parametrize(

@@ -20,14 +20,14 @@ from zcrawl.model import RequestState
 from zcrawl.submit.recrawl_spec import Recrawl
 
 NOT_DUE: Final = "not_due"  # reason of a known page that is not looked at in this run
-UNCHANGED: Final = "unchanged"  # reason of a page that is done without anything new
-RECALLED: Final = -1  # where a run stands that has admitted all that its job knows
-HASH_BYTES: Final = 16
 # Ends that say nothing of the page, because nobody asked for it.
 _NOT_ASKED: Final = frozenset({"host_page_limit"})
 _GONE: Final = frozenset({404, 410})
 # What a page was read by: when any of it changes, the page is read again whatever its server says.
-_READ_BY: Final = ("extract", "spider", "spider_args", "code", "middlewares", "parsers", "plugins")
+_READ_BY: Final = (
+    *("extract", "schema", "spider", "spider_args", "code"),
+    *("middlewares", "parsers", "plugins"),
+)
 _READ_BY_PARTS: Final = {
     "scope": None,  # all of it: links that were outside may be inside now
     "traps": None,
@@ -70,6 +70,14 @@ def validators(known: KnownPage, reading: bytes) -> bytes:
     return _encode(
         Traits(known.etag, known.last_modified, known.content, fingerprint=known.fingerprint)
     )
+
+
+def on_admission(known: KnownPage, spec: bytes, now: float) -> tuple[str, bytes]:
+    """(why it is not asked for now, what its request carries), in a run with this spec."""
+    reading = reading_of(spec)
+    if not is_due(known, reading, now):
+        return NOT_DUE, b""
+    return "", validators(known, reading)
 
 
 def decode(data: bytes) -> Traits | None:

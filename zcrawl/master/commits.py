@@ -20,7 +20,6 @@ from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
 from zcrawl.model import Disposition, Outcome, RequestState
 from zcrawl.result.plan import BAD_RESULT, ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
-from zcrawl.store import near
 from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
 from zcrawl.store.rows import StoredRobots
 
@@ -142,7 +141,7 @@ class Commits:
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
             if change.seq in applied.skipped:
-                change = near.skipped(change)
+                change = _skipped(change)
             self._settle(one, change, disposition, now)
             state.counters[f"results_{disposition.name.lower()}"] += 1
         for run, key in applied.seen:
@@ -305,6 +304,12 @@ class Commits:
         stream = self._state.receiver.stream(key)
         ack = Ack(stream.committed, first, told, stream.received, stream.missing())
         effects.append(SendToWorker(*key, ack))
+
+
+def _skipped(change: Change) -> Change:
+    from zcrawl.store.near import skipped  # few runs look for near duplicates
+
+    return skipped(change)
 
 
 def _is_newer(token: tuple[int, int], one: Received) -> bool:

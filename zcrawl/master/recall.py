@@ -12,10 +12,10 @@ import functools
 from typing import Final
 
 from zcrawl.errors import StoreError
-from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.frontier.scope import ScopeFilter
 from zcrawl.master.events import Ask, Effects, Execute, Note
 from zcrawl.master.state import LeaderState
+from zcrawl.model import RECALLED
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rows import KnownRow, NewLink

@@ -16,12 +16,12 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import Effects, Measured, Note, SendToWorker
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
+from zcrawl.model import RECALLED
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import Loaded
 from zcrawl.store.rows import HostRow, QueuedRow, RunRow

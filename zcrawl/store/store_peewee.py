@@ -18,7 +18,6 @@ import msgspec
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.store import (
     store_peewee_apply,
-    store_peewee_known,
     store_peewee_load,
     store_peewee_read,
     store_peewee_runs,
@@ -348,6 +347,8 @@ class PeeweeStore:
             case ReadOutputs():
                 return store_peewee_read.read_outputs(session, query)
             case ReadKnown():
-                return store_peewee_known.read_known(session, query)
+                from zcrawl.store.store_peewee_known import read_known  # few runs remember any
+
+                return read_known(session, query)
             case _:
                 assert_never(query)

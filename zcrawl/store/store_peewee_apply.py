@@ -7,7 +7,7 @@ with one statement. Called by `store_peewee` after the epoch check; it commits a
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,8 +17,6 @@ from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import MAX_PAGES, check_changes, duplicates_of, result_gap
-from zcrawl.store.store_peewee_known import Ending, remember
-from zcrawl.store.store_peewee_near import NearPages
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -30,6 +28,10 @@ from zcrawl.store.store_peewee_rows import (
     save_tallies,
 )
 from zcrawl.submit.duplicates_spec import OFF
+
+if TYPE_CHECKING:
+    from zcrawl.store.store_peewee_known import Ending
+    from zcrawl.store.store_peewee_near import NearPages
 
 
 def apply_results(session: Session, command: ApplyResults) -> Applied:
@@ -107,6 +109,8 @@ class _Batch:
         self._admission = Admission(session, self._ids, links, self._runs, self._now)
         self._near: NearPages | None = None
         if any(duplicates_of(run.spec).near != OFF for run in self._runs.values()):
+            from zcrawl.store.store_peewee_near import NearPages  # few runs ask for it
+
             self._near = NearPages(session, self._changes, self._runs)
 
     # ------------------------------------------------------------ decide
@@ -170,7 +174,7 @@ class _Batch:
         self._queued.discard(seq)
         run.pending -= 1
         if run.recall is not None:
-            self._endings.append(Ending(seq, run, state, status, change.reason, change.traits))
+            self._endings.append((seq, run, state, status, change.reason, change.traits))
         if state is RequestState.DONE:
             page = change.page
             assert page is not None  # check_changes refused it
@@ -223,6 +227,8 @@ class _Batch:
         if self._near is not None:
             self._near.save()
         if self._endings:
+            from zcrawl.store.store_peewee_known import remember
+
             remember(session, self._ids, self._endings, self._now)
         save_runs(session, self._touched.values())
         save_tallies(session, self._tallies + self._admission.skipped)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
@@ -50,15 +50,8 @@ class Taker(Protocol):
     def take(self, name: str) -> int: ...
 
 
-class Ending(NamedTuple):
-    """How a request of a run that remembers its pages ended."""
-
-    seq: int
-    run: OfJob
-    state: RequestState
-    status: int
-    reason: str
-    traits: Traits | None
+# How a request of a run that remembers its pages ended: seq, run, state, status, reason, traits.
+Ending: TypeAlias = tuple[int, OfJob, RequestState, int, str, Traits | None]
 
 
 def known_pages(
@@ -112,27 +105,27 @@ def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float
         "SELECT seq, url_key, url, host, depth, label, extra FROM requests "
         f"WHERE prio <> {SITEMAP_PRIO} AND seq IN ({{}})"
     )
-    seqs = [one.seq for one in endings]
+    seqs = [seq for seq, *_ in endings]
     rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if row[2] != _START}
     places: dict[int, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
-    for one in endings:
-        if one.seq in rows:
-            places[one.run.job][rows[one.seq][0]] = rows[one.seq]
+    for seq, run, *_ in endings:
+        if seq in rows:
+            places[run.job][rows[seq][0]] = rows[seq]
     stored = {job: known_pages(session, job, found) for job, found in places.items()}
     new: dict[tuple[int, bytes], KnownPage] = {}
-    for one in endings:
-        if one.seq not in rows:
+    for seq, run, state, status, reason, traits in endings:
+        if seq not in rows:
             continue
-        job, key = one.run.job, rows[one.seq][0]
+        job, key = run.job, rows[seq][0]
         _, before = stored[job].get(key, (0, None))
         new[(job, key)] = remembered(
             new.get((job, key), before),
-            one.state,
-            one.status,
-            one.reason,
-            one.traits,
-            recrawl_of(one.run.spec),
-            reading_of(one.run.spec),
+            state,
+            status,
+            reason,
+            traits,
+            recrawl_of(run.spec),
+            reading_of(run.spec),
             now,
         )
     _write(session, ids, new, stored, places)
@@ -163,8 +156,7 @@ def _write(
 def remember_unasked(session: Session, ids: Taker, run: OfJob, seqs: Sequence[int]) -> None:
     """Requests that a run left queued when it ended: the next run goes on with them."""
     dead = RequestState.DEAD  # as one that failed: nobody knows how the page is
-    endings = [Ending(seq, run, dead, 0, "", None) for seq in seqs]
-    remember(session, ids, endings, 0.0)
+    remember(session, ids, [(seq, run, dead, 0, "", None) for seq in seqs], 0.0)
 
 
 def forget(session: Session, job: int, limit: int) -> int:

@@ -8,25 +8,19 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from zcrawl.frontier.recrawl import (
-    NOT_DUE,
-    RECALLED,
-    KnownPage,
-    is_due,
-    reading_of,
-    validators,
-)
 from zcrawl.mesh.messages import Manner
-from zcrawl.model import SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store import cookie_jar
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import skip_reason
-from zcrawl.store.store_peewee_known import known_pages
+
+if TYPE_CHECKING:
+    from zcrawl.frontier.recrawl import KnownPage
 
 Blob = bytes  # a record has a field of that name
 RUN_COLUMNS = (
@@ -313,6 +307,8 @@ class Admission:
             origins.update(origin for key, origin in wanted.items() if key not in known)
             record = runs.get(run)
             if record is not None and record.recall is not None:
+                from zcrawl.store.store_peewee_known import known_pages  # few runs remember any
+
                 self._remembered[run] = known_pages(session, record.job, wanted)
         select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
         found = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
@@ -361,10 +357,9 @@ class Admission:
         _, page = self._remembered.get(run.id, {}).get(key, (0, None))
         if page is None:
             return "", b""
-        reading = reading_of(run.spec)
-        if not is_due(page, reading, self._now):
-            return NOT_DUE, b""
-        return "", validators(page, reading)
+        from zcrawl.frontier.recrawl import on_admission
+
+        return on_admission(page, run.spec, self._now)
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)

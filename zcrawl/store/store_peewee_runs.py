@@ -21,8 +21,6 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import QUARANTINED, duplicates_of, skip_reason
-from zcrawl.store.store_peewee_known import forget, remember_unasked
-from zcrawl.store.store_peewee_near import forget_fingerprints
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
     Ids,
@@ -93,6 +91,8 @@ def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
         seqs,
     )
     if run.recall is not None and seqs:
+        from zcrawl.store.store_peewee_known import remember_unasked
+
         ids = Ids(session)
         remember_unasked(session, ids, run, seqs)
         ids.save()
@@ -102,6 +102,9 @@ def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
     """Items, then requests with their pages, then the run itself, and with the last run of its
     job what that remembers; True: call again."""
+    from zcrawl.store.store_peewee_known import forget
+    from zcrawl.store.store_peewee_near import forget_fingerprints
+
     select = "SELECT id FROM items WHERE run = ? ORDER BY kind, id LIMIT ?"
     items = [id for (id,) in session.all(select, (run.id, limit))]
     session.run_in("DELETE FROM items WHERE id IN ({})", (), items)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.frontier.recrawl import RECALLED
-from zcrawl.model import RunState
+from zcrawl.model import RECALLED, RunState
 from zcrawl.store.commands import AddSeeds, AdmitKnown, KnownAdmitted, SubmitJob, Submitted
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink, QueuedRow

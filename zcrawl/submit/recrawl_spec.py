@@ -24,8 +24,11 @@ class Recrawl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_interval: float = 2_592_000.0  # of pages that do not
 
 
-def check_recrawl(recrawl: Recrawl) -> None:
-    """Raise JobError for values that have the right type and still make no sense."""
+def check_recrawl(recrawl: Recrawl, crawls: bool) -> None:
+    """Raise JobError for values that have the right type and still make no sense. `crawls`: the
+    job is a crawl; tasks of other jobs have to be done in every run."""
+    if recrawl.incremental and not crawls:
+        raise JobError("recrawl.incremental is for crawls; this job's kind has no pages")
     for key in ("interval", "min_interval", "max_interval"):
         value = getattr(recrawl, key)
         if not (math.isfinite(value) and 0 <= value <= LONGEST_INTERVAL_S):

@@ -25,7 +25,7 @@ from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.recrawl_spec import check_recrawl
 from zcrawl.submit.seeds import check_seed
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import CRAWL, JobSpec
 
 ENGINES: Final = ("http", "httpx", "browser")
 LATER_KINDS: Final = ("http", "shell")
@@ -77,7 +77,7 @@ def check(spec: JobSpec) -> None:
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
     check_outputs(spec.output)
-    check_recrawl(spec.recrawl)
+    check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)
 
 

@@ -7,17 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from zcrawl.frontier.extra import START_URL
-from zcrawl.frontier.recrawl import (
-    NOT_DUE,
-    RECALLED,
-    KnownPage,
-    is_due,
-    reading_of,
-    remembered,
-    validators,
-)
+from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import SITEMAP_PRIO, RequestState
+from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rows import KnownRow, NewLink
@@ -83,10 +75,7 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
     known = tables.known.get(run.job.id, {}).get(link.key)
     if known is None:
         return "", b""
-    reading = reading_of(run.spec)
-    if not is_due(known.page, reading, now):
-        return NOT_DUE, b""
-    return "", validators(known.page, reading)
+    return on_admission(known.page, run.spec, now)
 
 
 def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zcrawl.frontier.recrawl import RECALLED
 from zcrawl.mesh.messages import Manner, Page
-from zcrawl.model import Kept, RequestState, RunState
+from zcrawl.model import RECALLED, Kept, RequestState, RunState
 from zcrawl.store.commands import Change
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots

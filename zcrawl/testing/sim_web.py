@@ -11,10 +11,10 @@ import random
 import msgspec
 
 from zcrawl.errors import RetryClass
-from zcrawl.frontier.recrawl import UNCHANGED, decode
+from zcrawl.frontier.recrawl import decode
 from zcrawl.frontier.url import origin_of, url_key
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
-from zcrawl.model import Outcome
+from zcrawl.model import UNCHANGED, Outcome
 
 
 @dataclasses.dataclass

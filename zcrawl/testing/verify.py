@@ -6,8 +6,7 @@ import itertools
 import json
 from collections import Counter
 
-from zcrawl.frontier.recrawl import UNCHANGED
-from zcrawl.model import RequestState
+from zcrawl.model import UNCHANGED, RequestState
 from zcrawl.store.rules import MAX_PAGES
 from zcrawl.testing.sim_web import Visit
 from zcrawl.testing.world import World

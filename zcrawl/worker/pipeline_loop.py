@@ -28,7 +28,6 @@ from zcrawl.errors import (
 from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine
-from zcrawl.frontier import recrawl
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import SITEMAP_PRIO, Outcome
@@ -216,7 +215,7 @@ class Pipeline:
         chain: RedirectChain | None = None
         condition = traits_httpx.NO_CONDITION
         if one.known:
-            fetch.known = recrawl.decode(one.known)
+            fetch.known = traits_httpx.decoded(one.known)
             condition = traits_httpx.condition_of(fetch.known, context, sending)
         fetch.recording = self._reader.recording(one, context, self._blobs)
         while True:

@@ -11,8 +11,8 @@ import msgspec
 
 from zcrawl.errors import ParseError
 from zcrawl.fetch.policy import Verdict
-from zcrawl.frontier.recrawl import UNCHANGED
 from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, Traits
+from zcrawl.model import UNCHANGED
 from zcrawl.parse.page import ParsedPage
 from zcrawl.worker.outcome import (
     MAX_CONTENT_TYPE,

@@ -15,7 +15,6 @@ import httpx
 import msgspec
 
 from zcrawl.fetch.headers_httpx import header_of
-from zcrawl.frontier.recrawl import HASH_BYTES
 from zcrawl.mesh.messages import Assignment, Result, Traits
 from zcrawl.model import Outcome
 
@@ -24,8 +23,15 @@ if TYPE_CHECKING:
     from zcrawl.worker.sending_loop import Sending
 
 NOT_MODIFIED: Final = 304
+HASH_BYTES: Final = 16
 MOST_ETAG: Final = 500  # characters
 NO_CONDITION: Final[dict[str, str]] = {}
+
+
+def decoded(known: bytes) -> Traits | None:
+    from zcrawl.frontier.recrawl import decode  # few runs know anything
+
+    return decode(known)
 
 
 def condition_of(
