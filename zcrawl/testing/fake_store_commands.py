@@ -175,7 +175,8 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
     elif change.state is RequestState.SKIPPED:
         run.skipped += 1
         tables.tally(run.id, "skipped", change.reason)
-    for kind, data in [*((Kept.ITEM, data) for data in change.items), *change.others]:
+    items = change.items if change.state is RequestState.DONE else ()
+    for kind, data in [*((Kept.ITEM, data) for data in items), *change.others]:
         id = tables.next_id("items")
         item = FakeItem(id, run.id, change.seq, data, kind)
         tables.items.setdefault(run.id, {})[id] = item
