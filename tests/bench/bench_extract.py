@@ -8,6 +8,7 @@ lowest tenth of the pairs tells what a quiet one would need.
 
 from __future__ import annotations
 
+import gc
 import time
 
 from tests.bench.measure import Spread
@@ -15,6 +16,7 @@ from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.extract import Plan
 from zcrawl.parse.extract_page import PageFacts
 from zcrawl.parse.page import PageOptions, parse_page
+from zcrawl.roles.worker_main import GC_THRESHOLDS
 from zcrawl.submit.job_toml import parse_job
 
 URL = "http://shop.test/books/17/"
@@ -56,6 +58,8 @@ def measured(rounds: int = ROUNDS) -> tuple[int, dict[str, Spread]]:
     facts = PageFacts(URL, "", {"url": URL}, None)
     resolver = LinkResolver()
     plain, extracting = PageOptions(), PageOptions(plan=plan)
+    gc.freeze()  # as a worker does when it has loaded all
+    gc.set_threshold(*GC_THRESHOLDS)
     times: dict[str, list[float]] = {"links only": [], "with ten fields": []}
     for _ in range(rounds):
         for name, options in (("links only", plain), ("with ten fields", extracting)):
