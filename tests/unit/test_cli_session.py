@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from zcrawl.cli import crawl_session
@@ -123,6 +124,9 @@ async def test_a_crawl_submits_waits_flushes_and_tells_where_the_items_are(tmp_p
     assert cluster.calls == ["flush"]
     assert "3 pages, 0 failed, 0 skipped in 2.0 s, 1.5 pages/s" in notes[0]
     assert notes[1] == f"3 items in {tmp_path / 'x-7.jsonl'}"
+    own = msgspec.structs.replace(plan(tmp_path), output=("books-{run}.csv", "csv"))
+    _, notes = await crawl(FakeCluster([], [row()], [row(**DONE)]), own)
+    assert notes[1] == f"3 items in {tmp_path / 'books-7.csv'}", "a job's own is in the data folder"
 
 
 async def test_the_last_line_with_json_is_the_summary(
@@ -278,3 +282,12 @@ def test_the_closing_lines_tell_why_pages_are_missing() -> None:
     lines = closing_lines(view, None)
     assert "completed (max_pages)" in lines[0]
     assert lines[1:] == ["failed: http_404 × 3, dns × 1", "skipped: robots × 2"]
+
+
+def test_a_file_that_does_not_appear_without_items_is_not_promised() -> None:
+    """Parquet, and whatever is in S3, is there when it is complete; local lines at once."""
+    view = row(state="completed", items=0) | {"failed_reasons": {}, "skipped_reasons": {}}
+    assert closing_lines(view, "x.parquet")[-1] == "no items, so no x.parquet"
+    assert closing_lines(view, "s3://b/x.csv")[-1] == "no items, so no s3://b/x.csv"
+    assert closing_lines(view, "x.jsonl")[-1] == "0 items in x.jsonl"
+    assert closing_lines({**view, "items": 2}, "x.parquet")[-1] == "2 items in x.parquet"

@@ -23,6 +23,7 @@ from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError
 from zcrawl.model import RunState
+from zcrawl.submit.outputs import PLUGIN, is_remote
 from zcrawl.telemetry.views import summary
 
 POLL_S: Final = 0.1
@@ -203,7 +204,10 @@ class Session:
             return
         where = None
         if self._plan.output is not None and self._plan.submission is not None:
-            where = self._plan.output[0].replace("{run}", str(view["run"]))
+            path, form = self._plan.output
+            where = path.replace("{run}", str(view["run"]))
+            if not is_remote(where) and form != PLUGIN:
+                where = str(self._plan.data / where)  # what a job names is in the data folder
         for text in closing_lines(view, where):
             self._display.note(text)
 
@@ -223,7 +227,9 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
         lines.append("the address guard refuses what is not public; --allow-private opens more")
     if where is not None:
-        lines.append(f"{view['items']} items in {where}")
+        # What appears when it is complete does not appear without anything in it.
+        none = not view["items"] and (is_remote(where) or where.endswith(".parquet"))
+        lines.append(f"no items, so no {where}" if none else f"{view['items']} items in {where}")
     return lines
 
 

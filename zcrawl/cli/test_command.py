@@ -105,7 +105,7 @@ async def _test(settings: Settings, spec: Any, url: str, all_links: bool, block:
     else:
         for line in describe(report, None if all_links else SHOWN_LINKS):
             output.data(output.printable(line))
-        if "extraction" in report:
+        if "extraction" in report and report["outcome"] == "done":
             _show_extraction(report)
     began = report["outcome"] == "skipped" and report["reason"] == "start"
     return 0 if report["outcome"] == "done" or began else 1
