@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from zcrawl.cli import output
-from zcrawl.cli.display import draw, line
+from zcrawl.cli.display import Silent, draw, line
 from zcrawl.cli.progress import RateMeter, Totals, sparkline, tally, totals
 
 
@@ -115,3 +116,18 @@ def test_numbers_are_written_for_people() -> None:
     assert [output.seconds(n) for n in (4.21, 200, 7_500)] == ["4.2 s", "3 min 20 s", "2 h 05 min"]
     assert output.counts({"a": 1, "b": 3}) == "b × 3, a × 1"
     assert output.counts({str(n): 1 for n in range(10)}, 8).endswith(" and 2 more")
+
+
+def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """A plugin that no worker has: in lines and on the screen; programs are told once."""
+    says = "waiting: no worker has middleware 'stamp'"
+    told = snapshot()
+    told["runs"][0]["reason"] = says
+    assert line(told, {7}, RateMeter()).endswith(f"; {says}")
+    screen = Console(file=io.StringIO(), width=120)
+    screen.print(draw(told, {7}, RateMeter()))
+    assert says in screen.file.getvalue()  # type: ignore[attr-defined]
+    silent = Silent()
+    for one in (snapshot(), told, told):
+        silent.show(one, {7})
+    assert capsys.readouterr().err == f"{says}\n"

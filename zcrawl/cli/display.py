@@ -41,8 +41,14 @@ def make_display(as_json: bool, verbose: bool, to_stdout: bool) -> Display:
 class Silent:
     """For programs: only what a person must know, such as how to resume."""
 
+    def __init__(self) -> None:
+        self._told = ""
+
     def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
-        pass
+        missing = lacking(snapshot)
+        if missing and missing != self._told:  # it may wait for ever, so once is not too much
+            output.note(missing)
+            self._told = missing
 
     def note(self, text: str) -> None:
         output.note(text)
@@ -78,12 +84,21 @@ def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
 
 
 def waiting(snapshot: Mapping[str, Any]) -> str | None:
-    """Why nothing happens, when all that is left waits for its next attempt."""
+    """Why nothing happens: nobody can do it, or all that is left waits for its next attempt."""
+    missing = lacking(snapshot)
+    if missing:
+        return missing
     next_retry_s = snapshot.get("next_retry_s")
     idle = not any(row["in_flight"] for row in snapshot["runs"])
     if next_retry_s is None or next_retry_s < 1 or not idle:
         return None
     return f"waiting {next_retry_s:.0f} s for the next retry"
+
+
+def lacking(snapshot: Mapping[str, Any]) -> str:
+    """The plugin or spider that a run waits for, because no worker has it."""
+    reasons = (str(row.get("reason") or "") for row in snapshot["runs"])
+    return next((reason for reason in reasons if reason.startswith("waiting: ")), "")
 
 
 def store_trouble(snapshot: Mapping[str, Any]) -> str | None:
@@ -150,7 +165,7 @@ def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     facts.add_row("rate", Text(f"{meter.rate():,.1f}/s  {sparkline(meter.samples())}"))
     pause = waiting(snapshot)
     queue = f"{sums.queued:,} queued   {sums.in_flight:,} in flight"
-    facts.add_row("queue", f"{queue}   {pause}" if pause else queue)
+    facts.add_row("queue", Text(output.printable(f"{queue}   {pause}" if pause else queue)))
     statuses = tally(snapshot, "statuses", runs)
     if statuses:
         facts.add_row("status", Text(output.counts(statuses)))
