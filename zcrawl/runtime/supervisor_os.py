@@ -27,7 +27,9 @@ from zcrawl.runtime.parent_os import DRAINED, REFUSED
 BACKOFF_LEAST_S: Final = 0.1
 BACKOFF_MOST_S: Final = 5.0
 STEADY_S: Final = 10.0  # a process that lived this long starts its backoff anew
-FALSE_STARTS: Final = 5  # in a row, of every worker: nothing will come of it
+# In a row, of every worker: nothing will come of it. A page that kills whoever takes it needs five
+# deaths to be quarantined: two before it is known to have been alone, three that count.
+FALSE_STARTS: Final = 7
 TERM_PATIENCE_S: Final = 0.5
 POLL_S: Final = 0.05
 
