@@ -1,0 +1,67 @@
+"""Jobs that bring code to a cluster: only where its masters allow it, and then on any worker.
+
+Real processes on a real Consul and a real MariaDB.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.cluster import Cluster, cluster
+from tests.servers.consul import ConsulServer
+from tests.servers.mariadb import Mariadb
+from tests.web.echo_site import EchoSite, echo_site
+from zcrawl.errors import RefusedError
+from zcrawl.submit.code import code_of
+from zcrawl.submit.job_toml import to_dict
+from zcrawl.submit.spec import JobSpec
+
+SOURCE = b"""
+from zcrawl.spider import Request, Spider
+
+class Test(Spider):
+    def __init__(self, origin):
+        self.origin = origin
+
+    def start(self):
+        for n in range(5):
+            yield Request(f"{self.origin}/{n}", meta={"n": n})
+
+    def parse(self, page):
+        yield {"n": page.meta["n"]}
+"""
+
+
+def brought(made: Cluster, site: EchoSite) -> dict[str, Any]:
+    spec = JobSpec(
+        "spider",
+        spider="test.py:Test",
+        spider_args={"origin": site.origin},
+        code=code_of(SOURCE, "test.py"),
+    )
+    args = {"spec": to_dict(spec), "mode": "new", "seeds": [], "seeding": False}
+    return made.ask("submit", {**args, "vouched": [site.origin + "/"]})
+
+
+def test_a_cluster_takes_a_spiders_file_only_if_its_masters_say_so(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """Refused by name before anything is stored; allowed, it reaches a worker that never saw it."""
+    with echo_site() as site:
+        closed, open_ = tmp_path / "closed", tmp_path / "open"
+        closed.mkdir()
+        open_.mkdir()
+        with cluster(closed, consul.url, mysql, masters=1, workers=1) as made:
+            with pytest.raises(RefusedError) as refused:
+                brought(made, site)
+            assert refused.value.code == "code_not_allowed"
+            assert made.rows("SELECT COUNT(*) FROM jobs") == [(0,)] and not site.asked
+        allowed = {"cluster__allow_code": True}
+        with cluster(open_, consul.url, mysql, masters=1, workers=2, **allowed) as made:
+            run = int(brought(made, site)["run"])
+            made.wait_done(run)
+            rows = made.rows("SELECT data FROM items WHERE run = %s", run)
+            assert sorted(bytes(row[0]) for row in rows) == [b'{"n":%d}' % n for n in range(5)]
