@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ada_url
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from zcrawl.parse.extract_types import FieldProblem, to_bool, to_date, to_float, to_int, to_url
 
@@ -92,3 +95,48 @@ def test_urls_are_resolved_as_a_browser_does() -> None:
     for bad in ("http://[", None, 3):
         with pytest.raises(FieldProblem):
             to_url(bad, "http://h.test/")
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        "B.c",
+        "x-1.png",
+        "..",
+        ".",
+        "",
+        "//",
+        "/",
+        "?q=1",
+        "#f",
+        "%20",
+        "é",
+        ":",
+        "http:",
+        "~u",
+        ".x",
+    ]
+)
+BASES = st.sampled_from(
+    [
+        "http://h.test/",
+        "https://a.b-c.test/d/e",
+        "http://h.test/d/?x=/y/z",
+        "http://h.test/d/e/#/f/",
+        "http://h.test:81/d/",
+        "http://127.0.0.1/d/",
+        "https://xn--bcher-kva.test/%C3%A9/x",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=6).map("".join), BASES)
+def test_short_ways_to_a_url_lead_to_the_same_place(reference: str, base: str) -> None:
+    """References that need no library mean what the library says they mean."""
+    try:
+        wanted = ada_url.join_url(base, reference.strip())
+    except ValueError:
+        with pytest.raises(FieldProblem):
+            to_url(reference, base)
+        return
+    assert to_url(reference, base) == wanted

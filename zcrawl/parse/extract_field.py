@@ -8,6 +8,7 @@ an attribute of one element.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 from selectolax.lexbor import LexborNode
@@ -97,11 +98,9 @@ class FieldReader:
         return {child.name: child.read(page, scope, errors) for child in self.children}
 
     def _take(self, page: SourcePage, scope: Raw) -> list[Raw]:
-        found: list[Raw] = []
-        for one in self._find(page, scope):
-            if len(found) == MAX_LIST:
-                raise FieldProblem(f"more than {MAX_LIST} values")
-            found.append(one)
+        found = list(islice(self._find(page, scope), MAX_LIST + 1))
+        if len(found) > MAX_LIST:
+            raise FieldProblem(f"more than {MAX_LIST} values")
         return found
 
     # ------------------------------------------------------------ plain values
