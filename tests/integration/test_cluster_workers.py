@@ -57,6 +57,29 @@ def test_workers_that_die_and_leave_at_random_lose_nothing(
         assert killed >= 3
 
 
+def test_a_worker_node_that_was_killed_with_the_leader_goes_on_when_it_is_back(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """It tells the new leader that its last life is over, so the host that only it had rests no
+    half minute for requests that nobody runs."""
+    with (
+        page_site(tmp_path, 1500) as site,
+        cluster(tmp_path, consul.url, mysql, masters=2, workers=1) as made,
+    ):
+        _, run = made.submit(site, Politeness(rate=100.0, concurrency=8, robots=False))
+        made.wait_pages(run, 100)
+        node, leader = made.workers["w1"], made.leader()
+        node.kill()
+        leader.kill()
+        before = made.counters(run)["done"]
+        node.start()
+        # Without its word: until the lease's end and the longest request's, 30 s and more.
+        wait_until(lambda: made.counters(run)["done"] >= before + 50, 25.0)
+        leader.start()
+        made.wait_done(run)
+        made.verify(run, site)
+
+
 def test_results_of_a_worker_that_slept_are_late_and_change_nothing(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:

@@ -26,7 +26,7 @@ from zcrawl.roles.masters_file import FILE, MastersFile
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
 from zcrawl.roles.pulse_file import Pulses
-from zcrawl.runtime import clock_os
+from zcrawl.runtime import clock_os, lives_file
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
 from zcrawl.telemetry.logs import EventLog
@@ -77,13 +77,20 @@ class WorkerNode:
             await require_free(self.ids, coord.Role.WORKER, self._look_for_double, stop)
         self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
         self._pulses.folder.mkdir(exist_ok=True)
+        with lives_file.Lives(self._data / lives_file.FILE) as lives:
+            await self._supervise(lives)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _supervise(self, lives: lives_file.Lives) -> None:
         supervisor = Supervisor(
             WORKER_MODULE,
             self.ids,
             self._spec(self._log_fd),
-            pass_fds=[self._log_fd],
+            pass_fds=[self._log_fd, lives.fd],
             stderr=self._data / WORKER_ERRORS,
             log=self._log,
+            lives=lives,
         )
         async with supervisor, contextlib.AsyncExitStack() as stack:
             stack.callback(os.close, self._log_fd)
@@ -101,8 +108,6 @@ class WorkerNode:
             supervisor.ask_to_leave()
             if not await supervisor.wait_gone(DRAIN_TIMEOUT_S):
                 self._log("drain_timeout", f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
-        if self._failure is not None:
-            raise self._failure
 
     def _spec(self, log_fd: int) -> dict[str, Any]:
         """What every child is told."""

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.runtime.lives_file import Lives
 from zcrawl.runtime.nursery_os import Forked, Nursery
 from zcrawl.runtime.parent_os import DRAINED, REFUSED
 
@@ -48,7 +49,7 @@ class Child(msgspec.Struct):
     id: str
     process: Process | None = None
     incarnation: int = 0
-    died: int = 0  # the incarnation that was seen dying
+    died: int = 0  # the incarnation that was seen dying, or that the last life left behind
     started_at: float = 0.0
     backoff_s: float = BACKOFF_LEAST_S
     restarts: int = 0
@@ -76,8 +77,11 @@ class Supervisor:
         stderr: Path | None = None,
         log: Log = lambda name, detail: None,
         nursery: Nursery | None = None,
+        lives: Lives | None = None,
     ) -> None:
-        self.children = [Child(id) for id in ids]
+        before = lives.before if lives is not None else {}
+        self.children = [Child(id, died=before.get(id, 0)) for id in ids]
+        self._lives = lives
         self._module = module
         self._spec = spec
         self._pass_fds = tuple(pass_fds)
@@ -170,6 +174,8 @@ class Supervisor:
     def _spawn(self, child: Child) -> None:
         assert self._pipe is not None
         child.incarnation = new_incarnation()
+        if self._lives is not None:
+            self._lives.began(child.id, child.incarnation)
         child.started_at = asyncio.get_running_loop().time()
         told = {
             **self._spec,
