@@ -11,11 +11,11 @@ import shlex
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from console.columns_work import ENDED
 from console.state import Page, View
 from console.tables import Row, number, text
 
 RUN_PAGES: Final = (Page.JOBS, Page.QUEUES, Page.JOB)
-ENDED: Final = ("completed", "cancelled", "deleted")
 
 
 class Request(NamedTuple):

@@ -63,6 +63,7 @@ from zcrawl.roles.watching import WatchTarget
 
 TICK_S = 0.5
 ASKED_KEPT = 100
+REFUSED_AGAIN_S = 10.0
 
 
 class ConsoleApp(App[None]):
@@ -172,7 +173,10 @@ class ConsoleApp(App[None]):
             self._asked.clear()
         for one in questions(self.view):
             args, at = self._asked.get(one.slot, ({}, float("-inf")))
-            if one.slot not in self._asking and (args != one.args or now - at >= one.every_s):
+            last = self.view.live.answers.get(one.slot)
+            # Who is refused asks more rarely: each refusal is a line in the leader's log.
+            every_s = max(REFUSED_AGAIN_S, one.every_s) if last and last.error else one.every_s
+            if one.slot not in self._asking and (args != one.args or now - at >= every_s):
                 self._asking.add(one.slot)
                 self._asked[one.slot] = (one.args, now)
                 self._ask(one.slot, one.op, one.args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -11,7 +12,7 @@ from console.latest import Latest
 from console.lines import Span, sparkline
 from console.model import Snapshot
 from console.rates import Rates
-from console.state import View
+from console.state import Answer, View
 from console.tables import Column, Row, Table, number, text
 from console.units import count, duration, percent, rate, size
 
@@ -125,13 +126,18 @@ NODES = Table(
 
 # ---------------------------------------------------------------- jobs
 
+ENDED: Final = ("completed", "cancelled", "deleted")
+MOST_ENDED: Final = 500
+
 
 def job_rows(view: View) -> list[Row]:
-    return _job_rows(view.known.snapshot, view.known.rates)
+    """The snapshot's runs, and jobs that had ended before its leader took over."""
+    known = view.known
+    return _job_rows(known.snapshot, known.rates, known.answers.get("jobs:"))
 
 
 @Latest
-def _job_rows(snapshot: Snapshot | None, rates: Rates) -> list[Row]:
+def _job_rows(snapshot: Snapshot | None, rates: Rates, stored: Answer | None) -> list[Row]:
     if snapshot is None:
         return []
     rows = []
@@ -142,7 +148,17 @@ def _job_rows(snapshot: Snapshot | None, rates: Rates) -> list[Row]:
             msgspec.structs.asdict(one)
             | {"pages_s": rates.by_run.get(one.run, 0.0), "share": one.share, "eta": left}
         )
-    return rows
+    return [*rows, *_ended_before(snapshot, stored)]
+
+
+def _ended_before(snapshot: Snapshot, stored: Answer | None) -> list[Row]:
+    jobs = stored.data.get("jobs") if stored is not None else None
+    known = {one.run for one in snapshot.runs}
+    return [
+        {**row, "share": 1.0, "pages_s": 0.0}
+        for row in (jobs if isinstance(jobs, list) else [])[-MOST_ENDED:]
+        if isinstance(row, dict) and row.get("run") not in known and text(row, "state") in ENDED
+    ]
 
 
 def _share(bar: int) -> Callable[[Row], Span]:
@@ -156,7 +172,7 @@ def _share(bar: int) -> Callable[[Row], Span]:
 
 
 def _eta(row: Row) -> Span:
-    if text(row, "state") in ("completed", "cancelled", "deleted"):
+    if text(row, "state") in ENDED:
         return Span(duration(number(row, "seconds")), "dim")
     return Span(duration(row.get("eta")))
 

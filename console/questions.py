@@ -40,6 +40,8 @@ def _of_place(view: View) -> list[Question]:
                 Question("overview:", "overview", {}, 2.0),
                 Question("log:", "events", {**newest, "limit": 200}, 30.0),
             ]
+        case Page.JOBS:
+            return [Question(place.key, "jobs", {}, 60.0)]
         case Page.LOG:
             state = view.table
             found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}

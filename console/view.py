@@ -49,8 +49,9 @@ from console.state import (
     Ticked,
     TogglePause,
     View,
+    rows_of,
 )
-from console.tables import LOADED, STEP, Row, Shown, shown, text
+from console.tables import LOADED, STEP, Row, Shown, number, shown, text
 from zcrawl.master.rights import ROLE
 
 EVENTS_KEPT: Final = 500
@@ -170,6 +171,8 @@ def _on_answer(view: View, event: Answered) -> View:
     before = view.live.answers.get(event.slot)
     if event.error and before is not None:
         data = before.data  # an old answer is better than none, and the error is shown with it
+    elif event.slot == "log:" and before is not None:
+        data = _with_older(before, data)
     elif event.slot.startswith(("queues:", "lanes:")):
         data = _with_trend(before, data)
     answers = {key: one for key, one in view.live.answers.items() if key != event.slot}
@@ -185,6 +188,14 @@ def _on_answer(view: View, event: Answered) -> View:
         first = {**held.answers, event.slot: answers[event.slot]}
         held = msgspec.structs.replace(held, answers=first)
     return _changed(view, live=live, held=held, clock=event.at)
+
+
+def _with_older(before: Answer, data: dict[str, Any]) -> dict[str, Any]:
+    """A new leader has no lines of the time before it: those that were here stay."""
+    rows = rows_of(data)
+    oldest = min((number(row, "at") for row in rows), default=float("inf"))
+    older = [row for row in before.rows if number(row, "at") < oldest]
+    return {**data, "rows": [*rows, *older][:EVENTS_KEPT]}
 
 
 def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:

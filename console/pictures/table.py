@@ -26,7 +26,7 @@ def table_picture(table: Table, view: View, cells: int, rows: int) -> Picture:
     if not now.rows:
         lines.append(line(Span(f"  {_nothing(table, view)}", "dim")))
     lines += [()] * (rows - 1 - len(lines))
-    return [*lines, _summary(view, now)]
+    return [*lines, _summary(table, view, now)]
 
 
 def first_row(now: Shown, room: int) -> int:
@@ -82,7 +82,7 @@ def _nothing(table: Table, view: View) -> str:
     return table.empty
 
 
-def _summary(view: View, now: Shown) -> Line:
+def _summary(table: Table, view: View, now: Shown) -> Line:
     """`1–40 of 10,000   filter "docs"   3 marked`."""
     state = view.table
     first = now.offset + now.index + 1 if now.rows else 0
@@ -92,7 +92,7 @@ def _summary(view: View, now: Shown) -> Line:
         spans.append(Span(f"   filter: {sign}{plain(state.filter, 60)}", "warn"))
     if state.marks:
         spans.append(Span(f"   {len(state.marks)} marked", "mark"))
-    answer = view.known.answers.get(slot_of(view))
+    answer = view.known.answers.get(slot_of(view)) if table.op else None
     if answer is not None and answer.error:
         spans.append(Span(f"   {plain(answer.error, 200)}", "bad"))
     elif answer is not None and not view.paused and view.clock - answer.at > STALE_S:

@@ -85,6 +85,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     rows = [host(n, host=said if words and n == 1 else f"https://h{n}.test") for n in range(1, 61)]
     return {
         "role": {"role": ""},
+        "jobs": {"jobs": [run(99, words, state="completed")] if words else []},
         "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
         "lanes": {"rows": rows[:9], "total": 9, "offset": 0},

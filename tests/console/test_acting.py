@@ -330,3 +330,18 @@ async def test_what_a_role_may_not_do_is_not_offered() -> None:
         await until(pilot, lambda: "this key may only watch" in app.view.message.text)
         await pilot.press("n")
         assert len(app.screen_stack) == 1 and not feed.done("act")
+
+
+async def test_what_is_refused_is_asked_for_more_rarely() -> None:
+    """Each refusal is a line in the leader's log, which the console shows to everybody."""
+    feed = FakeFeed(said={name: one for name, one in answers().items() if name != "node"})
+    now = 1.0
+    app = fake_app(feed, clock=lambda: now)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("colon", *"node", "space", *"w9", "enter")
+        await until(pilot, lambda: "node:w9" in app.view.live.answers)
+        for now in range(2, 22):  # noqa: B007 - the clock
+            app._tick()
+            await pilot.pause()
+        assert 2 <= len(feed.done("node")) <= 4
+        assert len(feed.done("in_flight")) >= 15

@@ -19,6 +19,7 @@ from console.state import (
     Page,
     Place,
     SetFilter,
+    Ticked,
     TogglePause,
     View,
 )
@@ -140,3 +141,23 @@ def test_a_filter_can_be_any_text(words: str) -> None:
     """Brackets, stars, escapes: it finds or it does not, and never fails."""
     for typed in (words, f"node:{words}", f"job:{words}", f"level:{words}", "node:[", "job:[!"):
         assert texts(reduce(scene(), SetFilter(typed)))
+
+
+def test_the_log_is_not_called_old() -> None:
+    """What is heard is live; only what was asked for has an age."""
+    view = scene()
+    one, _ = questions(view)
+    view = reduce(view, Answered(one.slot, {"rows": []}, 5.0))
+    assert " old" not in texts(reduce(view, Ticked(500.0)))
+
+
+def test_lines_of_the_time_before_a_new_leader_stay() -> None:
+    """Its ring begins empty: what the old one told is what an operator wants to read now."""
+    rows = [{"at": AT - n, "name": "old", "text": f"before {n}", "source": "m1"} for n in (9, 10)]
+    view = reduce(heard(snapshot(0)), GoTo(Place(Page.LOG)))
+    view = reduce(view, Answered("log:", {"rows": rows}, 1.0))
+    new = [{"at": AT - 1, "name": "leader", "text": "m2 leads", "source": "m2"}]
+    view = reduce(view, Answered("log:", {"rows": new}, 2.0))
+    view = reduce(view, Answered("log:", {"rows": new}, 3.0))
+    text = texts(view)
+    assert [text.count(one) for one in ("m2 leads", "before 9", "before 10")] == [1, 1, 1]

@@ -340,3 +340,18 @@ def test_only_retries_are_called_so() -> None:
     for why, said in (({"pace": [1, 64], "retry": [1, 1]}, False), ({"retry": [1, 1]}, True)):
         now = then(view, Answered("overview:", {"why": why}, 1.0))
         assert ("waits for its next attempt" in as_text(whole(now, 120, 30))) is said
+
+
+def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
+    """The snapshot has what this leader knows; the database has the rest, and is asked rarely."""
+    view = then(heard(snapshot(0, runs=[run(7, "news")])), GoTo(JOBS))
+    one, _ = questions(view)
+    assert (one.op, one.every_s) == ("jobs", 60.0)
+    stored = [run(3, "wiki", state="completed"), run(7, "news", state="completed")]
+    stored += [run(8, "starting"), {"run": None}, 5]
+    view = then(view, Answered(one.slot, {"jobs": stored}, 1.0))
+    assert {row["name"]: row["state"] for row in shown(TABLES[Page.JOBS], view).rows} == {
+        "news": "running",
+        "wiki": "completed",
+    }
+    assert "wiki" in as_text(whole(view, 80, 24))
