@@ -22,6 +22,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
     utc = state.utc(now)
     in_flight = state.leases.by_run
     failing = commits.failing
+    waits = waiting_runs(state)
     return {
         "leader": state.me,
         "epoch": state.epoch,
@@ -34,7 +35,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
         "runs": [
             *(
-                _run(active.row, in_flight.get(run, 0), utc, active.spec, waiting(state, run))
+                _run(active.row, in_flight.get(run, 0), utc, active.spec, waits.get(run, ""))
                 for run, active in state.runs.active.items()
             ),
             *(_run(row, 0, utc) for row in state.ended.values()),
@@ -103,11 +104,23 @@ def live_run(state: LeaderState, run: int) -> LiveRun:
 
 def waiting(state: LeaderState, run: int) -> str:
     """Why a run cannot go on: no worker has what it needs. Empty: that is not so."""
-    workers = [info for info in state.roster.workers.values() if info.usable]
-    lacking = [info.lacks[run] for info in workers if run in info.lacks]
-    if run not in state.runs.active or not lacking or len(lacking) < len(workers):
-        return ""
-    return f"waiting: no worker has {lacking[0]}"
+    return waiting_runs(state).get(run, "") if run in state.runs.active else ""
+
+
+def waiting_runs(state: LeaderState) -> dict[int, str]:
+    """All such runs. One look at each worker, and not one for each run: most lack nothing."""
+    usable = 0
+    lacking: dict[int, list[str]] = {}
+    for info in state.roster.workers.values():
+        if info.usable:
+            usable += 1
+            for run, what in info.lacks.items():
+                lacking.setdefault(run, []).append(what)
+    return {
+        run: f"waiting: no worker has {whats[0]}"
+        for run, whats in lacking.items()
+        if len(whats) == usable
+    }
 
 
 def _run(
