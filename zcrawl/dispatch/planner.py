@@ -23,12 +23,11 @@ import heapq
 import itertools
 import math
 
-import msgspec
-
 from zcrawl.dispatch.granter import Granter
 from zcrawl.dispatch.grants import HostState, Part
 from zcrawl.dispatch.group import LOOKAHEAD_S
 from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.plan import Plan, Sending
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.trials import Trials
@@ -37,20 +36,6 @@ from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
 from zcrawl.mesh.messages import Assignment, Manner
 from zcrawl.store.rows import QueuedRow
-
-
-class Sending(msgspec.Struct):
-    """What one worker is to be sent now."""
-
-    worker: WorkerInfo
-    number: int
-    urls: list[Assignment] = msgspec.field(default_factory=list)
-    hosts: dict[int, None] = msgspec.field(default_factory=dict)
-
-
-class Plan(msgspec.Struct):
-    sendings: dict[str, Sending] = msgspec.field(default_factory=dict)
-    owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
 
 
 class Planner:

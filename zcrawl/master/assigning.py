@@ -6,7 +6,7 @@ run's configuration and code before it gets the first of its URLs, and of each l
 
 from __future__ import annotations
 
-from zcrawl.dispatch.planner import Sending
+from zcrawl.dispatch.plan import Sending
 from zcrawl.master.events import Effects
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import Assign, Config

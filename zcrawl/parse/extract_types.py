@@ -177,7 +177,7 @@ def to_url(value: Any, base: str) -> str:
         raise FieldProblem(f"no URL: {shown(value)}")
     value = value.strip()
     if value and _PLAIN_PATH.fullmatch(value) and (place := _PLAIN_BASE.match(base)):
-        return (place[1] if value[0] == "/" else place[0]) + value
+        return f"{place[1] if value[0] == '/' else place[0]}{value}"
     try:
         url: str = ada_url.join_url(base, value)
     except ValueError:

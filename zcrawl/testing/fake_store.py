@@ -64,6 +64,7 @@ from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
 from zcrawl.testing import fake_store_known as known
+from zcrawl.testing import fake_store_runs as runs
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables
 
 Fault: TypeAlias = Literal["fail", "unknown_applied", "unknown_lost", "data_error"]
@@ -214,15 +215,15 @@ class FakeStore:
             case AdmitKnown():
                 return known.admit_known(tables, command)
             case ChangeRun():
-                return commands.change_run(tables, command)
+                return runs.change_run(tables, command)
             case TuneRun():
-                return commands.tune_run(tables, command)
+                return runs.tune_run(tables, command)
             case Sweep():
-                return commands.sweep(tables, command)
+                return runs.sweep(tables, command)
             case RetryDead():
-                return commands.retry_dead(tables, command)
+                return runs.retry_dead(tables, command)
             case CountCrash():
-                return commands.count_crash(tables, command)
+                return runs.count_crash(tables, command)
             case GrantHosts():
                 for id, owners in command.owners:
                     if id in tables.hosts:
