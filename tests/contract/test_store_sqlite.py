@@ -352,7 +352,7 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     open_sqlite(tmp_path / "new.db").close()
     open_sqlite(tmp_path / "old.db").close()
     columns = {
-        "hosts": ("slow", "failures", "opens"),
+        "hosts": ("slow", "failures", "opens", "address"),
         "pages": ("canonical", "alternates", "files"),
         "runs": ("unchanged", "recall"),
         "requests": ("known",),
