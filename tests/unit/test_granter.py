@@ -13,6 +13,8 @@ from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.politeness import LONGEST_DELAY_S
+from zcrawl.mesh.messages import RobotsFile
+from zcrawl.store.rows import StoredRobots
 from zcrawl.submit.spec import Politeness
 
 SPREAD = Politeness(robots=False, rate=0, concurrency=4, spread=True)
@@ -277,3 +279,16 @@ def test_a_stored_pace_from_a_wrong_clock_is_clamped() -> None:
     town = Town(ONE_OWNER, workers=0)
     host = town.granter.know_host(host_row(7, next_at=1e12), 0.0, 50.0)
     assert host.pace.next_at == 50.0 + LONGEST_DELAY_S
+
+
+def test_a_stored_robots_txt_is_given_to_each_owner_once_while_it_is_fresh() -> None:
+    """With what is left of its time; what has expired is asked for again by whoever needs it."""
+    town = Town(ONE_OWNER, workers=1)
+    town.settle_all()
+    town.granter.clock_offset = 1_000.0
+    town.host.robots = StoredRobots(200, b"packed", until=1_060.0)
+    given = town.granter.grant_of(town.host, "w1#1", 10.0).robots
+    assert given == RobotsFile(200, b"packed", 50.0)
+    assert town.granter.grant_of(town.host, "w1#1", 11.0).robots is None, "it has it"
+    town.host.parts["w1#1"].told_robots = False
+    assert town.granter.grant_of(town.host, "w1#1", 61.0).robots is None, "it has expired"

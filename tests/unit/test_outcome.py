@@ -86,6 +86,21 @@ def test_a_redirect_to_another_origin_is_handed_over_if_it_belongs_to_the_crawl(
     assert result.handover == (link(target) if reason == "redirected" else None)
 
 
+def test_a_redirect_between_variants_that_collapse_is_handed_over_once() -> None:
+    """Both have one key, which the request that redirects has taken: the target gets one of its
+    own, that no link can have. Without collapsing it has its usual key."""
+    secure = "https://x.test/a"
+    plain = msgspec.structs.replace(ONE, url="http://x.test/a")
+    both = context(Scope(hosts=("x.test",), collapse_scheme=True))
+    result = outcome.redirected(plain, both, secure, 301, 0.0)
+    assert result.handover is not None and result.handover[0] == secure
+    assert result.handover[1] not in (both.rules.key(secure), url_key(secure))
+    again = outcome.redirected(plain, both, secure, 301, 0.0)
+    assert again.handover == result.handover, "a second attempt admits nothing new"
+    usual = outcome.redirected(plain, context(Scope(hosts=("x.test",))), secure, 301, 0.0)
+    assert usual.handover == link(secure)
+
+
 def test_links_are_kept_if_they_belong_to_the_crawl() -> None:
     """And are not the page itself."""
     run = context(Scope(exclude=(r"/private/",)))

@@ -206,3 +206,32 @@ def test_pages_of_one_directory_share_only_what_means_the_same_on_both() -> None
         for href in ("?p=2", "", " ?p=3", "http:?p=4", "same", "#x"):
             expected = join(page, href)
             assert resolver.resolve(page, href) == (expected, url_key(expected))
+
+
+@pytest.mark.parametrize(
+    ("rules", "same"),
+    [
+        (CanonicalRules(), set()),
+        (CanonicalRules(collapse_scheme=True), {"http://shop.test/a?b=1"}),
+        (CanonicalRules(collapse_www=True), {"https://www.shop.test/a?b=1"}),
+        (
+            CanonicalRules(collapse_scheme=True, collapse_www=True),
+            {
+                "http://shop.test/a?b=1",
+                "https://www.shop.test/a?b=1",
+                "http://www.shop.test/a?b=1",
+            },
+        ),
+    ],
+    ids=["none", "scheme", "www", "both"],
+)
+def test_variants_have_one_key_only_if_a_job_asks(rules: CanonicalRules, same: set[str]) -> None:
+    """Only the key collapses: what is fetched is what was found. A resolver gives the same keys."""
+    page = "https://shop.test/a?b=1"
+    variants = {f"{s}://{w}shop.test/a?b=1" for s in ("http", "https") for w in ("", "www.")}
+    others = {"https://ww.shop.test/a?b=1", "https://shop.test/a", "https://wwwshop.test/a?b=1"}
+    resolver = LinkResolver(rules)
+    for url in (variants - {page}) | others:
+        assert canonicalize(url, rules) == url
+        assert (rules.key(url) == rules.key(page)) is (url in same), url
+        assert resolver.resolve(page, url) == (url, rules.key(url))
