@@ -91,3 +91,26 @@ def test_a_killed_leader_breaks_no_shared_limit(
             assert web.most_at_once == AT_ONCE, "used in full, and never more"
         else:
             never_more_than(RATE, web.log)
+
+
+def test_a_killed_leader_breaks_no_hosts_pace_while_its_workers_live(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """The workers go on with what they have and are adopted by the next leader: each host is asked
+    at the pace of the slower job throughout."""
+    with (
+        WebThread(MisbehavingWeb(hosts=3)) as web,
+        cluster(tmp_path, consul.url, mysql, masters=2, workers=3) as made,
+    ):
+        runs = [
+            submit(made, "slow", seeds(web, ["127.0.0.1"], 9, 20), Politeness(rate=2.0)),
+            submit(made, "fast", seeds(web, ["127.0.0.1"], 3, 60), Politeness(rate=20.0)),
+        ]
+        wait_until(lambda: len(web.log) > 12)
+        made.leader().kill()
+        for run in runs:
+            made.wait_done(run)
+        for port in web.ports:
+            hits = [hit for hit in web.log if hit.headers["host"].endswith(f":{port}")]
+            assert len({hit.path for hit in hits}) == 13
+            never_more_than(2.0, hits)
