@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.integration.crawling import command, crawl, items
+from tests.integration.crawling import command, crawl, items, start, wait_until
 from tests.web.server import Hit, MisbehavingWeb, WebThread
 from tests.web.shelf import Document
 from zcrawl.roles.embedded import EmbeddedCluster
@@ -305,3 +308,58 @@ min_interval = 0
         assert ["unchanged", "2"] in [line.split() for line in shown.stdout.splitlines()]
         third = command(*run, "--json", cwd=tmp_path)
         assert json.loads(third.stdout.splitlines()[-1])["unchanged"] == 2
+
+
+PAGES = 2_500  # more than two chunks of what a leader recalls at once
+
+
+@pytest.mark.parametrize("requests", [1, 200, 1_000])
+def test_a_recrawl_that_is_killed_goes_on_and_looks_at_each_page_once(
+    tmp_path: Path, requests: int
+) -> None:
+    """kill -9 of the whole crawl in the middle of its second run, also while it still recalls what
+    it knows: after --resume every page was looked at, one look is counted for each, and only the
+    changed ones are kept."""
+    toml = """
+name = "site"
+seeds = ["{seed}"]
+[politeness]
+rate = 800
+concurrency = 32
+robots = false
+[recrawl]
+incremental = true
+interval = 0
+min_interval = 0
+"""
+    with WebThread() as web:
+        names = [f"p{n}" for n in range(PAGES)]
+        web.shelf = {name: Document(name, etag=f'"{name}"') for name in names}
+        web.shelf["top"] = Document(links=tuple(names), etag='"top"')
+        (tmp_path / "job.toml").write_text(toml.format(seed=web.url("/shelf/top")))
+        run = ("crawl", "--job", "job.toml", "--workers", 1, "--data", "d")
+        first = command(*run, "--json", cwd=tmp_path)
+        assert json.loads(first.stdout.splitlines()[-1])["pages"] == PAGES + 1, first.stderr
+        changed = names[::100]
+        for name in changed:
+            web.shelf[name] = Document(f"{name}, new", etag=f'"{name}-2"')
+        web.log.clear()
+        process = start(*run, cwd=tmp_path)
+        wait_until(lambda: len(web.log) >= requests)
+        process.kill()
+        process.communicate()
+        resumed = command("crawl", "--resume", "--data", "d", "--json", cwd=tmp_path)
+        assert resumed.returncode == 0, resumed.stderr
+        summary = json.loads(resumed.stdout.splitlines()[-1])
+        assert (summary["run"], summary["failed"]) == (2, 0)
+        assert (summary["pages"], summary["items"]) == (PAGES + 1, len(changed))
+        assert summary["unchanged"] == PAGES + 1 - len(changed)
+        asked = Counter(hit.path for hit in web.log)
+        assert len(asked) == PAGES + 1
+        assert all("if-none-match" in hit.headers for hit in web.log)
+    with contextlib.closing(sqlite3.connect(tmp_path / "d" / "zcrawl.db")) as database:
+        looks = database.execute("SELECT checks, changes, COUNT(*) FROM known_pages GROUP BY 1, 2")
+        assert {row[:2]: row[2] for row in looks} == {
+            (2, 0): PAGES + 1 - len(changed),
+            (2, 1): len(changed),
+        }
