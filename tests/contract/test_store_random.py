@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from tests.contract.store_world import link, page, timeless
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
-from zcrawl.model import RequestState, RunState
+from zcrawl.mesh.messages import Traits
+from zcrawl.model import RECALLED, RequestState, RunState
 from zcrawl.store import schema_peewee
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitKnown,
     AdvanceOutput,
     ApplyResults,
     Change,
@@ -39,11 +41,13 @@ from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
     FindItems,
     FindJob,
+    KnownPages,
     LaneWant,
     ListJobs,
     Query,
     ReadFailed,
     ReadItems,
+    ReadKnown,
     ReadOutputs,
     Refill,
     Tallies,
@@ -54,6 +58,7 @@ from zcrawl.testing.fake_store import FakeStore
 
 URLS = [f"https://{host}.test/{i}" for host in "abc" for i in range(5)]
 NOW = 100.0
+DELETED = RunState.DELETED
 
 runs = st.integers(1, 4)
 seqs = st.integers(1, 14)
@@ -67,7 +72,26 @@ def new_links(draw: st.DrawFn) -> NewLink:
 
 
 some_links = st.lists(new_links(), max_size=4).map(tuple)
-specs = st.sampled_from([b"{}", b'{"scope":{"max_pages":2}}', b'{"scope":{"max_pages":4}}'])
+specs = st.sampled_from(
+    [
+        b"{}",
+        b'{"scope":{"max_pages":2}}',
+        b'{"scope":{"max_pages":4}}',
+        b'{"recrawl":{"incremental":true}}',
+        b'{"recrawl":{"incremental":true,"interval":0,"min_interval":0},"scope":{"max_pages":3}}',
+        b'{"recrawl":{"incremental":true},"duplicates":{"near":"skip"}}',
+        b'{"duplicates":{"near":"mark"}}',
+    ]
+)
+traits = st.sampled_from(
+    [
+        None,
+        Traits(content=b"1", fingerprint=b"a" * 32),
+        Traits('"e"', "", b"1", unchanged=True, fingerprint=b"a" * 32),
+        Traits('"e"', "today", b"2", fingerprint=b"a" * 31 + b"b"),
+        Traits(content=b"3", fingerprint=b"z" * 32),
+    ]
+)
 netlocs = st.lists(st.sampled_from(["a.test", "b.test"]), max_size=2).map(tuple)
 reasons = st.sampled_from(["", "dns", "robots"])
 
@@ -96,6 +120,7 @@ def changes(draw: st.DrawFn) -> Change:
         host=draw(st.integers(0, 3)),
         host_next_at=draw(st.sampled_from([0.0, 7.0, 9.0])),
         crawl_delay_s=draw(st.sampled_from([0.0, 2.0, 3.0])),
+        traits=draw(traits) if done else None,
     )
 
 
@@ -122,6 +147,16 @@ commands: st.SearchStrategy[Command] = st.one_of(
         ChangeRun, epochs, requests, runs, st.sampled_from(list(RunState)), reasons, st.just(NOW)
     ),
     st.builds(Sweep, epochs, runs, limits),
+    st.builds(
+        AdmitKnown,
+        epochs,
+        runs,
+        st.sampled_from([0, 0, 2, RECALLED]),
+        st.sampled_from([2, 3]),
+        some_links,
+        st.booleans(),
+        st.just(NOW),
+    ),
     st.builds(TuneRun, epochs, requests, runs, specs),
     st.builds(RetryDead, epochs, runs, st.integers(0, 5), limits, st.just(NOW)),
     st.builds(
@@ -199,6 +234,15 @@ def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
         ]
     for query in queries:
         assert fake.query(query) == real.query(query), query
+    for job in {run.job.id for run in fake.tables.runs.values() if run.state is not DELETED}:
+        # In which order a sweep meets its rows, and gives ids to what is known, is the store's.
+        assert known_urls(fake, job) == known_urls(real, job)
+
+
+def known_urls(store: Store, job: int) -> list[tuple[str, int]]:
+    found = store.query(ReadKnown(job, 0, 100))
+    assert isinstance(found, KnownPages)
+    return sorted((row.url, row.depth) for row in found.rows)
 
 
 def play(steps: list[Command], fake: FakeStore, real: PeeweeStore) -> None:

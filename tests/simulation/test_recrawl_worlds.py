@@ -15,7 +15,7 @@ import pytest
 from zcrawl.master.recall import Recall
 from zcrawl.store.commands import KnownAdmitted
 from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.testing import fake_store_commands, fake_store_known
+from zcrawl.testing import fake_store_known
 from zcrawl.testing.sim_faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
 from zcrawl.testing.verify import (
     known_pages_are_looked_at_once,
@@ -74,7 +74,7 @@ def count_a_look_twice() -> Iterator[None]:
         remember(*arguments)
         remember(*arguments)
 
-    with mock.patch.object(fake_store_commands, "remember", careless):
+    with mock.patch.object(fake_store_known, "remember", careless):
         yield
 
 

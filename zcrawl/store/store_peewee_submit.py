@@ -97,7 +97,7 @@ def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
         return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
     ids = Ids(session)
     run.recall = RECALLED if command.last else command.upto
-    rows = _admit(session, ids, run, command.links, command.now)
+    rows = _admit(session, ids, run, [(link, link.depth) for link in command.links], command.now)
     return KnownAdmitted(rows, host_rows(session, (row.host for row in rows)), run.row())
 
 
@@ -145,7 +145,7 @@ def _admit_seeds(
     seeds: tuple[NewLink, ...],
     now: float,
 ) -> Submitted:
-    rows = _admit(session, ids, run, seeds, now)
+    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], now)
     session.run(
         "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",
         (request, run.job, run.id, now),
@@ -155,13 +155,14 @@ def _admit_seeds(
 
 
 def _admit(
-    session: Session, ids: Ids, run: RunRecord, links: tuple[NewLink, ...], now: float
+    session: Session, ids: Ids, run: RunRecord, links: list[tuple[NewLink, int]], now: float
 ) -> list[QueuedRow]:
-    """Links that come from no page, and what that makes of the run."""
+    """Links that come from no page, each with its depth, and what that makes of the run."""
     tallies = TallyChanges()
-    admission = Admission(session, ids, {run.id: links}, {run.id: run}, now)
-    for link in links:
-        admission.add(run, link, link.depth, None, None)
+    wanted = {run.id: [link for link, _ in links]}
+    admission = Admission(session, ids, wanted, {run.id: run}, now)
+    for link, depth in links:
+        admission.add(run, link, depth, None, None)
     run.complete_if_empty(now, tallies)
     admission.save()
     save_run(session, run)

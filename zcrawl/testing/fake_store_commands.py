@@ -27,8 +27,15 @@ from zcrawl.store.rules import (
     outputs_of,
     result_gap,
 )
-from zcrawl.testing.fake_store_known import earlier_hosts, remember
-from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeOutput, FakeRun, Tables
+from zcrawl.testing.fake_store_known import earlier_hosts, remember_all
+from zcrawl.testing.fake_store_tables import (
+    FakeItem,
+    FakeJob,
+    FakeOutput,
+    FakeRequest,
+    FakeRun,
+    Tables,
+)
 
 POISON = b"poison"  # an item that holds it cannot be stored
 
@@ -81,13 +88,15 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     seen: dict[tuple[int, bytes], None] = {}
     touched: dict[int, FakeRun] = {}
     skipped: list[int] = []
+    ended: list[tuple[FakeRun, FakeRequest, Change]] = []
     newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
     for change in command.changes:
         disposition = _settle(tables, change, newest)
         if disposition is Disposition.APPLIED:
             run = touched.setdefault(change.run, tables.runs[change.run])
             change = tables.judge(run, change, skipped)
-            _apply(tables, run, change, command.now)
+            _apply(tables, run, change)
+            ended.append((run, tables.requests[change.seq], change))
             for link in change.links:
                 seen[(run.id, link.key)] = None
                 seq = tables.admit(run, link, link.depth, change.seq, command.now)
@@ -98,6 +107,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
         dispositions.append(disposition)
     for run in touched.values():
         tables.complete_if_empty(run, command.now)
+    remember_all(tables, ended, command.now)
     rows = [tables.requests[seq] for seq in admitted]
     queued = [tables.queued_row(row) for row in rows if not tables.runs[row.run].state.ended]
     return Applied(
@@ -139,7 +149,7 @@ def _settle(tables: Tables, change: Change, newest: int) -> Disposition:
     return Disposition.APPLIED
 
 
-def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
+def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
     request = tables.requests[change.seq]
     if change.state is not None:
         request.attempts, request.due_at = change.attempts, change.due_at
@@ -149,7 +159,6 @@ def _apply(tables: Tables, run: FakeRun, change: Change, now: float) -> None:
         if change.state is not RequestState.QUEUED:
             tables.dequeue(request, change.state)
             run.pending -= 1
-            remember(tables, run, request, change.traits, now)
     if change.state is RequestState.DONE and change.page is not None:
         tables.pages[change.seq] = change.page
         run.done += 1

@@ -10,7 +10,7 @@ from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState
-from zcrawl.store.commands import AdmitKnown, KnownAdmitted
+from zcrawl.store.commands import AdmitKnown, Change, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rows import KnownRow, NewLink
 from zcrawl.store.rules import recrawl_of
@@ -56,6 +56,15 @@ def remember(
         request.extra,
     )
     of_job[request.key] = FakeKnown(row, page)
+
+
+def remember_all(
+    tables: Tables, ended: Iterable[tuple[FakeRun, FakeRequest, Change]], now: float
+) -> None:
+    """After the batch: what its own links are admitted by is what was known before it."""
+    for run, request, change in ended:
+        if change.state not in (None, RequestState.QUEUED):
+            remember(tables, run, request, change.traits, now)
 
 
 def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:
