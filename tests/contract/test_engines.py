@@ -268,6 +268,17 @@ async def test_the_headers_are_those_of_the_caller(engine: Engine, web: Misbehav
     assert "cookie" not in sent
 
 
+async def test_a_mapping_that_is_changed_between_two_requests_is_sent_as_it_is(
+    engine: Engine, web: MisbehavingWeb
+) -> None:
+    """Whoever keeps one mapping of headers and changes it is not answered from a memory of it."""
+    headers = dict(HEADERS)
+    for number in ("1", "2"):
+        headers["X-Number"] = number
+        response = await engine.get(web.url("/echo"), headers, PATIENT)
+        assert f"x-number: {number}" in response.text.lower()
+
+
 async def test_connections_are_used_again(engine: Engine, web: MisbehavingWeb) -> None:
     """Good answers of all kinds leave the connection to the next request."""
     for path in ("/status/200", "/chunked", "/status/404", "/compressed/gzip", "/status/204"):

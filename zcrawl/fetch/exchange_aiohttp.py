@@ -134,7 +134,7 @@ class Exchanges:
 
     def _headers(self, headers: Mapping[str, str]) -> tuple[str, bool]:
         """The caller's headers as lines, with the empty one; whether Host is among them."""
-        if self._block is not None and self._block[0] is headers:
+        if self._block is not None and self._block[0] == headers:
             return self._block[1:]
         lines = [f"{name}: {value}" for name, value in headers.items()]
         if any(_BREAKS_A_HEADER.search(line) for line in lines):
@@ -143,7 +143,8 @@ class Exchanges:
         if "accept-encoding" not in names:
             lines.append(f"Accept-Encoding: {ACCEPT_ENCODING}")
         block = "\r\n".join(lines) + "\r\n\r\n"
-        self._block = (headers, block, "host" in names)
+        # A copy: a middleware may use one mapping for all its requests, and change it.
+        self._block = (dict(headers), block, "host" in names)
         return self._block[1:]
 
 
