@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from console.questions import questions
 from tests.console.samples import AT, FakeFeed, answers, fake_app, run, snapshot, worker
 
 SECONDS = 120
@@ -40,16 +41,18 @@ def story() -> FakeFeed:
         "commit_backlog": 14,
     }
     names = [
-        ("worker_lost", "worker-6", "warning"),
-        ("run_paused", "run 2 by request", "info"),
-        ("worker_joined", "worker-4: 32 slots", "info"),
-        ("run_ended", "wiki, run 1: completed, 99000 pages, 0 failed", "info"),
-        ("leader", "m2 leads in epoch 7", "info"),
+        ("worker-2", "internal_error", "run 3: a plugin raised KeyError: 'price'", "error"),
+        ("m2", "worker_lost", "worker-6", "warning"),
+        ("m2", "run_paused", "run 2 by request", "info"),
+        ("worker-4", "follows", "m2 in epoch 7", "info"),
+        ("m2", "worker_joined", "worker-4: 32 slots", "info"),
+        ("m2", "run_ended", "wiki, run 1: completed, 99000 pages, 0 failed", "info"),
+        ("m2", "leader", "m2 leads in epoch 7", "info"),
     ]
     rows = [
-        {"n": 9 - n, "at": AT + 100 - 17 * n, "name": name, "text": text, "source": "m2"}
+        {"n": 9 - n, "at": AT + 100 - 17 * n, "name": name, "text": text, "source": source}
         | {"level": level}
-        for n, (name, text, level) in enumerate(names)
+        for n, (source, name, text, level) in enumerate(names)
     ]
     said["events"] = {"rows": rows, "total": len(rows), "offset": 0}
     return FakeFeed(*(one | {"leader": "m2", "epoch": 7} for one in shots), said=said)
@@ -58,8 +61,10 @@ def story() -> FakeFeed:
 async def draw() -> str:
     app = fake_app(story())
     async with app.run_test(size=(120, 34)) as pilot:
-        for _ in range(5):
+        while any(one.slot not in app.view.live.answers for one in questions(app.view)):
             await pilot.pause()
+        app.draw()
+        await pilot.pause()
         return app.export_screenshot(title="zcrawl console")
 
 
