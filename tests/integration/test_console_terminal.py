@@ -36,8 +36,8 @@ class Terminal:
     def __init__(self, name: str) -> None:
         self._tmux = ["tmux", "-L", name]
 
-    def open(self, command: list[str]) -> None:
-        size = ["-x", "160", "-y", "36"]
+    def open(self, command: list[str], cells: int = 160, rows: int = 36) -> None:
+        size = ["-x", str(cells), "-y", str(rows)]
         # COLUMNS and LINES of a test run are not those of this terminal.
         clean = ["env", "-u", "COLUMNS", "-u", "LINES"]
         self._run("new-session", "-d", "-s", "console", *size, *clean, *command)
@@ -45,6 +45,11 @@ class Terminal:
 
     def keys(self, *keys: str) -> None:
         self._run("send-keys", "-t", "console", *keys)
+
+    async def escape(self) -> None:
+        """As a person types it: what follows at once would be a key with alt."""
+        self.keys("Escape")
+        await asyncio.sleep(0.3)
 
     def screen(self) -> str:
         return self._run("capture-pane", "-t", "console", "-p")
@@ -136,6 +141,41 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
         finally:
             again.send_signal(signal.SIGTERM)
             await asyncio.to_thread(again.wait, 30)
+
+
+async def test_a_small_terminal_has_all_pages_and_survives_all_keys(
+    tmp_path: Path, terminal: Terminal
+) -> None:
+    """80 × 24: each page by its key and back with escape; then whatever a cat may type."""
+    data = tmp_path / "d"
+    async with crawling(data):
+        terminal.open([*ZCRAWL, "console", "--readonly", "--data", str(data)], 80, 24)
+        await terminal.shows("● live")
+        heads = ("pages/s", "Memory", "Done", "Delayed", "Why it waits", "Reason", "What")
+        for key, head in zip("1234567", heads, strict=True):
+            terminal.keys(key)
+            await terminal.shows(head)
+            terminal.keys("Enter")
+            await terminal.shows("● live")
+            await terminal.escape()
+        terminal.keys("8", "/")
+        terminal.keys(*"node:w1", "Enter")
+        text = await terminal.shows(lambda text: " follows " in text and "filter: node:w1" in text)
+        assert "worker_joined" not in text
+        await terminal.escape()
+        terminal.keys("9")
+        await terminal.shows("Pages a second")
+        terminal.keys("?")
+        await terminal.shows("more lines")
+        await terminal.escape()
+        typed = "3 hgxrdtjkmay!§$%&/()=?{[]}pPJNSZ"
+        for key in (*typed, "Escape", "Tab", "BSpace", "F5", "C-a", "End", "PageUp", "Left"):
+            terminal.keys("Space" if key == " " else key)
+        for _ in range(4):
+            await terminal.escape()
+        terminal.keys("1")
+        await terminal.shows(lambda text: "● live" in text and "shop" in text)
+        terminal.keys("C-c", "q")
 
 
 def test_a_console_follows_a_cluster_from_leader_to_leader(
