@@ -78,10 +78,12 @@ def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]
     """All that can be watched, by name; the first is shown."""
     from zcrawl.roles.watching import in_folder, of_cluster
 
+    flags = f"--config {shlex.quote(settings.config_file)}" if settings.config_file else ""
+    if settings.data_named:
+        flags = f"--data {shlex.quote(str(settings.data))}"
     if settings.in_cluster:
-        here = of_cluster(settings.config)
+        here = of_cluster(settings.config, flags)
     else:
-        flags = f"--data {shlex.quote(str(settings.data))}" if settings.data_named else ""
         here = in_folder(settings.data, flags)
     targets = {here.name: here}
     for name, place in settings.config.console.clusters.items():
