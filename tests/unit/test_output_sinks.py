@@ -96,6 +96,25 @@ def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[
     sink.close()
 
 
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_an_item_that_comes_after_a_parts_time_is_in_the_next_one(
+    form: str, tmp_path: Path
+) -> None:
+    """Also when nobody has looked at the clock in between."""
+    sink = open_sink(output(form, f"x.{form}", None, rotate_seconds=10.0), tmp_path, no_body)
+    sink.take([item(1)], 100.0)
+    sink.take([item(2)], 109.0)
+    mark = sink.take([item(3)], 111.0)
+    assert mark is not None and mark.part == 1
+    sink.settle(True, 112.0)
+    sink.close()
+    parts = sorted(path.name for path in tmp_path.iterdir())
+    assert parts == [f"x-00000.{form}", f"x-00001.{form}"]
+    assert depths(tmp_path) == [1, 2, 3]
+    (tmp_path / parts[0]).unlink()
+    assert depths(tmp_path) == [3]
+
+
 def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     """Before, there is a hidden file beside it, which a stopped leader takes away."""
     sink = open_sink(output("parquet", "a/x.parquet"), tmp_path, no_body)

@@ -23,7 +23,7 @@ from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError
 from zcrawl.model import RunState
-from zcrawl.submit.outputs import PLUGIN, is_remote
+from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.telemetry.views import summary
 
 POLL_S: Final = 0.1
@@ -208,6 +208,9 @@ class Session:
             where = path.replace("{run}", str(view["run"]))
             if not is_remote(where) and form != PLUGIN:
                 where = str(self._plan.data / where)  # what a job names is in the data folder
+            kept = self._plan.submission.spec.output
+            if kept.rotate_bytes or kept.rotate_seconds:
+                where = f"{part_path(where, 0, True)} and the parts after it"
         for text in closing_lines(view, where):
             self._display.note(text)
 

@@ -92,6 +92,7 @@ class GrowingSink:
         self._file = self._open(row.length) if row.length or not row.part else None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+        self.settle(False, utc)  # what comes after its time is not of the old part
         if self._file is None:
             self._file = self._open(0)
         length = self._file.append([row.data for row in rows])
@@ -133,6 +134,7 @@ class PartSink:
         self._rows: ParquetRows | OutputFile | None = None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None:
+        complete = self.settle(False, utc)  # what comes after its time is not of the old part
         writer = self._rows or self._begin()
         data = [row.data for row in rows]
         if isinstance(writer, ParquetRows):
@@ -141,7 +143,7 @@ class PartSink:
             writer.append(data)
         self.cursor = rows[-1].id
         self._part_at = self._part_at or utc
-        return self.settle(False, utc)
+        return self.settle(False, utc) or complete
 
     def settle(self, ended: bool, utc: float) -> Mark | None:
         writer = self._rows
@@ -193,6 +195,9 @@ class PartSink:
             self._aside.unlink()
         else:
             publish(self._aside, self._folder / target)
+            # A leader that died before its commit may have been one part ahead of us.
+            ahead = part_path(self._row.path, self._part + 1, self._rotation.on)
+            _remove_asides(self._aside.parent, ahead.rpartition("/")[2])
         self._rows = self._aside = None
 
 
