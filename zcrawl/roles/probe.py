@@ -146,7 +146,7 @@ async def _fetch(
         on_end=lambda seq, result: ended.put_nowait(result),
         on_hop=permit,
         on_late=lambda seq: None,  # one request at a time has no pace
-        on_error=lambda name, detail: notes.append(detail),
+        on_error=lambda name, detail: notes.append(detail.removeprefix(f"run {config.run}: ")),
         environ=os.environ,
     )
     if spec.code is not None:
