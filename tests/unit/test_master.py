@@ -147,6 +147,20 @@ def test_a_result_is_acked_after_its_commit_and_not_before() -> None:
     assert story.bodies(Ack) == [Ack(1, 1, bytes([APPLIED]), 1, [])]
 
 
+def test_a_result_waits_for_company_only_while_some_can_come() -> None:
+    """The last result of all that run is committed in the same moment, with those that wait."""
+    story, assigned = working(3)
+    began = story.now
+    for one in assigned[:2]:
+        story.publish(result_of(one))
+        story.tick(0.0)
+        assert told(story) == []
+    story.publish(result_of(assigned[2]))
+    story.tick(0.0)
+    assert told(story) == [APPLIED] * 3
+    assert story.now == began
+
+
 def test_a_repeated_result_is_acked_again_and_changes_nothing() -> None:
     """G3: redelivery changes nothing; a lost ack is repaired."""
     story, assigned = working()

@@ -106,8 +106,13 @@ class Commits:
             return
         queue = self._state.receiver.queue
         full = len(queue) >= BATCH_RESULTS
-        if queue and (full or now - queue[0].received_at >= BATCH_WAIT_S):
+        if queue and (full or now - queue[0].received_at >= BATCH_WAIT_S or self._none_runs()):
             self._commit(self._state.receiver.next_batch(BATCH_RESULTS), now, effects)
+
+    def _none_runs(self) -> bool:
+        """Whether no result can come as company: on a site of one link after another the wait
+        would be most of the time."""
+        return not any(info.leases for info in self._state.roster.workers.values())
 
     def next_wakeup(self) -> float:
         if self._batch is not None or self.reloading:
