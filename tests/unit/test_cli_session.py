@@ -259,6 +259,14 @@ async def test_nothing_to_resume_is_said_and_is_no_error(tmp_path: Path) -> None
     assert notes == [f"nothing to resume in {tmp_path}"]
 
 
+async def test_nothing_to_resume_is_json_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A script that reads the last line finds one."""
+    await crawl(FakeCluster([]), plan(tmp_path, resume=True, as_json=True))
+    assert json.loads(capsys.readouterr().out) == {"state": "nothing_to_resume"}
+
+
 @pytest.mark.parametrize(
     ("values", "code"),
     [

@@ -61,6 +61,8 @@ class Session:
             if not self._runs:
                 await self._cluster.flush_outputs()  # those of a run that ended before they did
                 self._display.note(f"nothing to resume in {self._plan.data}")
+                if self._plan.json:
+                    output.print_json({"state": "nothing_to_resume"})
                 return 0
             try:
                 async with asyncio.TaskGroup() as tasks:
