@@ -15,7 +15,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.web import behaviours, manners, shelf  # noqa: F401 - they register their own
+from tests.web import behaviours, manners, shelf, transfers  # noqa: F401 - they register their own
 from tests.web.tls import self_signed_context
 
 
