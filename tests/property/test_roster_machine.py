@@ -74,8 +74,8 @@ class RosterMachine(RuleBasedStateMachine):
             assert greeting is (Greeting.WELCOME if dead else Greeting.DUPLICATE)
         elif number < known.hello:
             assert greeting is Greeting.OLD
-        elif number == known.hello and known.present:
-            assert greeting is Greeting.AGAIN
+        elif number == known.hello:
+            assert greeting is (Greeting.AGAIN if known.present else Greeting.ANEW)
         else:
             assert greeting is Greeting.WELCOME
         if greeting is not Greeting.WELCOME:

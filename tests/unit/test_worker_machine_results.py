@@ -177,12 +177,23 @@ def test_a_welcome_ends_the_patience_with_a_duplicate() -> None:
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}))
     worker.say(Stale("duplicate_id"))
-    worker.tick(10.0)
-    worker.say(Welcome(0, 1.0, 1, [], []))
+    worker.tick(10.0)  # it greets again, under a new number
+    worker.say(Welcome(0, 1.0, 2, [], []))
     assert worker.machine.link is Link.WELCOMED
     worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2")
     worker.tick(10.0)
     assert not of(worker.say(Stale("duplicate_id"), epoch=2), w.Exit)
+
+
+def test_a_welcome_that_was_slept_over_grants_nothing() -> None:
+    """It lay in the socket while the process was stopped: by now the leader has lost the worker
+    and given its hosts to others. Only the answer to a new HELLO counts."""
+    worker = Worker()
+    worker.say(Beat("m1", 1.0, {}))
+    worker.now += 20.0
+    effects = worker.say(Welcome(0, 1.0, 1, [grant(concurrency=2)], []))
+    assert worker.machine.link is Link.GREETING and not worker.machine.intake.hosts
+    assert [sent.body.hello for sent in of(effects, w.SendToMaster)] == [2]
 
 
 def test_a_full_outbox_starts_nothing() -> None:

@@ -89,6 +89,7 @@ class Greeting(enum.Enum):
     WELCOME = "welcome"
     AGAIN = "again"  # the HELLO that is in force already: repeat the answer
     OLD = "old"  # overtaken by a newer HELLO: ignore
+    ANEW = "anew"  # it was lost since this HELLO was answered: only a new one voids the answer
     DUPLICATE = "duplicate"  # another live process has this id
 
 
@@ -108,8 +109,9 @@ class Roster:
         if known.incarnation == incarnation:
             if hello.hello < known.hello:
                 return Greeting.OLD
-            same = hello.hello == known.hello and known.present
-            return Greeting.AGAIN if same else Greeting.WELCOME
+            if hello.hello > known.hello:
+                return Greeting.WELCOME
+            return Greeting.AGAIN if known.present else Greeting.ANEW
         # Silence alone is no proof before the worker is lost: it may still start requests.
         dead = hello.replaces == known.incarnation or not known.present
         return Greeting.WELCOME if dead else Greeting.DUPLICATE

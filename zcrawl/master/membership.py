@@ -44,6 +44,9 @@ class Membership:
         greeting = state.roster.judge(header.source, header.incarnation, hello)
         if greeting is Greeting.OLD:
             return
+        if greeting is Greeting.ANEW:
+            effects.append(SendToWorker(header.source, header.incarnation, Rehello("lost since")))
+            return
         if greeting is Greeting.DUPLICATE:
             first = state.roster.workers[header.source]
             other = f"pid {first.pid} on {first.hostname}"

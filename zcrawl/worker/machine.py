@@ -33,7 +33,6 @@ from zcrawl.mesh.messages import (
     Drain,
     Header,
     Heartbeat,
-    Hello,
     NotLeader,
     Rehello,
     Result,
@@ -64,7 +63,7 @@ from zcrawl.worker.events import (
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
-from zcrawl.worker.report import by_verdict, parts
+from zcrawl.worker.report import by_verdict, hello_of, parts
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
@@ -113,6 +112,7 @@ class WorkerMachine:
         self._about = (version, hostname, pid, replaces)
         self._hello_number = 0
         self._hello_at = 0.0
+        self._greeted_at = 0.0
         self._refused_since: float | None = None
         self._heartbeat_s = 1.0
         self._heartbeat_at = 0.0
@@ -230,24 +230,13 @@ class WorkerMachine:
         self.link = Link.GREETING
         self.permitted_until = 0.0
         self._hello_number += 1
+        self._greeted_at = now
         self._say_hello(now, effects)
 
     def _say_hello(self, now: float, effects: Effects) -> None:
         """The same number on a repeat: only a new HELLO voids an older WELCOME."""
-        version, hostname, pid, replaces = self._about
         self._hello_at = now
-        hello = Hello(
-            slots=self.slots,
-            version=version,
-            hostname=hostname,
-            pid=pid,
-            held=[held.as_message() for held in self.intake.held.values()],
-            produced=self.outbox.produced,
-            acked=self.outbox.acked,
-            hello=self._hello_number,
-            reported=self.outbox.reported(),
-            replaces=replaces,
-        )
+        hello = hello_of(self.intake, self.outbox, self.slots, self._about, self._hello_number)
         effects.append(SendToMaster(self.leader, hello))
 
     def _on_beat(self, beat: Beat, now: float) -> None:
@@ -260,6 +249,11 @@ class WorkerMachine:
     def _on_welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:
         if self.link is not Link.GREETING or welcome.hello != self._hello_number:
             return  # late: it would undo what was granted since
+        if now - self._greeted_at > PERMISSION_S:
+            # It slept over it: the leader may have lost us since, and given to others what this
+            # grants.
+            self._greet(now, effects)
+            return
         self.link = Link.WELCOMED
         self._refused_since = None
         self._heartbeat_s = welcome.heartbeat_s
@@ -333,7 +327,9 @@ class WorkerMachine:
     # ------------------------------------------------------------ time
 
     def _on_tick(self, now: float, effects: Effects) -> None:
-        if self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
+        if self.link is Link.GREETING and now - self._greeted_at > PERMISSION_S:
+            self._greet(now, effects)
+        elif self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
             self._say_hello(now, effects)
         if self.link is not Link.WELCOMED:
             return  # a heartbeat of somebody unknown would only call for another HELLO

@@ -1,4 +1,4 @@
-"""Results in the form in which they are reported: cut into parts, or made without any fetch.
+"""What a worker reports: results cut into parts or made without any fetch, and itself by HELLO.
 
 Called by the worker machine. Pure.
 """
@@ -9,8 +9,10 @@ import msgspec
 
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.breaker import HOST_DOWN
-from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Result
+from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Hello, Result
 from zcrawl.model import Outcome
+from zcrawl.worker.intake import Intake
+from zcrawl.worker.outbox import Outbox
 
 
 def parts(result: Result) -> list[Result]:
@@ -58,4 +60,23 @@ def by_verdict(one: Assignment, epoch: int) -> Result:
         reason=one.verdict,
         retry=RetryClass.PERMANENT if down else None,
         depth=one.depth,
+    )
+
+
+def hello_of(
+    intake: Intake, outbox: Outbox, slots: int, about: tuple[str, str, int, int], number: int
+) -> Hello:
+    """Who greets, with all that it holds and has not delivered yet."""
+    version, hostname, pid, replaces = about
+    return Hello(
+        slots=slots,
+        version=version,
+        hostname=hostname,
+        pid=pid,
+        held=[held.as_message() for held in intake.held.values()],
+        produced=outbox.produced,
+        acked=outbox.acked,
+        hello=number,
+        reported=outbox.reported(),
+        replaces=replaces,
     )
