@@ -259,7 +259,7 @@ def _admit_seeds(
     now: float,
 ) -> Submitted:
     run.add_seed_hosts(seed_hosts)
-    seqs = [tables.admit(run, seed, seed.depth, None, now) for seed in seeds]
+    seqs = [tables.admit(run, seed, 0, None, now) for seed in seeds]
     tables.complete_if_empty(run, now)
     tables.replies[request] = (run.job.id, run.id)
     rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
