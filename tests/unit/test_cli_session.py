@@ -69,7 +69,7 @@ class FakeCluster:
     async def drain(self, timeout_s: float) -> None:
         self.calls.append("drain")
 
-    async def flush_outputs(self) -> None:
+    async def flush_outputs(self, runs: object = ()) -> None:
         self.calls.append("flush")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ class Cluster(Protocol):
 
     async def drain(self, timeout_s: float) -> None: ...
 
-    async def flush_outputs(self) -> None: ...
+    async def flush_outputs(self, runs: Collection[int] = ()) -> None: ...
 
 
 def is_live(settings: Settings) -> bool:

@@ -180,7 +180,7 @@ class Session:
         return 1 if self._reader_left else INTERRUPTED
 
     async def _finish(self) -> int:
-        await self._cluster.flush_outputs()
+        await self._cluster.flush_outputs(self._runs)
         await self._pump()
         views = [await self._view(run, job) for run, job in self._runs.items()]
         self._display.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -68,10 +68,11 @@ class OutputLoop:
         """
         self._stale = True
 
-    async def flush(self) -> None:
-        """Write all that is committed; raises what hinders it."""
+    async def flush(self, runs: Collection[int] = ()) -> None:
+        """Write all that is committed; raises what hinders it. Of `runs` there is a file also if
+        they ended without an item before anybody looked."""
         self.error = None
-        await self._pump()
+        await self._pump(runs)
         if self.error is not None:
             raise self.error
 
@@ -101,7 +102,7 @@ class OutputLoop:
                 self._changed.set()
                 await asyncio.sleep(1.0)
 
-    async def _pump(self) -> None:
+    async def _pump(self, runs: Collection[int] = ()) -> None:
         async with self._lock:
             if self._stale:
                 self._stale = False
@@ -112,16 +113,18 @@ class OutputLoop:
             if not epoch:
                 return  # another master leads, and writes
             try:
-                outputs = await self._store.ask(ReadOutputs())
-                assert isinstance(outputs, Outputs)
+                rows: dict[tuple[int, str], OutputRow] = {}
+                for run in (None, *runs):
+                    outputs = await self._store.ask(ReadOutputs(run))
+                    assert isinstance(outputs, Outputs)
+                    rows |= {(row.run, row.path): row for row in outputs.rows}
             except ZcrawlError as error:
                 self._failed(error)
                 return
-            wanted = {(row.run, row.path) for row in outputs.rows}
-            for key in [key for key in self._sinks if key not in wanted]:
+            for key in [key for key in self._sinks if key not in rows]:
                 self._sinks.pop(key).close()
             failed = False
-            for row in outputs.rows:
+            for row in rows.values():
                 try:
                     await self._follow(row, epoch)
                 except Exception as error:  # told, and the other outputs are not given up

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import secrets
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -216,6 +217,6 @@ class EmbeddedCluster:
         self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)
 
-    async def flush_outputs(self) -> None:
+    async def flush_outputs(self, runs: Collection[int] = ()) -> None:
         assert self._outputs is not None
-        await self._outputs.flush()
+        await self._outputs.flush(runs)
