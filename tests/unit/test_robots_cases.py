@@ -75,6 +75,79 @@ def test_what_is_open_and_what_is_not(text: str, allowed: str, forbidden: str) -
         assert not found.allows(SITE + path), path
 
 
+@pytest.mark.parametrize(
+    ("text", "allowed", "forbidden"),
+    [
+        # More wildcards.
+        (star("Disallow: /sale*"), "/sal", "/sale /sales/1"),
+        (star("Disallow: /sale*/end"), "/sales/x", "/sale/end /sales/end /sale/a/b/end"),
+        (
+            star("Disallow: /s*/*end.html"),
+            "/s1/endx.html",
+            "/s/end.html /s1/bend.html /s/a/end.html",
+        ),
+        (star("Disallow: /a/b/c", "Allow: /a/*/d"), "/a/c /a//c /a/x/c", "/a/b/c"),
+        (star("Disallow: /a/b$", "Allow: /a/b/c"), "/a/b/ /a/b/c /a/b/x", "/a/b"),
+        # The examples of the drafts of 1994 and 1996.
+        (
+            star("Disallow: /maze/ # endless", "Disallow: /old.html"),
+            "/ /old.htm",
+            "/old.htmlx /maze/1",
+        ),
+        (star("Allow: /tmp", "Disallow: /"), "/tmp /tmp.html /tmp/a", "/x"),
+        (star("Allow: /tmp/", "Disallow: /"), "/tmp/ /tmp/a", "/tmp /tmp.html"),
+        (star("Allow: /a%2fb.html", "Disallow: /"), "/a%2fb.html", "/a/b.html"),
+        (star("Allow: /a/b.html", "Disallow: /"), "/a/b.html", "/a%2fb.html"),
+        (star("Allow: /%7ejoe/", "Disallow: /"), "/~joe/x /%7Ejoe/x", "/joe"),
+        (star("Allow: /~joe/", "Disallow: /"), "/%7Ejoe/x", "/joe/x"),
+        (
+            star("Disallow: /org/plans", "Allow: /org/", "Allow: /serv", "Disallow: /"),
+            "/server /services/fast /org/about",
+            "/ /orgo.gif /org/plans",
+        ),
+        # Escapes, case, symbols that stand for themselves.
+        (
+            star("Disallow: /", "Allow: /a?b=c&d=http://e.test?f&g"),
+            "/a?b=c&d=http://e.test?f&g",
+            "/a",
+        ),
+        (star("Disallow: /", "Allow: /a/%62%61%7A"), "/a/baz /a/%62%61%7A", "/a/b"),
+        (star("Disallow: /", "Allow: /a/%E3%83%84"), "/a/%E3%83%84", "/a/b"),
+        (star("Disallow: /", "Allow: /a/\u30c4"), "/a/%E3%83%84", "/a/b"),
+        (star("Disallow: /X/"), "/x/y", "/X/y"),
+        (star("Disallow: /x$/a", "Disallow: /v*v$/a"), "/x/a", "/x$/ab /x%24/ab /v1v$/ab"),
+        (star("Disallow: /x/a%24", "Disallow: /x%2Ax/a"), "/x/a /x1x/a", "/x/a$ /x/a$b /x*x/a"),
+        (star("Disallow: /x/a$", "Disallow: /x*x/a"), "/x/ab", "/x*x/a /x/a$ /x/a%24"),
+        # Things that are no paths, and directories.
+        (star("Disallow: http://other.test/"), "/ /other", "/http://other.test/"),
+        (star("Disallow: //dir/*"), "/ /dir /dir/a //dir", "//dir/a"),
+        (star("Allow: /dir/index.html", "Disallow: /"), "/dir/ /dir/index.html", "/dir/index.htm"),
+        # Lines that are none.
+        (star("Disallow: /a/b#c", "Allow: /"), "/a/c", "/a/b"),
+        (star("Harry Potter", "Colour: red", "Disallow: /x"), "/y", "/x"),
+        ("user-agent *\ndisallow /x", "/y", "/x"),
+        ("User-agent: *\n\r\n\nDisallow: /x", "/y", "/x"),
+        ("Disallow: /x\nUser-agent: zcrawl\nDisallow: /z", "/x", "/z"),
+        # Groups: our own before the star's, whatever it says.
+        ("User-agent: zcrawl\nDisallow:\n\nUser-agent: *\nDisallow: /", "/ /x", ""),
+        ("User-agent: *\nDisallow: /\n\nUser-agent: ZCRAWL\nDisallow: /x", "/y", "/x"),
+        ("User-agent: *\nOdd: /g\nUser-agent: third\nDisallow: /", "/ /g", ""),
+        ("User-agent: other\nDisallow: /\nUser-agent: zcrawl", "/ /x", ""),
+        ("User-agent: zcra*wl\nDisallow: /x", "/y", "/x"),
+    ],
+)
+def test_the_rest_of_what_is_asked(text: str, allowed: str, forbidden: str) -> None:
+    """Examples of the old drafts, odd lines, and who is meant."""
+    test_what_is_open_and_what_is_not(text, allowed, forbidden)
+
+
+def test_a_crawler_may_have_a_name_beyond_ascii() -> None:
+    """In the file and in what it tells the server."""
+    text = "User-agent: *\nDisallow: /all\nUser-agent: Unic\u00f6de\nDisallow: /own"
+    found = rules(text, "unic\u00f6de/1.0")
+    assert found.allows(SITE + "/all") and not found.allows(SITE + "/own")
+
+
 GROUPS = """
 User-agent: one
 User-agent: two
