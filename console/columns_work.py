@@ -254,6 +254,14 @@ def _breaker(row: Row) -> Span:
     return Span(f"{failures:.0f} failed", "warn") if failures else Span("closed", "dim")
 
 
+def _kinds(row: Row) -> Span:
+    """How many of a queue's rows go to which extraction block, the most first."""
+    counted = row.get("kinds")
+    kinds = counted.items() if isinstance(counted, dict) else ()
+    told = ", ".join(f"{name} {times}" for name, times in kinds)
+    return Span(text({"kinds": told}, "kinds"), "dim")  # block names are a stranger's text
+
+
 QUEUES = Table(
     columns=(
         Column("Job", 5, text_cell("job", "dim"), right=True),
@@ -284,6 +292,7 @@ LANES = Table(
         Column("trend", 12, _trend, least=100),
         Column("Stored", 8, count_cell("beyond"), right=True, least=90),
         Column("Leased", 7, count_cell("in_flight"), right=True, least=100),
+        Column("Kinds", 22, _kinds, least=140),
         Column("Owner", 10, text_cell("owner"), least=90),
         Column("Why it waits", 0, _why),
     ),

@@ -80,6 +80,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         | {"level": ("info", "warning", "error")[n % 3]}
         for n in range(30)
     ]
+    kinds = {words or "book": 60, "list": 20}
     wave = [float(n % 60) for n in range(200)]
     names = ("pages_s", "failed_s", "bytes_s", "queued", "in_flight", "p50", "p95", "p99")
     rows = [host(n, host=said if words and n == 1 else f"https://h{n}.test") for n in range(1, 61)]
@@ -88,7 +89,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         "jobs": {"jobs": [run(99, words, state="completed")] if words else []},
         "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
-        "lanes": {"rows": rows[:9], "total": 9, "offset": 0},
+        "lanes": {"rows": [one | {"kinds": kinds} for one in rows[:9]], "total": 9, "offset": 0},
         "queues": {"rows": [queue], "total": 1, "offset": 0},
         "errors": {"rows": [group], "total": 1, "offset": 0},
         "failed": {"rows": [{**failed, "attempts": 4, "depth": 2, "parent": said}]},

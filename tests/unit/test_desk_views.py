@@ -212,6 +212,18 @@ def test_queues_count_what_is_ready_delayed_and_in_the_database() -> None:
     assert sum(one["queued"] for one in lanes) == row["queued"]
 
 
+def test_a_queue_tells_which_kinds_of_pages_wait_in_it() -> None:
+    """By the extraction block that reads them, the most first; pages without one have no kind."""
+    story = LeaderStory().elect()
+    story.submit(*urls(6))
+    assert story.master.leader is not None
+    (lane,) = story.master.leader.state.frontier.lanes.values()
+    for row, label in zip(list(lane.ready.values()), ["list", "book", "book", ""], strict=False):
+        lane.ready[row.seq] = msgspec.structs.replace(row, label=label)
+    (seen,) = answer(story, "lanes", run=1)["rows"]
+    assert list(seen["kinds"].items()) == [("book", 2), ("list", 1)]
+
+
 def test_requests_in_flight_can_be_seen_by_worker() -> None:
     """With how long they are out."""
     story = leading(*urls(3))

@@ -8,6 +8,7 @@ cost is that of the cluster's size, not of the number of consoles.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -187,6 +188,7 @@ class DeskViews:
                 "ready": len(lane.ready),
                 "delayed": len(lane.delayed),
                 "beyond": lane.beyond,
+                "kinds": _kinds(lane),
             }
 
         return page(
@@ -327,3 +329,10 @@ def _owners(host: HostState) -> str:
     return ", ".join(
         name.rpartition("#")[0] for name, part in host.parts.items() if part.granted > 0
     )
+
+
+def _kinds(lane: Lane) -> dict[str, int]:
+    """How many of the lane's rows in memory go to which extraction block."""
+    delayed = (row for row, _ in lane.delayed.values())
+    rows = itertools.chain(lane.ready.values(), delayed)
+    return dict(Counter(row.label for row in rows if row.label).most_common())
