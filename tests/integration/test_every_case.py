@@ -22,6 +22,7 @@ FAILED = {
     "/close-in-header": "reset",
     "/corrupt-gzip": "bad_encoding",
     "/cut-gzip": "truncated",
+    "/reset-within": "truncated",
 }
 GOOD = [
     "/lies-short-and-closes",
@@ -32,6 +33,7 @@ GOOD = [
     "/cookie",
     "/close-after",
     "/close-on-second",
+    "/body-after/204",
     "/echo",
     "/bad-links",
     *(f"/charset/{name}" for name in CHARSETS),
@@ -47,6 +49,16 @@ def test_no_case_is_left_out() -> None:
     here = Path(__file__).parent
     text = "\n".join(file.read_text() for file in here.glob("test_*.py"))
     assert [name for name in BEHAVIOURS if name != "index" and f"/{name}" not in text] == []
+
+
+def test_a_server_that_speaks_again_after_its_answer_is_read_once(tmp_path: Path) -> None:
+    """Alone on its server: what comes unasked, after the next request has been sent, no client of
+    HTTP/1.1 can tell from the answer to that."""
+    with WebThread() as web:
+        out = ("--out", tmp_path / "o.jsonl", "--data", tmp_path / "d", "--workers", 1)
+        done = command("crawl", web.url("/speaks-again"), "--no-robots", *out, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert len((tmp_path / "o.jsonl").read_text().splitlines()) == 1
 
 
 def test_odd_answers_are_read_and_broken_ones_have_their_names(tmp_path: Path) -> None:
