@@ -106,6 +106,18 @@ async def test_a_wrong_datacenter_is_named(consul: ConsulServer) -> None:
 # ------------------------------------------------------------ strangers
 
 
+async def test_too_many_connections_are_named(own_consul: ConsulServer) -> None:
+    """Consul only cuts them; the reason is in no answer."""
+    own_consul.limit_connections(2)
+    own_consul.restart()
+    backend = ConsulBackend(ConsulSettings(own_consul.url))
+    node = backend.begin(Role.MASTER, "m1")
+    assert await backend.until(lambda: node.last(CoordAway))
+    away = node.last(CoordAway)
+    assert away is not None and "http_max_conns_per_client" in away.reason
+    await backend.end()
+
+
 async def test_a_foreign_holder_is_waited_for_and_described(
     consul: ConsulServer, backend: ConsulBackend
 ) -> None:

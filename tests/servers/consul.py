@@ -31,6 +31,8 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
 ADMIN_TOKEN = "00000000-1111-2222-3333-444444444444"
 LOOPBACK = "127.0.0.1"
+# All nodes of all tests come from one address; those that were killed count on for a while.
+MAX_CONNECTIONS = 4000
 PORTS = ("http", "https", "server", "serf_lan", "serf_wan")
 CERTIFICATE = (
     "openssl req -x509 -nodes -days 2 -subj /CN=localhost -newkey ec"
@@ -108,6 +110,13 @@ class ConsulServer:
             return any(check["Status"] == "passing" for check in checks or [])
 
         wait_for(ready, START_TIMEOUT_S, lambda: f"Consul is not ready: {self.log()}")
+
+    def limit_connections(self, most: int) -> None:
+        """From one address, after its next start."""
+        path = self.folder / "config.json"
+        config = json.loads(path.read_text())
+        config["limits"]["http_max_conns_per_client"] = most
+        path.write_text(json.dumps(config))
 
     def stop(self) -> None:
         self._end(signal.SIGTERM)
@@ -239,6 +248,7 @@ def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
         "retry_interval": "1s",
         "performance": {"raft_multiplier": 1},
         "disable_update_check": True,
+        "limits": {"http_max_conns_per_client": MAX_CONNECTIONS},
         "log_level": "warn",
     }
     if server.acl:

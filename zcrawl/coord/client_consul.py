@@ -38,6 +38,10 @@ CALL_TIMEOUT_S: Final = 1.5  # two calls between two passes still fit into the c
 UNKNOWN_CHECK: Final = ("does not have associated TTL", "Unknown check")
 INVALID_SESSION: Final = "invalid session"
 MAX_REASON: Final = 300
+CUT_HINT: Final = (
+    "it restarts, or this address has more connections than its limits.http_max_conns_per_client"
+    " (200 unless set; a node needs up to 4)"
+)
 
 
 class ConsulSettings(msgspec.Struct, frozen=True):
@@ -185,6 +189,8 @@ class ConsulClient:
                 return c.Trouble.AWAY, f"{where}: TLS: {text}"
             case requests.exceptions.Timeout():
                 return c.Trouble.AWAY, f"{where} does not answer in time"
+            case requests.exceptions.ConnectionError() if _was_cut(error):
+                return c.Trouble.AWAY, f"{where} cut the connection: {CUT_HINT}"
             case requests.exceptions.ConnectionError():
                 return c.Trouble.AWAY, f"{where} cannot be reached: {_innermost(error)}"
             case consul.exceptions.ACLPermissionDenied() | consul.exceptions.ACLDisabled():
@@ -231,6 +237,13 @@ def _parts(address: str) -> tuple[str, int, str]:
         raise ConfigError(f"Consul's address {address!r} is not http(s)://HOST:PORT")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return host, port or (8501 if parts.scheme == "https" else 8500), parts.scheme
+
+
+def _was_cut(error: requests.exceptions.ConnectionError) -> bool:
+    """Accepted, and ended without an answer."""
+    (inner,) = error.args[:1] or (None,)
+    causes = getattr(inner, "args", ())
+    return any(isinstance(cause, ConnectionResetError) for cause in causes)
 
 
 def _innermost(error: BaseException) -> str:

@@ -18,8 +18,9 @@ Reading: TypeAlias = c.LockRead | c.MembersRead
 Report: TypeAlias = Callable[[Reading | c.WatchFailed], None]
 Query: TypeAlias = Callable[[str | None], tuple[str, Reading]]
 
-LOCK_WAIT_S: Final = 10  # also the longest that a connection may be dead unnoticed
-CATALOGUE_WAIT_S: Final = 30
+# The longest that a connection may be dead unnoticed, and that Consul counts the connection of a
+# process that was killed: it serves no more than 200 of one address.
+WAIT_S: Final = 10
 # py-consul waits this long beyond the query's own time (and its jitter) before it gives up.
 ANSWER_TIMEOUT_S: Final = 2.0
 SAME_AGAIN_S: Final = 0.05  # a return proves no change: do not spin on those that do not
@@ -77,8 +78,8 @@ class _Watch:
 
     def _query(self, index: str | None) -> tuple[str, Reading]:
         if self._what == "lock":
-            return self._client.read_lock(index, LOCK_WAIT_S)
-        return self._client.read_members(Role(self._what), index, CATALOGUE_WAIT_S)
+            return self._client.read_lock(index, WAIT_S)
+        return self._client.read_members(Role(self._what), index, WAIT_S)
 
 
 def _next_index(old: str | None, new: str) -> str | None:
