@@ -1,15 +1,19 @@
-"""Every store that the contract suites run on."""
+"""Every store and every engine that the contract suites run on, and the web that engines meet."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.contract.store_world import World
 from tests.servers.mariadb import Mariadb, find_server, mariadb
+from tests.web import MisbehavingWeb
+from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.ports import Engine
 from zcrawl.store.ports import Store
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
@@ -57,3 +61,15 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def world(store: Store) -> World:
     return World(store)
+
+
+@pytest.fixture(params=[AiohttpWire, HttpxEngine], ids=["aiohttp", "httpx"])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
+    async with request.param() as engine:
+        yield engine
+
+
+@pytest.fixture
+async def web() -> AsyncIterator[MisbehavingWeb]:
+    async with MisbehavingWeb(tls=True) as web:
+        yield web

@@ -1,89 +1,16 @@
-"""What every engine must make of what the web does to it, the same for all of them."""
+"""What every engine must make of an answer, the same for all of them."""
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import tracemalloc
 import zlib
-from collections.abc import AsyncIterator
 
-import aiohttp
 import httpx
 import pytest
-import uvloop
-from aiohttp.abc import AbstractResolver, ResolveResult
 
+from tests.contract.engine_tools import HEADERS, OPEN, PATIENT
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.behaviours import CHARSETS, PAGE
-from zcrawl.errors import BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-from zcrawl.fetch.fetch_httpx import HttpxEngine
-from zcrawl.fetch.guard import Guard
-from zcrawl.fetch.policy import RETRY_CLASS_OF
 from zcrawl.fetch.ports import Engine, HopLimits
-
-HEADERS = {"User-Agent": "zcrawl-test/1"}
-OPEN = Guard(allow_private=True)  # the web of these tests is on loopback
-PATIENT = HopLimits(max_bytes=500_000, guard=OPEN)  # for what must not end by a timeout
-HASTY = HopLimits(read_s=0.3, guard=OPEN)  # silence ends it
-BUSY = HopLimits(total_s=0.7, guard=OPEN)  # only the total ends it
-
-
-@pytest.fixture(params=[AiohttpWire, HttpxEngine], ids=["aiohttp", "httpx"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    async with request.param() as engine:
-        yield engine
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[MisbehavingWeb]:
-    async with MisbehavingWeb(tls=True) as web:
-        yield web
-
-
-async def failure(engine: Engine, url: str, limits: HopLimits = PATIENT) -> FetchError:
-    with pytest.raises(FetchError) as caught:
-        await engine.get(url, HEADERS, limits)
-    assert type(caught.value) in (FetchError, BlockedAddress)
-    assert caught.value.retry is RETRY_CLASS_OF[caught.value.code]
-    assert len(str(caught.value)) < 2_000
-    return caught.value
-
-
-MISBEHAVIOURS = [
-    ("/drip", BUSY, "total_timeout"),
-    ("/drip-header", BUSY, "total_timeout"),
-    ("/hang", BUSY, "total_timeout"),
-    ("/hang", HASTY, "read_timeout"),
-    ("/stall", HASTY, "read_timeout"),
-    ("/lies-long", PATIENT, "truncated"),
-    ("/chunked-cut", PATIENT, "truncated"),
-    ("/reset-within", PATIENT, "truncated"),
-    ("/cut-gzip", PATIENT, "truncated"),
-    ("/large/500001", PATIENT, "too_large"),
-    ("/endless", PATIENT, "too_large"),
-    ("/gzip-bomb", PATIENT, "too_large"),
-    ("/broken-gzip", PATIENT, "bad_encoding"),
-    ("/corrupt-gzip", PATIENT, "bad_encoding"),
-    ("/compressed/zstd", PATIENT, "bad_encoding"),
-    ("/garbage", PATIENT, "protocol"),
-    ("/huge-header", PATIENT, "protocol"),
-    ("/bad-chunk", PATIENT, "protocol"),
-    ("/close-at-once", PATIENT, "reset"),
-    ("/close-in-header", PATIENT, "reset"),
-    ("/reset", PATIENT, "reset"),
-]
-
-
-@pytest.mark.parametrize(("path", "limits", "code"), MISBEHAVIOURS)
-async def test_each_misbehaviour_has_its_name(
-    engine: Engine, web: MisbehavingWeb, path: str, limits: HopLimits, code: str
-) -> None:
-    """A bad server ends a fetch with the named error, and is not asked a second time."""
-    error = await failure(engine, web.url(path), limits)
-    assert error.code == code
-    assert web.hits(path) <= 1  # on a busy machine the total may end before the request
 
 
 @pytest.mark.parametrize(
@@ -312,120 +239,6 @@ async def test_a_body_of_just_the_limit_is_no_error(engine: Engine, web: Misbeha
     assert (await engine.get(web.url("/compressed/gzip"), HEADERS, exact)).content == PAGE
 
 
-async def test_a_bomb_does_not_fill_the_memory(engine: Engine, web: MisbehavingWeb) -> None:
-    """10 GB behind gzip cost no more memory than the limit and a few buffers."""
-    await engine.get(web.url("/status/200"), HEADERS, PATIENT)
-    gc.collect()
-    tracemalloc.start()
-    try:
-        error = await failure(engine, web.url("/gzip-bomb"))
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert error.code == "too_large"
-    assert peak < 8_000_000  # the server's own block of 1 MB included
-
-
-async def test_nobody_listens(engine: Engine, unused_tcp_port: int) -> None:
-    """A refused connection is `connect`, and may pass."""
-    error = await failure(engine, f"http://127.0.0.1:{unused_tcp_port}/")
-    assert (error.code, error.retry) == ("connect", RetryClass.TRANSIENT)
-
-
-async def test_a_name_that_does_not_exist(engine: Engine) -> None:
-    """A failed look-up is `dns`."""
-    assert (await failure(engine, "http://nothing.invalid/")).code == "dns"
-
-
-async def test_a_handshake_that_never_ends(engine: Engine, web: MisbehavingWeb) -> None:
-    """A connection that does not come to be in time is `connect_timeout`."""
-    url = web.url("/").replace("http://", "https://")  # waits for a request, not for TLS
-    assert (
-        await failure(engine, url, HopLimits(connect_s=0.3, guard=OPEN))
-    ).code == "connect_timeout"
-
-
-async def test_an_untrusted_certificate(engine: Engine, web: MisbehavingWeb) -> None:
-    """A self-signed certificate is `tls` and will not pass, unless the job does not care."""
-    error = await failure(engine, web.tls_url("/status/200"))
-    assert (error.code, error.retry) == ("tls", RetryClass.PERMANENT)
-    careless = HopLimits(verify_tls=False, guard=OPEN)
-    response = await engine.get(web.tls_url("/status/200"), HEADERS, careless)
-    assert response.content == PAGE
-    assert (await failure(engine, web.tls_url("/status/200"))).code == "tls"
-
-
-async def test_http_spoken_to_a_tls_port(engine: Engine, web: MisbehavingWeb) -> None:
-    """Plain HTTP to a TLS port has a name too."""
-    url = f"http://127.0.0.1:{web.tls_port}/"
-    assert (await failure(engine, url)).code in ("reset", "protocol")
-
-
-@pytest.mark.parametrize(
-    "url", ["ftp://example.com/", "http://127.0.0.1:99999/", "http://", "no url", ""]
-)
-async def test_what_cannot_be_sent_is_a_fetch_error(engine: Engine, url: str) -> None:
-    """No string makes an engine raise anything but FetchError."""
-    await failure(engine, url)
-
-
-async def test_a_header_that_cannot_be_sent_is_a_fetch_error(
-    engine: Engine, web: MisbehavingWeb
-) -> None:
-    """A line break in a header value is refused, not sent."""
-    with pytest.raises(FetchError) as caught:
-        await engine.get(web.url("/status/200"), {"X-Bad": "a\r\nInjected: 1"}, PATIENT)
-    assert caught.value.code == "bad_url"
-    assert not web.log
-
-
-async def test_cancellation_passes_and_leaves_the_engine_usable(
-    engine: Engine, web: MisbehavingWeb
-) -> None:
-    """A cancelled fetch is cancelled, not failed, and takes nothing with it."""
-    tasks = [
-        asyncio.create_task(engine.get(web.url(path), HEADERS, PATIENT))
-        for path in ("/hang", "/stall", "/drip")
-    ]
-    await web.arrived(len(tasks))
-    for task in tasks:
-        task.cancel()
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(result, asyncio.CancelledError) for result in results)
-    assert (await engine.get(web.url("/status/200"), HEADERS, PATIENT)).content == PAGE
-
-
-async def test_many_at_once(engine: Engine, web: MisbehavingWeb) -> None:
-    """Good and bad answers side by side do not touch each other."""
-    paths = ["/status/200", "/lies-long", "/close-at-once", "/garbage", "/chunked"] * 8
-    results = await asyncio.gather(
-        *(engine.get(web.url(path), HEADERS, PATIENT) for path in paths), return_exceptions=True
-    )
-    told = [
-        getattr(result, "content", None) or getattr(result, "code", result) for result in results
-    ]
-    assert told == [PAGE, "truncated", "reset", "protocol", PAGE] * 8
-
-
-async def test_a_closed_engine_blames_no_url(engine: Engine, web: MisbehavingWeb) -> None:
-    """After aclose, which may be called twice, a fetch fails as `engine`, to be tried again."""
-    await engine.aclose()
-    await engine.aclose()
-    error = await failure(engine, web.url("/status/200"))
-    assert (error.code, error.retry) == ("engine", RetryClass.TRANSIENT)
-
-
-def test_the_names_are_the_same_on_uvloop() -> None:
-    """The product runs on uvloop, whose transports end in other ways than asyncio's."""
-
-    async def main() -> list[str]:
-        async with MisbehavingWeb() as web, AiohttpWire() as wire:
-            errors = [failure(wire, web.url(path), limits) for path, limits, _ in MISBEHAVIOURS]
-            return [error.code for error in await asyncio.gather(*errors)]
-
-    assert uvloop.run(main()) == [code for _, _, code in MISBEHAVIOURS]
-
-
 def test_the_web_can_run_on_a_thread() -> None:
     """Tests that block, or crawl from other processes, have the same web."""
     with WebThread() as web, httpx.Client() as client:
@@ -433,79 +246,6 @@ def test_the_web_can_run_on_a_thread() -> None:
         assert client.get(web.url("/status/what")).status_code == 400
         assert client.get(web.url("/nothing/of/that/name")).status_code == 404
     assert web.log[0].path == "/status/200"
-
-
-# ---------------------------------------------------------------- the wire's httpx face
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[httpx.AsyncClient]:
-    wire = AiohttpWire(limits=PATIENT)
-    async with httpx.AsyncClient(transport=wire, timeout=httpx.Timeout(5.0, read=1.0)) as client:
-        yield client
-
-
-async def test_an_httpx_client_works_on_the_wire(
-    client: httpx.AsyncClient, web: MisbehavingWeb
-) -> None:
-    """Redirects, bodies, compression, HEAD-less methods and streams work as with httpx's own."""
-    response = await client.get(web.url("/hops/3"), follow_redirects=True)
-    assert (response.status_code, response.content, len(response.history)) == (200, PAGE, 3)
-    assert (await client.get(web.url("/compressed/gzip"))).content == PAGE
-    assert (await client.post(web.url("/echo"), json={"a": 1})).status_code == 200
-    assert web.log[-1].headers["content-length"] == "7"
-    async with client.stream("GET", web.url("/chunked")) as streamed:
-        assert b"".join([piece async for piece in streamed.aiter_bytes()]) == PAGE
-    assert {hit.connection for hit in web.log} == {1}
-
-
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/hang", httpx.ReadTimeout),
-        ("/stall", httpx.ReadTimeout),
-        ("/close-at-once", httpx.ReadError),
-        ("/lies-long", httpx.RemoteProtocolError),
-        ("/garbage", httpx.RemoteProtocolError),
-        ("/broken-gzip", httpx.DecodingError),
-        ("/compressed/zstd", httpx.DecodingError),
-        ("/gzip-bomb", httpx.TransportError),
-        ("/endless", httpx.TransportError),
-    ],
-)
-async def test_an_httpx_client_sees_httpx_errors(
-    client: httpx.AsyncClient, web: MisbehavingWeb, path: str, kind: type[httpx.RequestError]
-) -> None:
-    """Code written for httpx catches what it knows, and bombs are bounded there too."""
-    with pytest.raises(kind):
-        await client.get(web.url(path))
-
-
-async def test_a_guard_in_the_resolver_is_heard() -> None:
-    """What the resolver refuses is not connected to, and its own FetchError reaches the caller."""
-
-    class Guard(AbstractResolver):
-        async def resolve(
-            self, host: str, port: int = 0, family: object = None
-        ) -> list[ResolveResult]:
-            raise FetchError(f"{host} is private", code="blocked", retry=RetryClass.PERMANENT)
-
-        async def close(self) -> None:
-            pass
-
-    async with AiohttpWire(resolver=Guard()) as wire:
-        with pytest.raises(FetchError) as caught:
-            await wire.get("http://intranet.example/", HEADERS, PATIENT)
-    assert caught.value.code == "blocked"
-
-
-async def test_unknown_failures_are_ours() -> None:
-    """An exception nobody thought of becomes `engine`, so that no URL dies of our bug."""
-    from zcrawl.fetch import fetch_aiohttp, fetch_httpx
-
-    for translate in (fetch_aiohttp.translate, fetch_httpx.translate):
-        assert translate("http://x/", RuntimeError("what?")).code == "engine"
-    assert fetch_aiohttp.translate("http://x/", aiohttp.ClientError()).code == "engine"
 
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate"])

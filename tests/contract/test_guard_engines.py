@@ -11,6 +11,7 @@ import httpx
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from tests.contract.engine_tools import HEADERS, OPEN
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import AddressMoved, BlockedAddress, FetchError, RetryClass
@@ -19,7 +20,6 @@ from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import Engine, HopLimits
 
-HEADERS = {"User-Agent": "zcrawl-test/1"}
 Answers = Callable[[str], list[str]]
 MakeEngine = Callable[[Answers], contextlib.AbstractAsyncContextManager[Engine]]
 
@@ -65,7 +65,8 @@ async def httpx_engine(answers: Answers) -> AsyncIterator[Engine]:
 
 @pytest.fixture(params=[aiohttp_engine, httpx_engine], ids=["aiohttp", "httpx"])
 def make(request: pytest.FixtureRequest) -> MakeEngine:
-    return request.param  # type: ignore[no-any-return]
+    make: MakeEngine = request.param
+    return make
 
 
 def limits(guard: Guard | None = None) -> HopLimits:
@@ -225,9 +226,6 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
 # ---------------------------------------------------------------- one address only
 
 
-LOCAL = Guard(allow_private=True)
-
-
 async def test_a_pinned_host_is_connected_to_at_its_address_only() -> None:
     """Of several addresses the wanted one; a connection to another one is not used again."""
     async with (
@@ -235,10 +233,10 @@ async def test_a_pinned_host_is_connected_to_at_its_address_only() -> None:
         aiohttp_engine(lambda name: ["127.0.0.2", "127.0.0.1"]) as engine,
     ):
         url = f"http://two.example:{web.port}/status/200"
-        pinned = HopLimits(guard=LOCAL, address="127.0.0.1")
+        pinned = HopLimits(guard=OPEN, address="127.0.0.1")
         for _ in range(2):
             assert (await engine.get(url, HEADERS, pinned)).status_code == 200
-        elsewhere = HopLimits(guard=LOCAL, address="127.0.0.2")
+        elsewhere = HopLimits(guard=OPEN, address="127.0.0.2")
         with pytest.raises(FetchError) as refused:
             await engine.get(url, HEADERS, elsewhere)
         assert refused.value.code == "connect", "nobody listens there"
@@ -249,7 +247,7 @@ async def test_a_host_that_is_elsewhere_is_told_and_not_asked(known: str) -> Non
     """The lowest of its addresses, in whatever order DNS gives them; nothing is sent."""
     answers = ["::1", "127.0.0.3", "127.0.0.1"]
     async with MisbehavingWeb() as web, aiohttp_engine(lambda name: answers) as engine:
-        pinned = HopLimits(guard=LOCAL, address=known)
+        pinned = HopLimits(guard=OPEN, address=known)
         with pytest.raises(AddressMoved) as moved:
             await engine.get(f"http://some.example:{web.port}/", HEADERS, pinned)
         assert moved.value.address == "127.0.0.1"

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from tests.contract.engine_tools import HEADERS
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from tests.web.proxies import HttpProxy, SocksProxy
@@ -16,33 +17,28 @@ from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import Engine, HopLimits
 
-HEADERS = {"User-Agent": "zcrawl-test/1"}
 OPEN = HopLimits(guard=Guard(allow_private=True), verify_tls=False, connect_s=5.0)
 Proxy = HttpProxy | SocksProxy
-KINDS = [(AiohttpWire, HttpProxy), (AiohttpWire, SocksProxy), (HttpxEngine, HttpProxy)]
+Kind = tuple[type[AiohttpWire] | type[HttpxEngine], type[Proxy]]
+KINDS: list[Kind] = [(AiohttpWire, HttpProxy), (AiohttpWire, SocksProxy), (HttpxEngine, HttpProxy)]
 
 
 @pytest.fixture(params=KINDS, ids=["aiohttp-http", "aiohttp-socks5", "httpx-http"])
-def kind(request: pytest.FixtureRequest) -> tuple[type[Engine], type[Proxy]]:
-    return request.param  # type: ignore[no-any-return]
+def kind(request: pytest.FixtureRequest) -> Kind:
+    kind: Kind = request.param
+    return kind
 
 
 @pytest.fixture
-async def engine(kind: tuple[type[Engine], type[Proxy]]) -> AsyncIterator[Engine]:
-    async with kind[0]() as engine:  # type: ignore[attr-defined]
+async def engine(kind: Kind) -> AsyncIterator[Engine]:
+    async with kind[0]() as engine:
         yield engine
 
 
 @pytest.fixture
-async def proxy(kind: tuple[type[Engine], type[Proxy]]) -> AsyncIterator[Proxy]:
+async def proxy(kind: Kind) -> AsyncIterator[Proxy]:
     async with kind[1]() as proxy:
         yield proxy
-
-
-@pytest.fixture
-async def web() -> AsyncIterator[MisbehavingWeb]:
-    async with MisbehavingWeb(tls=True) as web:
-        yield web
 
 
 def through(proxy: Proxy | str) -> HopLimits:
@@ -67,9 +63,7 @@ async def test_pages_come_through_the_proxy(
     assert not any("proxy-authorization" in hit.headers for hit in web.log)
 
 
-async def test_a_proxy_with_a_password(
-    kind: tuple[type[Engine], type[Proxy]], engine: Engine, web: MisbehavingWeb
-) -> None:
+async def test_a_proxy_with_a_password(kind: Kind, engine: Engine, web: MisbehavingWeb) -> None:
     """The right one opens it; a wrong one is the proxy's failure and names no password."""
     async with kind[1](user="ann", password="s3cret") as proxy:
         response = await engine.get(web.url("/status/200"), HEADERS, through(proxy))
@@ -100,7 +94,7 @@ async def test_what_a_proxy_does_wrong_is_its_own_failure(
 
 async def test_a_proxy_that_is_not_there(
     engine: Engine,
-    kind: tuple[type[Engine], type[Proxy]],
+    kind: Kind,
     web: MisbehavingWeb,
     unused_tcp_port: int,
 ) -> None:
@@ -141,7 +135,7 @@ async def test_a_proxy_inside_needs_a_voucher(
 
 
 async def test_connections_of_two_proxies_are_not_mixed(
-    engine: Engine, kind: tuple[type[Engine], type[Proxy]], proxy: Proxy, web: MisbehavingWeb
+    engine: Engine, kind: Kind, proxy: Proxy, web: MisbehavingWeb
 ) -> None:
     """Nor is a direct one used for a request that has a proxy."""
     async with kind[1]() as other:

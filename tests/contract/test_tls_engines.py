@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from tests.contract.engine_tools import HEADERS, OPEN, failure
 from tests.servers.certificates import Certificates, make_certificates
 from tests.web.tls_servers import http2_only, members_only
-from zcrawl.errors import FetchError
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 from zcrawl.fetch.fetch_httpx import HttpxEngine
-from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import Engine, HopLimits, TlsFiles
-
-OPEN = Guard(allow_private=True)
-HEADERS = {"User-Agent": "zcrawl-test/1"}
 
 
 @pytest.fixture(scope="module")
@@ -24,20 +19,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return make_certificates(tmp_path_factory.mktemp("tls"))
 
 
-@pytest.fixture(params=[AiohttpWire, HttpxEngine], ids=["aiohttp", "httpx"])
-async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
-    async with request.param() as engine:
-        yield engine
-
-
 def limits(ca: Path | str = "", cert: Path | str = "", key: Path | str = "") -> HopLimits:
     return HopLimits(guard=OPEN, tls=TlsFiles(str(ca), str(cert), str(key)))
-
-
-async def failure(engine: Engine, url: str, limits: HopLimits) -> FetchError:
-    with pytest.raises(FetchError) as caught:
-        await engine.get(url, HEADERS, limits)
-    return caught.value
 
 
 async def test_a_ca_of_ones_own_is_trusted_and_no_other(engine: Engine, made: Certificates) -> None:
