@@ -31,6 +31,14 @@ from zcrawl.store.rows import NewLink, QueuedRow, RunRow
 
 T = TypeVar("T")
 
+A, B, C, D, E = (f"https://a.test/{name}" for name in "abcde")
+DONE, DEAD, SKIPPED, QUEUED = (
+    RequestState.DONE,
+    RequestState.DEAD,
+    RequestState.SKIPPED,
+    RequestState.QUEUED,
+)
+
 
 def key_of(url: str) -> bytes:
     return hashlib.blake2b(url.encode(), digest_size=16).digest()

@@ -5,9 +5,23 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, key_of, link, links, timeless
+from tests.contract.store_world import (
+    DEAD,
+    DONE,
+    QUEUED,
+    SKIPPED,
+    A,
+    B,
+    C,
+    D,
+    World,
+    key_of,
+    link,
+    links,
+    timeless,
+)
 from zcrawl.errors import Fenced, StoreDataError
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model import Disposition, RunState
 from zcrawl.store.commands import (
     ApplyResults,
     ChangeRun,
@@ -22,14 +36,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import Items, LaneWant, ReadItems, Refill, Refilled
 from zcrawl.store.rows import LaneCount, RunCounters
 
-A, B, C, D = (f"https://a.test/{name}" for name in "abcd")
 FAR = "https://b.test/far"
-DONE, DEAD, SKIPPED, QUEUED = (
-    RequestState.DONE,
-    RequestState.DEAD,
-    RequestState.SKIPPED,
-    RequestState.QUEUED,
-)
 APPLIED, DUPLICATE, DROPPED = Disposition.APPLIED, Disposition.DUPLICATE, Disposition.DROPPED
 
 

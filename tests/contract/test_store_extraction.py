@@ -7,13 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from tests.contract.store_world import World, link
+from tests.contract.store_world import DONE, A, B, C, World, link
 from zcrawl.model import Kept, RequestState
 from zcrawl.store.queries import Items, LaneWant, ReadItems, Refill, Refilled
 from zcrawl.store.store_peewee import open_sqlite
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE = RequestState.DONE
 
 
 def test_a_link_keeps_its_label_until_it_is_fetched(world: World) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from tests.contract.store_world import World, key_of, link
+from tests.contract.store_world import DONE, QUEUED, SKIPPED, A, B, C, World, key_of, link
 from zcrawl.mesh.messages import Manner
-from zcrawl.model import RequestState
 from zcrawl.store.rows import LaneCount, NewLink, StoredRobots
 
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE, QUEUED, SKIPPED = RequestState.DONE, RequestState.QUEUED, RequestState.SKIPPED
 RULES = StoredRobots(200, b"compressed", 4_000.0)
 
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, link, links, page, timeless
+from tests.contract.store_world import DONE, QUEUED, A, B, C, World, link, links, page, timeless
 from tests.servers.mariadb import Mariadb
-from zcrawl.errors import (
-    CommitUnknown,
-    StoreDataError,
-    StoreError,
-    StoreUnavailable,
-)
+from zcrawl.errors import CommitUnknown, StoreDataError, StoreError, StoreUnavailable
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import CountCrash, CrashCounted, Loaded, Retried, RetryDead, TakeOver
 from zcrawl.store.queries import (
@@ -28,9 +23,6 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.session_mysql_peewee import MysqlSession
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE, QUEUED = RequestState.DONE, RequestState.QUEUED
 
 
 @pytest.fixture

@@ -9,20 +9,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.store_world import World, links
+from tests.contract.store_world import DONE, A, B, World, links
 from tests.servers.mariadb import Mariadb
 from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
 from zcrawl.errors import CommitUnknown, Fenced, StoreUnavailable
-from zcrawl.model import RequestState
 from zcrawl.store import session_mysql_peewee
 from zcrawl.store.breaker import FREE_ATTEMPTS
 from zcrawl.store.dialect_mysql_peewee import MysqlDialect
 from zcrawl.store.queries import JobList, ListJobs
 from zcrawl.store.session_mysql_peewee import MysqlSession
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE = RequestState.DONE
 
 
 @pytest.fixture

@@ -7,17 +7,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, links
+from tests.contract.store_world import DONE, A, B, C, World, links
 from tests.servers.mariadb import Mariadb, mariadb
 from zcrawl.errors import Fenced, StoreUnavailable
-from zcrawl.model import RequestState
 from zcrawl.store.commands import Loaded, Reload, TakeOver
 from zcrawl.store.queries import JobList, ListJobs
 from zcrawl.store.store_peewee import open_mysql
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE = RequestState.DONE
-
 
 # ---------------------------------------------------------------- several addresses
 

@@ -10,24 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.store_world import World
+from tests.contract.store_world import A, World
 from tests.servers.certificates import Certificates, make_certificates
 from tests.servers.mariadb import PASSWORD, QUOTED_PASSWORD, Mariadb, mariadb
-from zcrawl.errors import (
-    StoreCorrupt,
-    StoreError,
-    StoreUnavailable,
-)
-from zcrawl.model import RequestState
+from zcrawl.errors import StoreCorrupt, StoreError, StoreUnavailable
 from zcrawl.store import schema_peewee
-from zcrawl.store.queries import (
-    JobList,
-    ListJobs,
-)
+from zcrawl.store.queries import JobList, ListJobs
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE, QUEUED = RequestState.DONE, RequestState.QUEUED
 
 
 @pytest.fixture

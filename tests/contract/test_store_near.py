@@ -7,14 +7,11 @@ import random
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, links
+from tests.contract.store_world import DONE, SKIPPED, A, B, C, D, World, links
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import RunState
 from zcrawl.store.commands import Applied, ApplyResults
 from zcrawl.store.queries import Items, ReadItems
-
-A, B, C, D = (f"https://a.test/{name}" for name in "abcd")
-DONE, SKIPPED = RequestState.DONE, RequestState.SKIPPED
 
 
 def spec(near: str, distance: int = 3, **more: object) -> bytes:

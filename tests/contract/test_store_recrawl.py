@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, key_of, link, links
+from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, key_of, link, links
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
@@ -15,8 +15,6 @@ from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Retried, RetryDead,
 from zcrawl.store.queries import KnownPages, LaneWant, ReadKnown, Refill, Refilled
 from zcrawl.store.rows import KnownRow, QueuedRow
 
-A, B, C, D = (f"https://a.test/{name}" for name in "abcd")
-DONE, DEAD, SKIPPED = RequestState.DONE, RequestState.DEAD, RequestState.SKIPPED
 ONE, TWO = Traits('W/"1"', "yesterday", b"one"), Traits('"2"', "", b"two")
 SAME = msgspec.structs.replace(ONE, unchanged=True)
 INTERVAL_S = 1_000.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.contract.store_world import World, link, links
+from tests.contract.store_world import DONE, A, B, C, World, link, links
 from zcrawl.errors import (
     CommitUnknown,
     DiskFull,
@@ -45,9 +45,6 @@ from zcrawl.store.queries import (
     Refilled,
 )
 from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
-
-A, B, C = (f"https://a.test/{name}" for name in "abc")
-DONE = RequestState.DONE
 
 
 def test_what_was_committed_is_there_after_a_reopen(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""The contract of a store: what a run keeps: items, output files, texts of any kind, cookies."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
+from zcrawl.store.commands import AdvanceOutput, Done
+from zcrawl.store.cookie_jar import merged
+from zcrawl.store.ports import Store
+from zcrawl.store.queries import (
+    FindItems,
+    FoundItems,
+    Items,
+    OutputRow,
+    Outputs,
+    ReadItems,
+    ReadOutputs,
+)
+
+
+def test_the_newest_items_can_be_searched(world: World) -> None:
+    """Newest first, by pages, of one run or of all, whatever the case of the letters."""
+    rows = world.submit(A, B, C).admitted
+    for n, row in enumerate(rows):
+        world.finish(row, DONE, items=(b'{"title":"Page %d"}' % n, b'{"other":1}'))
+    other = world.submit(D).admitted[0]
+    world.finish(other, DONE, items=(b'{"title":"page of another"}',))
+    newest = world.ask(FindItems(None, 1 << 60, 2), FoundItems)
+    assert [(one.run, one.id) for one in newest.rows] == [(other.run, 7), (rows[0].run, 6)]
+    assert (newest.last, newest.more) == (6, True)
+    found = world.ask(FindItems(rows[0].run, 6, 9, "PAGE"), FoundItems)
+    assert [one.id for one in found.rows] == [5, 3, 1]
+    assert not found.more and found.last == 1
+
+
+def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) -> None:
+    """A file is listed until its run has ended and it holds every item."""
+    job = world.submit(A, B, output=("/out/x.jsonl", "jsonl"))
+    world.submit(C)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0)
+    assert world.ask(ReadOutputs(), Outputs).rows == [expected]
+    for row in job.admitted:
+        world.finish(row, DONE)
+    items = world.ask(ReadItems(job.run, 0, 10), Items).rows
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[0].id, 8), Done)
+    world.do(AdvanceOutput(1, job.run, "/out/unknown", 9, 9), Done)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", items[0].id, 8, items[1].id, ended=True)
+    assert world.ask(ReadOutputs(), Outputs).rows == [expected]
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[1].id, 16), Done)
+    assert world.ask(ReadOutputs(), Outputs).rows == []
+    assert [row.length for row in world.ask(ReadOutputs(job.run), Outputs).rows] == [16]
+
+
+def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -> None:
+    """URLs, reasons, names and paths are not changed by the store."""
+    path = "/tmp/\udcff-ö.jsonl"  # a file name that is no UTF-8
+    job = world.submit("https://a.test/ö?q=日本", name="Größe 🕷", output=(path, "jsonl"))
+    row = job.admitted[0]
+    world.finish(row, DEAD, reason="naïve 🕷")
+    assert world.failures(row.run) == [("https://a.test/ö?q=日本", DEAD, "naïve 🕷")]
+    assert world.run_row(row.run).name == "Größe 🕷"
+    assert [out.path for out in world.ask(ReadOutputs(job.run), Outputs).rows] == [path]
+    assert link("https://a.test/ö").origin == "https://a.test"
+
+
+def test_a_runs_cookies_are_kept_by_host(world: World) -> None:
+    """The newest of each host, in the same transaction as the page, and found by the next leader;
+    another run has none of them."""
+    done = world.submit(A, B, C)
+    other = world.submit(A, name="other")
+    a, b, c = done.admitted
+    world.finish(a, DONE, cookies=("a.test", b'[["sid","1"]]'))
+    world.finish(b, DONE, cookies=("b.test", b"[]"))
+    world.finish(c, DONE, cookies=("a.test", b'[["sid","2"]]'))
+    kept = world.run_row(done.run).cookies
+    assert msgspec.json.decode(kept) == {"b.test": "[]", "a.test": '[["sid","2"]]'}
+    assert world.run_row(other.run).cookies == b""
+
+
+def test_cookies_have_a_bound() -> None:
+    """A run on very many hosts forgets the jars that changed longest ago."""
+    jar = b""
+    for number in range(50):
+        jar = merged(jar, f"h{number}.test", b"x" * 5_000)
+    assert len(jar) <= 60_000
+    assert list(msgspec.json.decode(jar)) == [f"h{n}.test" for n in range(39, 50)]
