@@ -13,6 +13,12 @@ from zcrawl.parse.page import PageOptions, ParsedPage, parse_page
 from zcrawl.submit.job_toml import parse_job
 
 URL = "http://shop.test/a/page.html"
+PAGE = """<html><head><base href="/base/"><title> A  page </title></head><body>
+<h1> The <b>Title</b> </h1><p class=price>EUR 1.234,50</p><img src="i.png" alt="">
+<ul><li data-n=1>one</li><li data-n=2>two</li><li data-n=x>three</li></ul>
+<article><h2>First</h2><a href="/1">more</a><p>SKU 11-22</p></article>
+<article><h2>Second</h2><p>no number</p></article>
+<a rel="nofollow" href="/no">no</a><a class=next href="?p=2">next</a></body></html>"""
 
 
 def plan_of(text: str) -> Plan:
