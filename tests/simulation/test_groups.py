@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from tests.simulation.test_worlds import run_world
+from tests.simulation.worlds import run_world
 from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.groups import Groups
 from zcrawl.submit.spec import Politeness

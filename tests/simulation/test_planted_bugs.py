@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from tests.simulation import planted
+from tests.simulation.worlds import run_world
 from zcrawl.testing.sim_faults import LEADER_CHANGES_ONLY, draw
-from zcrawl.testing.verify import nothing_was_fetched_twice, verify
-from zcrawl.testing.world import World
+from zcrawl.testing.verify import nothing_was_fetched_twice
 
 MOST_SEEDS = 400
 
@@ -19,13 +19,8 @@ MOST_SEEDS = 400
 def story_goes_wrong(seed: int) -> str | None:
     """What a check said of one faulty world, or of one with leader changes only."""
     try:
-        world = World(seed, draw(random.Random(seed)))
-        world.run()
-        verify(world)
-        world = World(seed, LEADER_CHANGES_ONLY)
-        world.run()
-        verify(world)
-        nothing_was_fetched_twice(world)
+        run_world(seed, draw(random.Random(seed)))
+        run_world(seed, LEADER_CHANGES_ONLY, nothing_was_fetched_twice)
     except AssertionError as error:
         return str(error)
     return None

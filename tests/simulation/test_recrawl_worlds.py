@@ -12,6 +12,7 @@ from unittest import mock
 import msgspec
 import pytest
 
+from tests.simulation.worlds import run_world
 from zcrawl.master.recall import Recall
 from zcrawl.store.commands import KnownAdmitted
 from zcrawl.submit.recrawl_spec import Recrawl
@@ -20,7 +21,6 @@ from zcrawl.testing.sim_faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
 from zcrawl.testing.verify import (
     known_pages_are_looked_at_once,
     nothing_was_fetched_twice,
-    verify,
 )
 from zcrawl.testing.world import World
 
@@ -30,17 +30,9 @@ CHUNK = 25
 MOST_SEEDS = 200
 
 
-def run_world(seed: int, faults: Faults) -> World:
+def run_three(seed: int, faults: Faults) -> World:
     with mock.patch("zcrawl.master.recall.CHUNK", 4):  # several for 25 pages
-        world = World(seed, faults, runs=3, recrawl=EVERY)
-        try:
-            world.run()
-            verify(world)
-            known_pages_are_looked_at_once(world)
-        except Exception as error:
-            error.add_note(f"seed {seed}, faults {faults}")
-            raise
-    return world
+        return run_world(seed, faults, known_pages_are_looked_at_once, runs=3, recrawl=EVERY)
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -48,7 +40,7 @@ def test_known_pages_are_each_looked_at_once_whatever_happens(first: int) -> Non
     """Crashes, lost and unknown commits, leader changes, pauses: each run has all that the job
     knew, changed pages are kept, unchanged ones counted, and no look is counted twice."""
     for seed in range(first, first + CHUNK):
-        run_world(seed, draw(random.Random(seed)))
+        run_three(seed, draw(random.Random(seed)))
 
 
 def test_without_crashes_each_known_page_is_asked_for_once_in_a_run() -> None:
@@ -56,7 +48,7 @@ def test_without_crashes_each_known_page_is_asked_for_once_in_a_run() -> None:
     unchanged = 0
     for seed in range(20):
         for faults in (CALM, LEADER_CHANGES_ONLY):
-            world = run_world(seed, faults)
+            world = run_three(seed, faults)
             nothing_was_fetched_twice(world)
             unchanged += sum(run.unchanged for run in world.store.tables.runs.values())
     assert unchanged > 500
@@ -114,7 +106,7 @@ def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None
     with plant():
         for seed in range(MOST_SEEDS):
             try:
-                run_world(seed, draw(random.Random(seed)))
+                run_three(seed, draw(random.Random(seed)))
             except AssertionError:
                 return
     raise AssertionError(f"{plant.__name__} was not noticed in {MOST_SEEDS} worlds")

@@ -6,24 +6,13 @@ import random
 
 import pytest
 
+from tests.simulation.worlds import run_world
 from zcrawl.submit.spec import Politeness
 from zcrawl.testing.sim_faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
-from zcrawl.testing.verify import nothing_was_fetched_twice, verify
-from zcrawl.testing.world import World
+from zcrawl.testing.verify import nothing_was_fetched_twice
 
 SEEDS = 2_000
 CHUNK = 50
-
-
-def run_world(seed: int, faults: Faults, **options: object) -> World:
-    world = World(seed, faults, **options)  # type: ignore[arg-type]
-    try:
-        world.run()
-        verify(world)
-    except Exception as error:
-        error.add_note(f"seed {seed}, faults {faults}")
-        raise
-    return world
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
@@ -39,13 +28,13 @@ def test_guarantees_hold_in_worlds_full_of_faults(first: int) -> None:
 def test_a_new_leader_repeats_no_fetch_that_a_live_worker_holds(first: int) -> None:
     """With leader changes only, each URL is fetched once per run (and once per failure)."""
     for seed in range(first, first + CHUNK):
-        nothing_was_fetched_twice(run_world(seed, LEADER_CHANGES_ONLY))
+        run_world(seed, LEADER_CHANGES_ONLY, nothing_was_fetched_twice)
 
 
 def test_without_faults_each_url_is_fetched_once() -> None:
     """In a calm world nothing is fetched twice."""
     for seed in range(20):
-        nothing_was_fetched_twice(run_world(seed, CALM))
+        run_world(seed, CALM, nothing_was_fetched_twice)
 
 
 def test_many_workers_share_one_spread_host_within_its_concurrency() -> None:
