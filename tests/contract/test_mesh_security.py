@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,19 +22,30 @@ from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Request
 from zcrawl.mesh.security import MeshKeys
 
 BEAT = Beat("m1", 1.0, {})
+Meeting = tuple[ZmqMasterMesh, Ear, ZmqWorkerMesh, Ear]
 
 
-async def test_an_unknown_key_is_refused_and_both_sides_say_so() -> None:
-    """The master's log has address and key; the worker's names its own key and the master."""
-    keys, at_master, at_worker = Keys(), Ear(), Ear()
-    stranger = keys.node()
+@contextlib.contextmanager
+def meeting(
+    of_master: MeshKeys | None, of_worker: MeshKeys | None, allowed: dict[str, str] | None = None
+) -> Iterator[Meeting]:
+    """A master and a worker that tries to reach it; each with what it heard and logged."""
+    at_master, at_worker = Ear(), Ear()
     with (
-        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
-        ZmqWorkerMesh("w1", 1, at_worker.log, keys=stranger) as worker,
+        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=of_master, allowed=allowed) as master,
+        ZmqWorkerMesh("w1", 1, at_worker.log, keys=of_worker) as worker,
     ):
         master.listen(at_master)
         worker.connect(master.endpoints)
         worker.listen(at_worker)
+        yield master, at_master, worker, at_worker
+
+
+async def test_an_unknown_key_is_refused_and_both_sides_say_so() -> None:
+    """The master's log has address and key; the worker's names its own key and the master."""
+    keys = Keys()
+    stranger = keys.node()
+    with meeting(keys.master, stranger) as (master, at_master, worker, at_worker):
         worker.send("m1", 1, Bye("let me in"))
         await at_worker.until(lambda: at_worker.details("key_refused"))
         await at_master.until(lambda: at_master.details("peer_refused"))
@@ -48,15 +61,9 @@ async def test_an_unknown_key_is_refused_and_both_sides_say_so() -> None:
 
 async def test_a_key_that_is_allowed_later_gets_in_without_a_restart() -> None:
     """libzmq gives up after a refusal; the worker tries again by itself."""
-    keys, at_master, at_worker = Keys(), Ear(), Ear()
+    keys = Keys()
     node = keys.node()
-    with (
-        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
-        ZmqWorkerMesh("w1", 1, at_worker.log, keys=node) as worker,
-    ):
-        master.listen(at_master)
-        worker.connect(master.endpoints)
-        worker.listen(at_worker)
+    with meeting(keys.master, node) as (master, at_master, worker, at_worker):
         master.publish(1, BEAT)
         worker.publish(1, Bye("a report"))
         await at_master.until(lambda: len(at_master.details("peer_refused")) >= 3)
@@ -105,14 +112,7 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
 
 async def test_a_peer_without_encryption_is_refused_and_counted() -> None:
     """Nothing of what it sends is read; both logs say that one side does not encrypt."""
-    keys, at_master, at_worker = Keys(), Ear(), Ear()
-    with (
-        ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master) as master,
-        ZmqWorkerMesh("w1", 1, at_worker.log) as worker,
-    ):
-        master.listen(at_master)
-        worker.connect(master.endpoints)
-        worker.listen(at_worker)
+    with meeting(Keys().master, None) as (master, at_master, worker, at_worker):
         worker.send("m1", 1, Bye("plain"))
         # A line that broke off may be told first, several times.
         await at_master.until(
@@ -127,14 +127,7 @@ async def test_a_peer_without_encryption_is_refused_and_counted() -> None:
 
 async def test_a_worker_with_keys_does_not_talk_to_a_master_without() -> None:
     """Encryption is never dropped in silence."""
-    at_master, at_worker = Ear(), Ear()
-    with (
-        ZmqMasterMesh(LOOPBACK, 1, at_master.log) as master,
-        ZmqWorkerMesh("w1", 1, at_worker.log, keys=Keys().node()) as worker,
-    ):
-        master.listen(at_master)
-        worker.connect(master.endpoints)
-        worker.listen(at_worker)
+    with meeting(None, Keys().node()) as (_, at_master, worker, at_worker):
         worker.send("m1", 1, Bye("secret"))
         await at_worker.until(
             lambda: "does not encrypt" in " ".join(at_worker.details("handshake_failed"))
@@ -144,18 +137,10 @@ async def test_a_worker_with_keys_does_not_talk_to_a_master_without() -> None:
 
 async def test_a_node_with_another_masters_key_does_not_get_through() -> None:
     """It would talk to an impostor otherwise; the master's log says what is wrong."""
-    keys, at_master, at_worker = Keys(), Ear(), Ear()
     node = new_pair()
     wrong = MeshKeys(node, new_pair().public)
-    with (
-        ZmqMasterMesh(
-            LOOPBACK, 1, at_master.log, keys=keys.master, allowed={node.public: "w1"}
-        ) as master,
-        ZmqWorkerMesh("w1", 1, at_worker.log, keys=wrong) as worker,
-    ):
-        master.listen(at_master)
-        worker.connect(master.endpoints)
-        worker.listen(at_worker)
+    both = meeting(Keys().master, wrong, allowed={node.public: "w1"})
+    with both as (_, at_master, worker, at_worker):
         worker.send("m1", 1, Bye("x"))
         await at_master.until(
             lambda: "another public key" in " ".join(at_master.details("handshake_failed"))
