@@ -14,26 +14,35 @@ from tests.web.behaviours import Exchange, behaviour
 @behaviour
 async def fan(x: Exchange) -> bool:
     """/fan/N: a page that links to N pages without links; /fan/N/i is one of those."""
-    total, _, leaf = x.rest.partition("/")
-    if leaf:
-        return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
-    links = "".join(f'<a href="/fan/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
-    return await x.reply(200, f"<html><title>fan</title><body>{links}</body></html>".encode())
+    return await _fan(x) if "/" not in x.rest else await _leaf(x)
+
+
+async def _fan(x: Exchange) -> bool:
+    """/NAME/N: links to /NAME/N/i (default 10)."""
+    name, total = x.hit.path.split("/")[1], int(x.rest or 10)
+    return await x.reply(200, _page("fan", *(f"/{name}/{total}/{i}" for i in range(total))))
+
+
+async def _leaf(x: Exchange) -> bool:
+    return await x.reply(200, _page(f"leaf {x.rest.partition('/')[2]}"))
+
+
+def _asked(x: Exchange) -> int:
+    """How often leaves of this fan were asked for, this time included."""
+    fan = x.hit.path.rpartition("/")[0]
+    return sum(hit.path.startswith(f"{fan}/") for hit in x.web.log)
 
 
 @behaviour
 async def moods(x: Exchange) -> bool:
     """/moods/N links to N pages; the server is well, then busy (429), then away (503), then well
     again, by how many of its pages were asked for: see `MOODS`."""
-    total, _, leaf = x.rest.partition("/")
-    if not leaf:
-        links = "".join(f'<a href="/moods/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
-        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
-    asked = sum(hit.path.startswith(f"/moods/{total}/") for hit in x.web.log)
+    if "/" not in x.rest:
+        return await _fan(x)
     for until, status, headers in MOODS:
-        if asked <= until:
+        if _asked(x) <= until:
             return await x.reply(status, b"<html>busy</html>", *headers)
-    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+    return await _leaf(x)
 
 
 MOODS = ((20, 200, ()), (22, 429, ("Retry-After: 1",)), (24, 503, ()))
@@ -42,14 +51,11 @@ MOODS = ((20, 200, ()), (22, 429, ("Retry-After: 1",)), (24, 503, ()))
 @behaviour
 async def faints(x: Exchange) -> bool:
     """/faints/N links to N pages; from the tenth request for one on, it hangs up on seven."""
-    total, _, leaf = x.rest.partition("/")
-    if not leaf:
-        links = "".join(f'<a href="/faints/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
-        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
-    asked = sum(hit.path.startswith(f"/faints/{total}/") for hit in x.web.log)
-    if FAINTS <= asked < FAINTS + FAINTED:
+    if "/" not in x.rest:
+        return await _fan(x)
+    if FAINTS <= _asked(x) < FAINTS + FAINTED:
         return False
-    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+    return await _leaf(x)
 
 
 FAINTS, FAINTED = 10, 7
@@ -58,14 +64,11 @@ FAINTS, FAINTED = 10, 7
 @behaviour
 async def tires(x: Exchange) -> bool:
     """/tires/N links to N pages; the 15th to the 20th of them take two seconds, the others none."""
-    total, _, leaf = x.rest.partition("/")
-    if not leaf:
-        links = "".join(f'<a href="/tires/{total}/{i}">{i}</a>' for i in range(int(total or 10)))
-        return await x.reply(200, f"<html><body>{links}</body></html>".encode())
-    asked = sum(hit.path.startswith(f"/tires/{total}/") for hit in x.web.log)
-    if 15 <= asked <= 20:
+    if "/" not in x.rest:
+        return await _fan(x)
+    if 15 <= _asked(x) <= 20:
         await asyncio.sleep(2.0)
-    return await x.reply(200, f"<html><title>leaf {leaf}</title></html>".encode())
+    return await _leaf(x)
 
 
 # ---------------------------------------------------------------- traps

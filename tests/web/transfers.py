@@ -12,6 +12,8 @@ import struct
 from tests.web.behaviours import PAGE, Exchange, behaviour
 
 DRIP_INTERVAL_S = 0.2
+FIVE_BYTES = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n"
+ONE_CHUNK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
 
 
 # ---------------------------------------------------------------- slow and silent
@@ -21,15 +23,20 @@ DRIP_INTERVAL_S = 0.2
 async def drip(x: Exchange) -> bool:
     """One byte every 0.2 s, for ever."""
     await x.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
-    while True:
-        await x.raw(b"x")
-        await asyncio.sleep(DRIP_INTERVAL_S)
+    await _drip(x)
+    return False
 
 
 @behaviour
 async def drip_header(x: Exchange) -> bool:
     """A header that never ends, one byte every 0.2 s."""
     await x.raw(b"HTTP/1.1 200 OK\r\nX-Long: ")
+    await _drip(x)
+    return False
+
+
+async def _drip(x: Exchange) -> None:
+    """Until the client leaves."""
     while True:
         await x.raw(b"x")
         await asyncio.sleep(DRIP_INTERVAL_S)
@@ -72,7 +79,7 @@ async def lies_long(x: Exchange) -> bool:
 @behaviour
 async def lies_short(x: Exchange) -> bool:
     """Announces 5 bytes and sends more."""
-    await x.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n")
+    await x.raw(FIVE_BYTES)
     await x.raw(b"12345 and then some")
     return False
 
@@ -80,8 +87,7 @@ async def lies_short(x: Exchange) -> bool:
 @behaviour
 async def lies_short_at_once(x: Exchange) -> bool:
     """The same in one segment with its headers."""
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n"
-    await x.raw(head + b"12345 and then some")
+    await x.raw(FIVE_BYTES + b"12345 and then some")
     return False
 
 
@@ -173,14 +179,14 @@ async def chunked(x: Exchange) -> bool:
 @behaviour
 async def chunked_cut(x: Exchange) -> bool:
     """A chunked body without its end."""
-    await x.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+    await x.raw(ONE_CHUNK)
     return False
 
 
 @behaviour
 async def bad_chunk(x: Exchange) -> bool:
     """A chunk whose size is no number; the connection stays open."""
-    await x.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+    await x.raw(ONE_CHUNK)
     await asyncio.sleep(0.05)
     await x.raw(b"zz-not-a-size\r\nhello\r\n")
     await x.reader.read()
