@@ -1,4 +1,4 @@
-"""A short way to write the story of one store, for the contract tests."""
+"""A short way to write the story of one store, for the contract tests, and stories they share."""
 
 from __future__ import annotations
 
@@ -7,17 +7,23 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import Page, Traits
 from zcrawl.model import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    AdmitKnown,
     Applied,
     ApplyResults,
     Change,
     ChangeRun,
     Command,
+    CountCrash,
+    CrashCounted,
+    KnownAdmitted,
     Loaded,
     Reload,
+    Retried,
+    RetryDead,
     RunChanged,
     SubmitJob,
     Submitted,
@@ -26,7 +32,24 @@ from zcrawl.store.commands import (
     TakeOver,
 )
 from zcrawl.store.ports import Store
-from zcrawl.store.queries import Failures, JobList, ListJobs, Query, ReadFailed, Tallies, TallyRows
+from zcrawl.store.queries import (
+    Failures,
+    Items,
+    JobList,
+    KnownPages,
+    LaneWant,
+    ListJobs,
+    Outputs,
+    Query,
+    ReadFailed,
+    ReadItems,
+    ReadKnown,
+    ReadOutputs,
+    Refill,
+    Refilled,
+    Tallies,
+    TallyRows,
+)
 from zcrawl.store.rows import NewLink, QueuedRow, RunRow
 
 T = TypeVar("T")
@@ -157,3 +180,45 @@ class World:
     def failures(self, run: int) -> list[tuple[str, RequestState, str]]:
         rows = self.ask(ReadFailed(run, 0, 1000), Failures).rows
         return [(row.url, row.state, row.reason) for row in rows]
+
+
+def unstorable(good: Change) -> list[Change]:
+    """Like a good one but for one value that no database takes."""
+    assert good.page is not None
+    surrogate = msgspec.structs.replace(link(B), url="https://a.test/\udfff")
+    return [
+        msgspec.structs.replace(good, reason="\ud800"),
+        msgspec.structs.replace(good, links=(surrogate,)),
+        msgspec.structs.replace(good, status=1 << 64),
+        msgspec.structs.replace(good, page=msgspec.structs.replace(good.page, size=1 << 63)),
+        msgspec.structs.replace(good, page=msgspec.structs.replace(good.page, title=["x"])),
+        msgspec.structs.replace(good, items=(None,)),
+    ]
+
+
+def live_through(world: World) -> None:
+    """Every kind of statement once: a run that ends and goes, and one that remembers its pages."""
+    a, b, c = world.submit(A, B, C, output=("/x", "jsonl")).admitted
+    world.finish(a, DONE, links=links("https://b.test/"))
+    world.finish(b, DEAD, reason="dns")
+    for after in (None, (0, 0, 1)):
+        world.ask(Refill((LaneWant(a.run, a.host, after, 5),)), Refilled)
+    world.do(RetryDead(1, a.run, 0, 5, 1.0), Retried)
+    world.do(CountCrash(1, c.seq, 3, True, 1.0), CrashCounted)
+    world.failures(a.run)
+    world.ask(ReadItems(a.run, 0, 5), Items)
+    world.ask(ReadOutputs(), Outputs)
+    world.tallies(a.run)
+    world.reload()
+    spec = b'{"recrawl":{"incremental":true},"duplicates":{"near":"mark"}}'
+    remembering = world.submit(A, B, spec=spec)
+    traits = Traits(content=b"1", fingerprint=b"12345678")
+    world.finish(remembering.admitted[0], DONE, traits=traits, links=links(C))
+    world.ask(ReadKnown(remembering.job, 0, 5), KnownPages)
+    known = AdmitKnown(1, remembering.run, 0, 1, links(A, C), False, 1.0)
+    world.do(known, KnownAdmitted)
+    for state in (RunState.CANCELLED, RunState.DELETED):
+        for run in (a.run, remembering.run):
+            world.change_run(run, state)
+            while world.sweep(run).more:
+                pass

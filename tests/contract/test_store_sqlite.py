@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.contract.store_world import DONE, A, B, C, World, link, links
+from tests.contract.store_world import DONE, A, B, World, links, live_through, unstorable
 from zcrawl.errors import (
     CommitUnknown,
     DiskFull,
@@ -19,31 +19,9 @@ from zcrawl.errors import (
     StoreError,
     StoreUnavailable,
 )
-from zcrawl.mesh.messages import Traits
-from zcrawl.model import RequestState, RunState
 from zcrawl.store import schema_peewee
-from zcrawl.store.commands import (
-    AdmitKnown,
-    CountCrash,
-    CrashCounted,
-    KnownAdmitted,
-    Retried,
-    RetryDead,
-    TakeOver,
-)
-from zcrawl.store.queries import (
-    Items,
-    JobList,
-    KnownPages,
-    LaneWant,
-    ListJobs,
-    Outputs,
-    ReadItems,
-    ReadKnown,
-    ReadOutputs,
-    Refill,
-    Refilled,
-)
+from zcrawl.store.commands import TakeOver
+from zcrawl.store.queries import JobList, ListJobs
 from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
 
 
@@ -132,16 +110,7 @@ def test_data_that_cannot_be_stored_is_a_data_error(open_store: PeeweeStore) -> 
     row = world.submit(A).admitted[0]
     before = world.reload()
     good = world.change(row, DONE)
-    assert good.page is not None
-    surrogate = msgspec.structs.replace(link(B), url="https://a.test/\udfff")
-    for bad in (
-        msgspec.structs.replace(good, reason="\ud800"),
-        msgspec.structs.replace(good, links=(surrogate,)),
-        msgspec.structs.replace(good, status=1 << 64),
-        msgspec.structs.replace(good, page=msgspec.structs.replace(good.page, size=1 << 63)),
-        msgspec.structs.replace(good, page=msgspec.structs.replace(good.page, title=["x"])),
-        msgspec.structs.replace(good, items=(None,)),
-    ):
+    for bad in unstorable(good):
         with pytest.raises(StoreDataError):
             world.apply(bad)
     assert world.reload() == before
@@ -305,30 +274,7 @@ def test_no_statement_scans_or_sorts_a_big_table(open_store: PeeweeStore) -> Non
     for session in (open_store._writer, open_store._reader):
         session.connection.set_trace_callback(statements.append)
     world = World(open_store)
-    a, b, c = world.submit(A, B, C, output=("/x", "jsonl")).admitted
-    world.finish(a, DONE, links=links("https://b.test/"))
-    world.finish(b, RequestState.DEAD, reason="dns")
-    for lane in (LaneWant(1, 1, None, 5), LaneWant(1, 1, (0, 0, 1), 5)):
-        world.ask(Refill((lane,)), Refilled)
-    world.do(RetryDead(1, a.run, 0, 5, 1.0), Retried)
-    world.do(CountCrash(1, c.seq, 3, True, 1.0), CrashCounted)
-    world.failures(a.run)
-    world.ask(ReadItems(a.run, 0, 5), Items)
-    world.ask(ReadOutputs(), Outputs)
-    world.tallies(a.run)
-    world.reload()
-    spec = b'{"recrawl":{"incremental":true},"duplicates":{"near":"mark"}}'
-    remembering = world.submit(A, B, spec=spec)
-    traits = Traits(content=b"1", fingerprint=b"12345678")
-    world.finish(remembering.admitted[0], DONE, traits=traits, links=links(C))
-    world.ask(ReadKnown(remembering.job, 0, 5), KnownPages)
-    known = AdmitKnown(1, remembering.run, 0, 1, links(A, C), False, 1.0)
-    world.do(known, KnownAdmitted)
-    for state in (RunState.CANCELLED, RunState.DELETED):
-        for run in (a.run, remembering.run):
-            world.change_run(run, state)
-            while world.sweep(run).more:
-                pass
+    live_through(world)
     for session in (open_store._writer, open_store._reader):
         session.connection.set_trace_callback(None)
     explained = 0
