@@ -129,7 +129,7 @@ class Session:
                 if self._ended(snapshot):
                     return
                 await self._pump()
-                with contextlib.suppress(TimeoutError):
+                with contextlib.suppress(TimeoutError):  # time to look again
                     async with asyncio.timeout(POLL_S):
                         await self._interrupt.asked.wait()
         finally:

@@ -13,12 +13,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.errors import RefusedError, UsageError, ZcrawlError
+
+if TYPE_CHECKING:
+    from zcrawl.store.queries import JobRow
 
 
 @click.command("export", cls=Command)
@@ -84,8 +87,8 @@ def export_command(
     return 0
 
 
-def _run_of(job: Any, run: int | None) -> int:
-    runs: list[int] = [row.id for row in job.runs]
+def _run_of(job: JobRow, run: int | None) -> int:
+    runs = [row.id for row in job.runs]
     if run is None and runs:
         return runs[0]
     if run is None or run not in runs:

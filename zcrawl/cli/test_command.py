@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -15,6 +15,9 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.specs import prepare, spec_options
 from zcrawl.cli.submit import is_job_file
 from zcrawl.errors import UsageError, ZcrawlError
+
+if TYPE_CHECKING:
+    from zcrawl.submit.spec import JobSpec
 
 SHOWN_LINKS: Final = 20
 SHOWN_ITEMS: Final = 10
@@ -95,7 +98,7 @@ def again_when_saved(path: Path, once: Callable[[], int]) -> int:
     return 0
 
 
-async def _test(settings: Settings, spec: Any, url: str, all_links: bool, block: str) -> int:
+async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, block: str) -> int:
     from zcrawl.cli import output
     from zcrawl.roles.probe import probe
 

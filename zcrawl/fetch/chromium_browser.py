@@ -226,7 +226,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # gone; its number is another's
         os.killpg(pid, signal.SIGKILL)  # playwright makes Chromium the leader of a group
 
 

@@ -224,7 +224,7 @@ class Guard:
         try:
             return self._verdicts[origin]
         except KeyError:
-            pass
+            pass  # not judged yet: it is below
         if len(self._verdicts) >= _MAX_REMEMBERED:
             self._verdicts.clear()
         why = self._verdicts[origin] = self._judge(origin)

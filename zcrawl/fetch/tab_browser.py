@@ -138,7 +138,7 @@ class Tab:
     async def _rest(self) -> None:
         """Until the network is idle, if the job wants that; some pages never are."""
         if self._orders.wait == "idle":
-            with contextlib.suppress(Error):
+            with contextlib.suppress(Error):  # it is read as it is then
                 await self._page.wait_for_load_state("networkidle", timeout=IDLE_S * 1000)
 
     async def _click(self, selector: str) -> None:

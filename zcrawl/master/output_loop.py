@@ -79,7 +79,7 @@ class OutputLoop:
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError):  # as we told it to
                 await self._task
         async with self._lock:
             for sink in self._sinks.values():

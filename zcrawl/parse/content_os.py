@@ -68,7 +68,7 @@ class ContentReader:
     async def _end(self) -> None:
         child, self._child = self._child, None
         if child is not None and child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 child.kill()
             await child.wait()
 

@@ -164,7 +164,7 @@ class MasterNode:
                 self._tell("database_away", f"waiting for the database: {error}")
             except StoreError as error:
                 raise ConfigError(str(error), code=error.code) from error
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # time for another try
                 await asyncio.wait_for(self._stop.wait(), pause_s)
             pause_s = min(pause_s * 2, DATABASE_AGAIN_MOST_S)
         return None
@@ -177,7 +177,7 @@ class MasterNode:
             self._coordinator.loop_alive()
             self._coordinator.update(self._condition())
             self._notify.alive()
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # time for another beat
                 await asyncio.wait_for(self._stop.wait(), PULSE_S)
         self._notify.stopping()
 

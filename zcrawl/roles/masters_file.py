@@ -28,7 +28,7 @@ class MastersFile:
         current = {one.master: one for one in masters}
         old = [one for one in self.read() if one.master not in current]
         text = msgspec.json.encode([*current.values(), *old[:MOST_REMEMBERED]])
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # there is none yet
             if self.path.read_bytes() == text:
                 return
         aside = self.path.with_suffix(f".{os.getpid()}")

@@ -54,6 +54,7 @@ def read_mesh_file(data: Path) -> MeshFile | None:
 
 
 def remove_mesh_file(data: Path, endpoints: Endpoints, temporary: Path | None) -> None:
+    """What cannot be removed stays: the next start writes over it."""
     with contextlib.suppress(OSError):
         (data / MESH).unlink()
     for endpoint in (endpoints.control, endpoints.reports, endpoints.events):

@@ -168,7 +168,7 @@ class WorkerNode:
             if self._supervisor.all_left:
                 self._tell("drained", "all workers of this host were drained")
                 break
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # time for another beat
                 await asyncio.wait_for(self._stop.wait(), PULSE_S)
         self._notify.stopping()
         for one in self._coordinators.values():
@@ -182,7 +182,7 @@ class WorkerNode:
             except ZcrawlError as error:
                 self._tell("no_master_answers", str(error))
             self._look.clear()
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(TimeoutError):  # time to ask again
                 await asyncio.wait_for(self._look.wait(), ASK_AGAIN_S)
 
     def _on_coordination(self, id: str, event: coord.CoordEvent) -> None:

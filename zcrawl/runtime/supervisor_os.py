@@ -127,7 +127,7 @@ class Supervisor:
     def _last_words(self) -> str:
         last = ""
         if self._stderr is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # none were written down
                 text = self._stderr.read_bytes()[-2_000:].decode(errors="replace").strip()
                 last = text.rpartition("\n")[2]
         return last or "no message"
@@ -246,7 +246,7 @@ def _is_gone(child: Child) -> bool:
 
 def _signal(child: Child, number: int) -> None:
     if child.process is not None and child.process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
             child.process.send_signal(number)
 
 

@@ -69,6 +69,6 @@ def _write_and_rename(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         Path(temporary).replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # what happened before it is what is told
             Path(temporary).unlink()
         raise

@@ -99,6 +99,6 @@ def _json_line(event: dict[str, Any]) -> bytes:
 
 def rotate(path: Path) -> None:
     """Put a long log aside, once, at start; the one before is replaced."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # there is none, or it goes on where it is
         if path.stat().st_size > ROTATE_BYTES:
             path.replace(path.with_suffix(".log.1"))

@@ -105,7 +105,7 @@ class SpiderProcess:
             with contextlib.suppress(TimeoutError):  # it is on its way out: its own code tells why
                 await asyncio.wait_for(child.wait(), EXIT_S)
         if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
                 child.kill()
             await child.wait()
 
