@@ -23,7 +23,7 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.namespaces import Hosts
 from tests.servers.page_site import PageSite
 from zcrawl.config import Config, resolve
-from zcrawl.errors import UnreachableError
+from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
@@ -108,6 +108,7 @@ class Cluster:
         self.hosts: Hosts | None = None  # each node runs on the host of its name
         self.masters: dict[str, Node] = {}
         self.workers: dict[str, Node] = {}
+        self._submitted: dict[int, tuple[int, PageSite]] = {}  # run: its job and what it crawls
         self.config = self.write_config("client", {})[1]
 
     # ------------------------------------------------------------ nodes
@@ -214,7 +215,9 @@ class Cluster:
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
         args["vouched"] = [site.seed]
         reply = self.ask("submit", args)
-        return int(reply["job"]), int(reply["run"])
+        job, run = int(reply["job"]), int(reply["run"])
+        self._submitted[run] = (job, site)
+        return job, run
 
     def job(self, job: int) -> dict[str, Any]:
         return self.ask("job", {"ref": str(job)})
@@ -222,6 +225,21 @@ class Cluster:
     def wait_pages(self, run: int, pages: int) -> None:
         """So many are committed; asked of the database, which needs no leader."""
         wait_until(lambda: self.counters(run)["done"] >= pages)
+
+    def wait_more(self, run: int, pages: int) -> None:
+        """So many more than now, or all that there are."""
+        _, site = self._submitted[run]
+        self.wait_pages(run, min(site.pages, self.counters(run)["done"] + pages))
+
+    def complete(self, run: int) -> None:
+        """To its end, and checked. The pace was for what the test does to the cluster: what is
+        left when that is over goes without one."""
+        job, site = self._submitted[run]
+        # It has ended already, or nobody can take the order: then it keeps its pace.
+        with contextlib.suppress(RefusedError, UnreachableError):
+            self.ask("tune", {"ref": str(job), "rate": 0}, patience_s=10.0)
+        self.wait_done(run)
+        self.verify(run, site)
 
     def wait_done(self, run: int, patience_s: float = 120.0) -> None:
         def ended() -> bool:

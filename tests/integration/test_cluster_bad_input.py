@@ -81,8 +81,7 @@ def test_a_master_waits_for_consul_and_for_the_database_and_says_so(
         made.add_worker("w1")
         made.wait_ready(1)
         _, run = made.submit(site, FAST)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 def test_a_stranger_in_our_lock_and_garbage_in_our_key_are_named_and_outlived(
@@ -109,8 +108,7 @@ def test_a_stranger_in_our_lock_and_garbage_in_our_key_are_named_and_outlived(
         made.wait_pages(run, 100)
         consul.put(key, b"\x00 garbage \xff")
         made.wait_pages(run, 300)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 # ------------------------------------------------------------ the database
@@ -244,8 +242,7 @@ def test_a_cluster_with_keys_lets_in_who_is_listed_and_nobody_else(
         stranger = made.add_worker("w2", **mine("w2"))
         made.wait_ready(1)
         _, run = made.submit(site, FAST)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         wait_until(lambda: "key_refused" in stranger.text() and stranger_key in stranger.text())
         wait_until(lambda: f"with the key {stranger_key}" in made.leader().text())
         assert [one["id"] for one in made.ask("nodes", {})["workers"]] == ["w1"]
@@ -288,14 +285,13 @@ def test_masters_with_wrong_clocks_lead_one_after_the_other(
         made.wait_pages(run, 50)
         for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR2):
             ahead.signal(number)
-            made.wait_pages(run, made.counters(run)["done"] + 50)
+            made.wait_more(run, 50)
         epoch = made.epoch()
         made.workers["w1"].kill()
         ahead.kill()
         made.add_worker("w2")
         wait_until(lambda: made.epoch() > epoch)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 # ------------------------------------------------------------ any master takes any request

@@ -89,10 +89,9 @@ def test_the_link_between_leader_and_consul_fails(linked: Linked, how: str) -> N
     made.wait_pages(run, 100)
     leader = made.leader()
     break_link(linked.consul[leader.name], how)
-    made.wait_pages(run, made.counters(run)["done"] + 800)
+    made.wait_more(run, 800)
     mend_link(linked.consul[leader.name])
-    made.wait_done(run)
-    made.verify(run, site)
+    made.complete(run)
 
 
 @pytest.mark.parametrize("how", FAULTS)
@@ -103,12 +102,11 @@ def test_the_link_between_leader_and_database_fails(linked: Linked, how: str) ->
     made.wait_pages(run, 100)
     leader, epoch = made.leader(), made.epoch()
     break_link(linked.database[leader.name], how)
-    made.wait_pages(run, made.counters(run)["done"] + 800)
+    made.wait_more(run, 800)
     if how != "cut":  # a reset connection is opened again
         assert made.epoch() > epoch
     mend_link(linked.database[leader.name])
-    made.wait_done(run)
-    made.verify(run, site)
+    made.complete(run)
 
 
 # ---------------------------------------------------------------- hosts
@@ -159,10 +157,9 @@ def test_the_link_between_leader_and_a_worker_fails(spread: Linked, how: str) ->
         hosts.cut_one_way(leader, "w1")
     else:
         hosts.cut_one_way("w1", leader)
-    made.wait_pages(run, made.counters(run)["done"] + 1200)
+    made.wait_more(run, 1200)
     hosts.mend()
-    made.wait_done(run)
-    made.verify(run, site)
+    made.complete(run)
 
 
 @pytest.mark.parametrize("how", ["cut", "one way"])
@@ -179,11 +176,10 @@ def test_the_links_between_leader_and_followers_fail(spread: Linked, how: str) -
             hosts.cut(leader.name, name)
         elif name != leader.name:
             hosts.cut_one_way(leader.name, name)
-    made.wait_pages(run, made.counters(run)["done"] + 800)
+    made.wait_more(run, 800)
     assert made.epoch() == epoch
     hosts.mend()
-    made.wait_done(run)
-    made.verify(run, site)
+    made.complete(run)
 
 
 def test_a_leader_that_is_cut_off_from_everything_is_replaced(spread: Linked) -> None:
@@ -198,7 +194,6 @@ def test_a_leader_that_is_cut_off_from_everything_is_replaced(spread: Linked) ->
         if name != leader.name:
             hosts.cut(leader.name, name)
     wait_until(lambda: made.epoch() > epoch)
-    made.wait_pages(run, made.counters(run)["done"] + 800)
+    made.wait_more(run, 800)
     hosts.mend()
-    made.wait_done(run)
-    made.verify(run, site)
+    made.complete(run)

@@ -52,10 +52,10 @@ def test_a_crawl_goes_on_while_consul_sleeps_for_a_minute(
 ) -> None:
     """The leader leads on under its epoch: without Consul nobody else can have the lock."""
     with (
-        page_site(tmp_path, 4700) as site,
+        page_site(tmp_path, 2400) as site,
         cluster(tmp_path, own_consul.url, mysql, masters=2, workers=1) as made,
     ):
-        _, run = made.submit(site, steady(65.0))
+        _, run = made.submit(site, steady(30.0))
         made.wait_pages(run, 100)
         leader, epoch, done = made.leader(), made.epoch(), made.counters(run)["done"]
         own_consul.pause()
@@ -71,8 +71,7 @@ def test_a_crawl_goes_on_while_consul_sleeps_for_a_minute(
             own_consul.resume()
         assert done < middle < end, "the crawl stood still"
         wait_until(lambda: leader.text().count("consul_back") >= 1)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 def test_a_restart_of_the_consul_agent_is_not_noticed_by_the_crawl(
@@ -86,12 +85,11 @@ def test_a_restart_of_the_consul_agent_is_not_noticed_by_the_crawl(
         _, run = made.submit(site, steady(150.0))
         made.wait_pages(run, 100)
         own_consul.restart()
-        made.wait_pages(run, made.counters(run)["done"] + 300)
+        made.wait_more(run, 300)
         leader, epoch = made.leader(), made.epoch()
         leader.kill()
         wait_until(lambda: made.epoch() > epoch)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 def test_the_epoch_rises_although_consul_lost_its_data(
@@ -105,7 +103,7 @@ def test_the_epoch_rises_although_consul_lost_its_data(
     ):
         _, run = made.submit(site, steady(120.0))
         for _ in range(2):  # so that the old number is above 1
-            made.wait_pages(run, made.counters(run)["done"] + 50)
+            made.wait_more(run, 50)
             leader, epoch = made.leader(), made.epoch()
             assert leader.stop() == 0
             wait_until(lambda epoch=epoch: made.epoch() > epoch)
@@ -119,8 +117,7 @@ def test_the_epoch_rises_although_consul_lost_its_data(
         own_consul.wait_ready()
         wait_until(lambda: made.epoch() > epoch)
         leader.start()
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         since = "".join(node.text()[before[name] :] for name, node in made.masters.items())
         (index, *_) = [int(one) for one in re.findall(r"holds the lock, index (\d+)", since)]
         assert index < epoch, "Consul's own number did not go back: nothing was shown"
@@ -148,12 +145,11 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
         made.wait_pages(run, 100)
         led.kill()
         wait_until(lambda: others[0].get("/v1/status/leader") not in (None, "", address))
-        made.wait_pages(run, made.counters(run)["done"] + 300)
+        made.wait_more(run, 300)
         leader, epoch = made.leader(), made.epoch()
         leader.kill()  # and the two that are left can still elect
         wait_until(lambda: made.epoch() > epoch)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 # ------------------------------------------------------------ the database
@@ -228,8 +224,7 @@ def test_a_crawl_outlives_trouble_with_the_database(
         _, run = made.submit(site, steady(150.0))
         made.wait_pages(run, 150)
         trouble(own_mysql)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         logs = "".join(node.text() for node in made.masters.values())
         assert re.search(told, logs), logs[-3000:]
 
@@ -265,8 +260,7 @@ def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(
             time.sleep(1.0)  # the masters see it gone, and no other that takes writes
             _promote(replica)
             made.database = replica
-            made.wait_done(run)
-            made.verify(run, site)
+            made.complete(run)
 
 
 def _start(made: Cluster, masters: int, workers: int) -> None:

@@ -52,8 +52,7 @@ def test_workers_that_die_and_leave_at_random_lose_nothing(
                 for pid in node.worker_pids()[:1]:
                     os.kill(pid, signal.SIGKILL)
                     killed += 1
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert killed >= 3
 
 
@@ -76,8 +75,7 @@ def test_a_worker_node_that_was_killed_with_the_leader_goes_on_when_it_is_back(
         # Without its word: until the lease's end and the longest request's, 30 s and more.
         wait_until(lambda: made.counters(run)["done"] >= before + 50, 25.0)
         leader.start()
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 def test_results_of_a_worker_that_slept_are_late_and_change_nothing(
@@ -98,8 +96,7 @@ def test_results_of_a_worker_that_slept_are_late_and_change_nothing(
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_until(lambda: _late_results(made) > 0)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert "worker_lost w1" in made.leader().text()
         assert max(site.fetched().values()) == 2, "nothing was fetched twice: nothing was late"
 
@@ -137,8 +134,7 @@ def test_a_second_node_of_the_same_name_is_refused_and_the_first_goes_on(
         second = _double(made, first)
         assert second.process is not None and second.process.wait(40) == 2
         assert f"another living worker is registered as w1: pid {first.pid} on" in second.text()
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert first.worker_pids() == [pid], "the first one was disturbed"
         assert "duplicate_worker_id" not in made.leader().text()
 
@@ -162,8 +158,7 @@ def test_the_leader_refuses_a_second_process_of_the_same_name_without_consul(
         assert second.process is not None and second.process.wait(60) == 2
         told = f"another live process has the id w1: pid {pid} on {os.uname().nodename}"
         assert told in second.text().splitlines()[-1]
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert first.worker_pids() == [pid], "the first one was disturbed"
         assert f"is refused, pid {pid} on" in made.leader().text()
 
@@ -193,8 +188,7 @@ def test_a_worker_that_starts_without_consul_remembers_the_masters(
         made.add_worker("w1", consul__address=NOBODY)
         stranger = made.add_worker("w2", consul__address=NOBODY)
         _, run = made.submit(site, FAST)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert "consul_away" in stranger.text() and NOBODY in stranger.text()
         states = {one["id"]: one["state"] for one in made.ask("nodes", {})["workers"]}
         assert states["w1"] in ("idle", "busy") and "w2" not in states
@@ -220,8 +214,7 @@ def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
         epoch = made.epoch()
         leader.kill()
         wait_until(lambda: made.epoch() > epoch)
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
 
 
 def test_a_drained_worker_gets_nothing_new_and_ends(
@@ -237,8 +230,7 @@ def test_a_drained_worker_gets_nothing_new_and_ends(
         made.ask("drain", {"node": "w1"})
         drained = made.workers["w1"].process
         assert drained is not None and drained.wait(40) == 0, made.workers["w1"].text()[-2000:]
-        made.wait_done(run)
-        made.verify(run, site)
+        made.complete(run)
         assert max(site.fetched().values()) == 1, "a drain costs no page twice"
         reply = made.ask("nodes", {})
         assert {one["id"]: one["state"] for one in reply["workers"]}["w1"] == "offline"
