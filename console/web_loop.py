@@ -8,6 +8,7 @@ pointing its own name here; the page may load nothing from elsewhere and stand i
 
 from __future__ import annotations
 
+import errno
 import hmac
 import logging
 import secrets
@@ -19,6 +20,8 @@ from typing import Final
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from textual_serve.server import Server
+
+from zcrawl.errors import RefusedError
 
 COOKIE: Final = "zcrawl_console"
 HOST: Final = "127.0.0.1"
@@ -34,7 +37,7 @@ HEADERS: Final = {
 
 def serve(arguments: list[str], port: int) -> int:
     """Until Ctrl-C. `arguments` are those of the command that each browser runs."""
-    port = port or _free_port()
+    port = _usable(port)
     command = shlex.join([sys.executable, "-m", "zcrawl", *arguments])
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)  # addresses hold the token
     ConsoleServer(command, port, secrets.token_urlsafe(24)).serve()
@@ -81,8 +84,14 @@ def guard(token: str, port: int) -> Middleware:
     return check
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _usable(port: int) -> int:
+    """That port, or with 0 a free one. textual-serve prints where it is before it binds, and says
+    in no usable way that it could not."""
+    try:
+        with socket.create_server((HOST, port)) as probe:
+            free: int = probe.getsockname()[1]
+    except OSError as error:
+        code = "address_in_use" if error.errno == errno.EADDRINUSE else "cannot_bind"
+        message = f"cannot listen at {HOST}:{port}: {error.strerror}; --port N takes another"
+        raise RefusedError(message, code=code) from error
+    return free

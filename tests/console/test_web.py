@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import CookieJar, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from console.web_loop import COOKIE, _free_port, guard
+from console.web_loop import COOKIE, _usable, guard
 from zcrawl.cli.console_command import _without_web
 
 TOKEN = "right-token"
@@ -17,7 +17,7 @@ async def guarded() -> TestClient[web.Request, web.Application]:
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text="the console")
 
-    port = _free_port()
+    port = _usable(0)
     app = web.Application(middlewares=[guard(TOKEN, port)])
     app.add_routes([web.get("/", hello), web.get("/ws", hello)])
     return TestClient(TestServer(app, port=port), cookie_jar=CookieJar(unsafe=True))

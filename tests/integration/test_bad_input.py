@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import socket
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -292,6 +293,18 @@ def test_a_folder_in_use_is_left_to_its_user(tmp_path: Path, web: MisbehavingWeb
     finally:
         first.kill()
         first.communicate()
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    """The only port that the embedded form binds is the browser console's."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        web = ("console", "--web", "--port", port, "--data", tmp_path / "d", "--json")
+        done = command(*web, cwd=tmp_path)
+    code, message = error_of(done)
+    assert (done.returncode, code) == (1, "address_in_use"), done.stderr
+    assert f"127.0.0.1:{port}" in message and "--port" in message
+    assert "the console is at" not in done.stderr
 
 
 def test_a_deep_data_folder_is_no_problem(tmp_path: Path, web: MisbehavingWeb) -> None:
