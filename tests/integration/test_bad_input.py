@@ -307,6 +307,14 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert "the console is at" not in done.stderr
 
 
+@pytest.mark.parametrize("ways", [("--snapshot=jobs", "--record=r"), ("--replay=r", "--web")])
+def test_two_ways_to_show_the_console_are_refused(tmp_path: Path, ways: tuple[str, str]) -> None:
+    """Rather than one of them in silence."""
+    done = command("console", *ways, "--data", tmp_path / "d", "--json", cwd=tmp_path)
+    names = " and ".join(way.partition("=")[0] for way in ways)
+    assert (done.returncode, *error_of(done)) == (2, "usage", f"{names} exclude each other")
+
+
 def test_a_deep_data_folder_is_no_problem(tmp_path: Path, web: MisbehavingWeb) -> None:
     """A Unix socket's path is short; a data folder's may be long, and hold spaces."""
     folder = tmp_path / ("deep folder " * 12).strip()

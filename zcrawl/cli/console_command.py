@@ -59,8 +59,10 @@ def console_command(
     port: int,
 ) -> int:
     """Watch the cluster live, and act on it."""
-    if replay is not None and (record is not None or snapshot is not None or web):
-        raise UsageError("--replay goes with none of --record, --snapshot and --web")
+    ways = {"--snapshot": snapshot, "--record": record, "--replay": replay, "--web": web or None}
+    chosen = [flag for flag, given in ways.items() if given is not None]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} exclude each other")
     targets = targets_of(settings, cluster)
     console = load_console("console.main")
     if snapshot is not None:
