@@ -168,7 +168,7 @@ def test_the_new_leader_repeats_no_fetch_that_a_live_worker_holds(
 ) -> None:
     """Every page takes 4 s: requests are in flight all through the takeover, each just once."""
     with (
-        page_site(tmp_path, 120, delay_s=4.0) as site,
+        page_site(tmp_path, 64, delay_s=4.0) as site,
         cluster(tmp_path, consul.url, mysql, workers=2) as made,
     ):
         _, run = made.submit(site, FAST)

@@ -222,7 +222,7 @@ def test_a_drained_worker_gets_nothing_new_and_ends(
 ) -> None:
     """`zcrawl drain`, through any master: it finishes what it has, and its node ends with 0."""
     with (
-        page_site(tmp_path, 400, delay_s=0.3) as site,
+        page_site(tmp_path, 250, delay_s=0.3) as site,
         cluster(tmp_path, consul.url, mysql, masters=2, workers=2) as made,
     ):
         _, run = made.submit(site, FAST)
