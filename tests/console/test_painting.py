@@ -107,7 +107,7 @@ def test_a_wait_after_some_input_is_short() -> None:
         assert quick.select(60.0) == []
         assert time.monotonic() - began < 10.0
         waited: list[float | None] = []
-        quick._select = lambda *lists: waited.append(lists[-1]) or ([], [], [])  # type: ignore[method-assign]
+        quick._select = lambda *lists: waited.append(lists[-1]) or ([], [], [])
         assert quick.select(60.0) == [] and waited == [60.0]
     finally:
         quick.close()

@@ -104,7 +104,7 @@ def children(pid: int) -> list[int]:
             try:
                 stat = (folder / "stat").read_text()
             except OSError:
-                continue
+                continue  # it has ended meanwhile
             if int(stat.rpartition(")")[2].split()[1]) == pid:
                 found.append(int(folder.name))
     return found

@@ -19,7 +19,7 @@ from tests.integration.test_console_terminal import PATIENCE_S, ZCRAWL, crawling
 need_chromium()
 pytest.importorskip("textual_serve")
 
-from playwright.async_api import Page, WebSocket, async_playwright  # noqa: E402
+from playwright.async_api import Error, Page, WebSocket, async_playwright  # noqa: E402
 
 from zcrawl.fetch.chromium_browser import find_chromium  # noqa: E402
 
@@ -70,7 +70,7 @@ class Window:
         while True:
             try:
                 answer = await self.page.goto(address)
-            except Exception as error:
+            except Error as error:
                 assert "ERR_CONNECTION_REFUSED" in str(error), error
                 assert time.monotonic() < deadline, "nobody listens"
                 await asyncio.sleep(0.1)

@@ -255,7 +255,7 @@ class FrontierMachine(RuleBasedStateMachine):
         for seq in gone:
             del self.database[seq]
             for table in (self.leased, self.withheld, self.due):
-                table.pop(seq, None)  # type: ignore[attr-defined]
+                table.pop(seq, None)
 
     # ------------------------------------------------------------ what holds
 

@@ -7,6 +7,7 @@ nothing. `served` counts the requests or tunnels that went through.
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import base64
 import contextlib
@@ -17,7 +18,7 @@ from typing import Self
 from urllib.parse import urlsplit
 
 
-class _Proxy:
+class _Proxy(abc.ABC):
     scheme = ""
 
     def __init__(
@@ -73,13 +74,14 @@ class _Proxy:
             if self.fault != "hang_up":
                 await self._work(reader, writer)
         except (OSError, EOFError, asyncio.CancelledError):
-            pass
+            pass  # one of the two sides left, or the proxy ends: the other one sees it
         finally:
             self._tasks.discard(task)
             await _close(writer)
 
+    @abc.abstractmethod
     async def _work(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
+        """All that comes over one connection, until its end."""
 
     async def _dial(
         self, host: str, port: int
