@@ -66,7 +66,9 @@ class Acting:
                 return
             typed = answer
         try:
-            requests = plan(action, rows, typed)
+            snapshot = self._app.view.known.snapshot
+            epoch = snapshot.epoch if snapshot is not None else 0
+            requests = plan(action, rows, typed, epoch)
         except ValueError as error:
             self._say(str(error), "bad")
             return

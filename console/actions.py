@@ -81,7 +81,7 @@ def _reassign(row: Row, typed: str) -> Request:
 
 
 def _step_down(row: Row, typed: str) -> Request:
-    return Request("step_down", {}, "zcrawl step-down")
+    return Request("step_down", {"epoch": row["epoch"]}, "zcrawl step-down")
 
 
 def read_pace(typed: str) -> dict[str, float]:
@@ -175,10 +175,11 @@ def by_key(view: View, key: str) -> Action | None:
     return next((action for action in offered(view) if action.key == key), None)
 
 
-def plan(action: Action, rows: list[Row], typed: str = "") -> list[Request]:
-    """One request for each row that it fits; each only once. ValueError tells what was mistyped."""
+def plan(action: Action, rows: list[Row], typed: str = "", epoch: int = 0) -> list[Request]:
+    """One request for each row that it fits; each only once. ValueError tells what was mistyped.
+    `epoch` is the one that is seen to lead."""
     if action.name == "step_down":
-        rows = [{}]
+        rows = [{"epoch": epoch}]
     requests = [action.request(row, typed) for row in rows if action.fits(row)]
     return list({request.command: request for request in requests}.values())
 

@@ -198,7 +198,8 @@ def test_a_dropped_result_only_moves_the_watermark(world: World) -> None:
     )
     assert applied.dispositions == [DROPPED] * 4
     assert (applied.admitted, applied.seen, applied.runs) == ([], [], [])
-    assert world.reload() == msgspec.structs.replace(before, watermarks={("w1", 7): 4})
+    moved = {"watermarks": {("w1", 7): 4}, "moved": {("w1", 7): world.now}}
+    assert world.reload() == msgspec.structs.replace(before, **moved)
 
 
 def test_a_request_of_another_run_is_not_touched(world: World) -> None:

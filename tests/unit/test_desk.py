@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
-from zcrawl.master.desk import MOST_SEEDS
+from zcrawl.master.desk_seeds import MOST_SEEDS
 from zcrawl.mesh.messages import Drain, Reply
 from zcrawl.model import Outcome, RunState
 from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob

@@ -110,7 +110,7 @@ def test_a_bad_reassignment_is_refused(args: dict[str, Any], code: str) -> None:
 def test_a_leader_steps_down_when_it_is_asked_to() -> None:
     """After it has answered."""
     story = leading(*urls(3))
-    assert answer(story, "step_down") == {"leader": "m1", "epoch": 1, "now": 1}
+    assert answer(story, "step_down", epoch=1) == {"leader": "m1", "epoch": 1, "now": 1}
     assert story.master.leader is None
     story.elect(alone=False)
     assert story.master.epoch == 2

@@ -91,6 +91,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "workers": ", ".join(view["workers"]),
         "seeds": ", ".join(spec.get("seeds", ())[:5]),
     }
+    for n, one in enumerate(view.get("last_actions", ()), 1):
+        lines[f"action {n}"] = f"{one['what']} by {one['by'] or 'unknown'}, {one['at']}"
     for name, counts in view.get("fields", {}).items():
         failed = f", {counts['failed']} unreadable" if counts["failed"] else ""
         lines[f"field {name}"] = f"{counts['percent']} % ({counts['filled']} filled{failed})"

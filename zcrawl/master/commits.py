@@ -141,7 +141,7 @@ class Commits:
             return
         self._batch = None
         self._retry_s, self.failing = RETRY_LEAST_S, None
-        state.receiver.commit(batch.results)
+        state.receiver.commit(batch.results, state.utc(now))
         for one, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
@@ -274,7 +274,7 @@ class Commits:
         if loaded.watermarks.get(first.stream, 0) < first.number:
             self._halves.insert(0, batch.results)
             return
-        state.receiver.commit(batch.results)
+        state.receiver.commit(batch.results, state.utc(now))
         for one, change in zip(batch.results, batch.changes, strict=True):
             lease = state.leases.by_seq.get(change.seq)
             if lease is not None and change.state is not None and not _is_newer(lease.token, one):

@@ -1,8 +1,8 @@
 """The desk: what clients ask of the leader, and what they are told.
 
 A part of the leader. Reads become queries, actions become commands; the reply goes out after the
-commit (G1). A request id that was answered before is answered again, without a second effect: the
-store keeps the answers to submissions, the other actions are idempotent.
+commit (G1). A request id that was answered before is answered again, without a second effect
+(`once`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.errors import BadUrl, JobError, RefusedError, StoreError, ZcrawlError
-from zcrawl.frontier.extra import start_seed
+from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
-from zcrawl.master import desk_steering, reads
+from zcrawl.frontier.url import CanonicalRules
+from zcrawl.master import desk_seeds, desk_steering, once, reads
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.replies import BAD_ARGUMENTS, Pending, bad_request, refuse, reply
@@ -26,9 +25,12 @@ from zcrawl.mesh.messages import Request
 from zcrawl.model import SITEMAP_PRIO, RunState
 from zcrawl.store.commands import (
     AddSeeds,
+    Asked,
     ChangeRun,
     Command,
     CommandOutcome,
+    KeepReply,
+    ReplyKept,
     Retried,
     RetryDead,
     RunChanged,
@@ -36,17 +38,15 @@ from zcrawl.store.commands import (
     Submitted,
     TuneRun,
 )
-from zcrawl.store.queries import JobList, JobRow, Query, QueryOutcome
-from zcrawl.store.rows import NewLink
+from zcrawl.store.queries import FindReply, FoundReply, JobList, JobRow, Query, QueryOutcome
+from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import LiveRun
 
-MOST_SEEDS = 1_000  # in one request
 RETRY_ROWS = 1_000
-AUDITED = frozenset(("submit", "act", "drain"))  # each leaves a line that says who asked
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
@@ -82,17 +82,22 @@ class Desk:
             known.client = client
             return
         pending = Pending(client, request)
-        op = self._ops.get(request.op)
-        if op is None:
+        if request.op not in self._ops:
             error = RefusedError(f"unknown request {request.op!r}", code="unknown_op")
             self._refuse(pending, error, effects)
             return
         self._pending[request.id] = pending
-        if request.op in AUDITED:
-            who = f"{request.by or 'unknown'} via {request.via or self._state.me}"
-            effects.append(Note("asked", f"{request.op} by {who}: {_brief(request.args)}"))
+        if request.op in once.ONCE:
+            effects.append(Ask(FindReply(request.id), request.id))
+        else:
+            self._begin(pending, now, effects)
+
+    def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
+        request = pending.request
+        if request.op in once.AUDITED:
+            effects.append(Note("asked", once.audit_line(request, self._state.me)))
         try:
-            op(pending, now, effects)
+            self._ops[request.op](pending, now, effects)
         except ZcrawlError as error:
             self._refuse(pending, error, effects)
         except BAD_ARGUMENTS as error:
@@ -106,11 +111,11 @@ class Desk:
         spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         rules = canonical_rules(spec.scope)
-        seeds = _seeds(list(args["seeds"]) or list(spec.seeds), rules)
-        seed_hosts = _netlocs(seeds)
+        seeds = desk_seeds.read(list(args["seeds"]) or list(spec.seeds), rules)
+        seed_hosts = desk_seeds.netlocs(seeds)
         seeds += tuple(
             msgspec.structs.replace(one, prio=SITEMAP_PRIO)
-            for one in _seeds(list(spec.sitemaps.urls), rules)
+            for one in desk_seeds.read(list(spec.sitemaps.urls), rules)
         )
         output = args.get("output")
         if args["mode"] not in ("new", "update", "again"):
@@ -121,11 +126,13 @@ class Desk:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=(*seeds, _start()) if begins_by_itself(spec, seeds) else seeds,
+            seeds=(*seeds, desk_seeds.start()) if begins_by_itself(spec, seeds) else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=(str(output[0]), str(output[1])) if output else None,
             now=self._state.utc(now),
+            by=pending.request.by,
+            via=pending.request.via or self._state.me,
         )
         effects.append(Execute(command))
 
@@ -133,13 +140,13 @@ class Desk:
         args = pending.request.args
         active = self._state.runs.get(int(args["run"]))
         rules = active.rules if active is not None else CanonicalRules()
-        seeds = _seeds(list(args["seeds"]), rules)
+        seeds = desk_seeds.read(list(args["seeds"]), rules)
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,
             run=int(args["run"]),
             seeds=seeds,
-            seed_hosts=_netlocs(seeds),
+            seed_hosts=desk_seeds.netlocs(seeds),
             last=bool(args["last"]),
             now=self._state.utc(now),
         )
@@ -168,11 +175,11 @@ class Desk:
             raise RefusedError(f"job {job.id} has no such run", code="no_such_run")
         run = runs[0]
         if action == "retry":
-            pending.retries = run.id
             args = pending.request.args
             only = str(args.get("reason", "")), int(args.get("host", 0))
-            utc = self._state.utc(now)
-            effects.append(Execute(RetryDead(self._state.epoch, run.id, 0, RETRY_ROWS, utc, *only)))
+            asked, epoch = self._asked(pending, now), self._state.epoch
+            retry = RetryDead(epoch, run.id, 0, RETRY_ROWS, asked.at, *only, asked)
+            effects.append(Execute(retry))
         elif action in ACTIONS:
             runs = runs if action == "delete" else [run]
             pending.runs_left = [one.id for one in runs]
@@ -184,18 +191,17 @@ class Desk:
     def _change_next(self, pending: Pending, now: float, effects: Effects) -> None:
         state, reason = ACTIONS[pending.request.args["action"]]
         run = pending.runs_left.pop()
-        effects.append(
-            Execute(
-                ChangeRun(
-                    self._state.epoch, pending.request.id, run, state, reason, self._state.utc(now)
-                )
-            )
-        )
+        asked = None if pending.runs_left else self._asked(pending, now)
+        epoch, utc = self._state.epoch, self._state.utc(now)
+        command = ChangeRun(epoch, pending.request.id, run, state, reason, utc, asked)
+        effects.append(Execute(command))
 
     def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
         if done.row is not None:
             self._state.put_run(done.row, now, effects)
-        if done.refused:
+        if done.reply:
+            self._reply(pending, msgspec.json.decode(done.reply), effects)
+        elif done.refused:
             error = _refusal(done.refused, 0, 0)
             self._refuse(pending, error, effects)
         elif pending.runs_left:
@@ -204,18 +210,26 @@ class Desk:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
             effects.append(Note(f"run_{what}", f"run {row.id} by request"))
-            data = {"job": row.job, "run": row.id, "state": str(row.state)}
-            self._reply(pending, data | {"changed": pending.count}, effects)
+            self._reply(pending, run_reply(row, pending.count), effects)
 
-    def _tune(self, pending: Pending, job: JobRow, effects: Effects) -> None:
+    def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
         run, spec = desk_steering.tuned_spec(job, pending.request.args)
         pending.count = int(run.spec != spec)
-        effects.append(Execute(TuneRun(self._state.epoch, pending.request.id, run.id, spec)))
+        asked = self._asked(pending, now)
+        effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
+
+    def _asked(self, pending: Pending, now: float) -> Asked:
+        return once.asked(pending.request, self._state.me, self._state.utc(now), pending.count)
+
+    def _keep(self, pending: Pending, data: dict[str, Any], now: float, effects: Effects) -> None:
+        """It was done in memory only; the answer goes out when it is stored."""
+        reply = msgspec.json.encode(data)
+        effects.append(Execute(KeepReply(self._state.epoch, self._asked(pending, now), reply)))
 
     def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
         data = desk_steering.reassign(self._state, pending.request.args)
         effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
-        self._reply(pending, data, effects)
+        self._keep(pending, data, now, effects)
 
     def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
         data = desk_steering.step_down(self._state, pending.request.args)
@@ -226,6 +240,9 @@ class Desk:
     def _retried(
         self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
     ) -> None:
+        if done.reply:
+            self._reply(pending, msgspec.json.decode(done.reply), effects)
+            return
         if done.refused or done.row is None:
             error = _refusal(done.refused or "no_such_run", 0, command.run)
             self._refuse(pending, error, effects)
@@ -233,20 +250,16 @@ class Desk:
         self._state.put_run(done.row, now, effects)
         self._state.planner.verdicts.forgive(done.row.id)
         self._state.admit(done.rows, done.hosts, now)
-        pending.count += len(done.rows)
+        asked = command.asked
+        changed = len(done.rows) + (asked.changed if asked is not None else 0)
         if done.more:
+            if asked is not None:
+                asked = msgspec.structs.replace(asked, changed=changed)
             utc = self._state.utc(now)
-            again = msgspec.structs.replace(command, after=done.last, now=utc)
+            again = msgspec.structs.replace(command, after=done.last, now=utc, asked=asked)
             effects.append(Execute(again))
             return
-        row = done.row
-        data = {
-            "job": row.job,
-            "run": row.id,
-            "state": str(row.state),
-            "changed": pending.count,
-        }
-        self._reply(pending, data, effects)
+        self._reply(pending, run_reply(done.row, changed), effects)
 
     # ------------------------------------------------------------ reads
 
@@ -275,7 +288,7 @@ class Desk:
             known = ", ".join(sorted(self._state.roster.workers)) or "none"
             raise RefusedError(f"no worker {node!r}; known: {known}", code="no_such_node")
         self._state.drain(info, effects)
-        self._reply(pending, {"node": node, "state": str(info.state)}, effects)
+        self._keep(pending, {"node": node, "state": str(info.state)}, now, effects)
 
     # ------------------------------------------------------------ the store's answers
 
@@ -285,6 +298,12 @@ class Desk:
         pending = self._pending.get(tag)
         if pending is None:
             return
+        if isinstance(outcome, FoundReply):
+            if outcome.reply is None:
+                self._begin(pending, now, effects)
+            else:
+                self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            return
         try:
             if pending.request.op in ("act", "tune"):
                 assert isinstance(outcome, JobList)
@@ -292,7 +311,7 @@ class Desk:
                 if pending.request.op == "act":
                     self._act(pending, job, now, effects)
                 else:
-                    self._tune(pending, job, effects)
+                    self._tune(pending, job, now, effects)
                 return
             found = reads.proceed(pending, outcome, self._live, self._state.utc(now))
             if isinstance(found, dict):
@@ -325,6 +344,8 @@ class Desk:
                 self._changed(pending, outcome, now, effects)
             case RetryDead(), Retried():
                 self._retried(pending, command, outcome, now, effects)
+            case KeepReply(), ReplyKept():
+                self._reply(pending, msgspec.json.decode(outcome.reply), effects)
             case _:
                 effects.append(Note("unexpected_outcome", type(outcome).__name__))
         return False
@@ -335,10 +356,8 @@ class Desk:
             self._refuse(pending, error, effects)
 
     def _of(self, command: Command) -> Pending | None:
-        if isinstance(command, RetryDead):
-            retries = (one for one in self._pending.values() if one.retries == command.run)
-            return next(retries, None)
-        request = getattr(command, "request", "")
+        asked = getattr(command, "asked", None)
+        request = getattr(command, "request", "") if asked is None else asked.request
         return self._pending.get(request)
 
     # ------------------------------------------------------------ replies
@@ -350,42 +369,6 @@ class Desk:
     def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse(pending, error, effects)
-
-
-def _brief(args: dict[str, Any]) -> str:
-    """What an action was about, without what may be long or secret."""
-    spec = args.get("spec")
-    name = spec.get("name", "") if isinstance(spec, dict) else ""
-    told = {"name": name} | {key: args.get(key) for key in ("ref", "action", "run", "node", "mode")}
-    return ", ".join(f"{key} {str(value)[:100]}" for key, value in told.items() if value)
-
-
-def _seeds(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
-    if len(urls) > MOST_SEEDS:
-        raise RefusedError(
-            f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code="too_many_seeds"
-        )
-    seeds: dict[bytes, NewLink] = {}
-    for url in urls:
-        if not isinstance(url, str):
-            raise JobError(f"a seed must be a string, not {type(url).__name__}")
-        try:
-            canonical = canonicalize(url, rules)
-        except BadUrl as error:
-            raise BadUrl(f"seed {url[:100]!r}: {error}", code=error.code) from None
-        key = rules.key(canonical)
-        seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
-    return tuple(seeds.values())
-
-
-def _start() -> NewLink:
-    """The request that makes a worker call the spider's `start`."""
-    url, key, extra = start_seed()
-    return NewLink(url, key, origin_of(url), 0, extra=extra)
-
-
-def _netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
-    return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))
 
 
 def _refusal(code: str, job: int, run: int) -> RefusedError:

@@ -57,8 +57,10 @@ def reassign(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def step_down(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Which epoch ends, and which one is now. Whoever names the epoch can ask again: the next
+    """Which epoch ends, and which one is now. It is named, so that it can be asked again: the next
     leader keeps its own."""
-    named = args.get("epoch")
-    ends = state.epoch if named is None else int(named)
-    return {"leader": state.me, "epoch": ends, "now": state.epoch}
+    if args.get("epoch") is None:
+        raise RefusedError(
+            "name the epoch that is to end (`zcrawl nodes` tells it)", code="bad_request"
+        )
+    return {"leader": state.me, "epoch": int(args["epoch"]), "now": state.epoch}

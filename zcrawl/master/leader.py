@@ -32,6 +32,7 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.membership import Membership
+from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.state import LeaderState
@@ -61,7 +62,10 @@ from zcrawl.store.commands import (
     CountCrash,
     CrashCounted,
     ExtendLease,
+    Forget,
+    Forgotten,
     GrantHosts,
+    KeepReply,
     KnownAdmitted,
     Loaded,
     Reload,
@@ -104,6 +108,7 @@ class Leader:
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
+        self.pruning = Pruning(self.state, now)
         self._beat_at = now
         self._lease_until = 0.0
         self._lease_wanted_since = now
@@ -116,6 +121,7 @@ class Leader:
         for key, number in loaded.watermarks.items():
             stream = self.state.receiver.stream(key)
             stream.committed = stream.received = number
+            stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         self._inherit(loaded, now, alone)
@@ -262,6 +268,8 @@ class Leader:
                 state.withheld.pop(command.seq, None)
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
+            case Forget(), Forgotten():
+                self.pruning.done(command, outcome, now)
             case AdmitKnown(), KnownAdmitted():
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
@@ -279,9 +287,11 @@ class Leader:
             case Reload():
                 self.commits.reload_failed(error, now)
                 self._repeat(command, now)
-            case SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead():
+            case SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | KeepReply():
                 if isinstance(error, CommitUnknown):
                     self._repeat(command, now)  # a stored answer makes the repeat harmless
+                    if isinstance(command, RetryDead):
+                        self.commits.reload(now, effects)  # the rows that it queued, if it did
                 else:
                     self.desk.failed(command, error, effects)
             case _:
@@ -310,6 +320,7 @@ class Leader:
         self._refill(now, effects)
         self._sweep(effects)
         self.recall.tick(now, effects)
+        self.pruning.tick(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
             self._again = [one for one in self._again if one[0] > now]

@@ -26,7 +26,6 @@ class Pending(msgspec.Struct):
     job: JobRow | None = None
     runs_left: list[int] = msgspec.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
-    retries: int = 0  # the run whose dead requests are queued again
     until: float = 0.0  # a follower's patience with the leader
 
 

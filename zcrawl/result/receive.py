@@ -42,6 +42,12 @@ class Stream(msgspec.Struct):
     recent: deque[tuple[int, int]] = msgspec.field(  # (number, seq) of what came last
         default_factory=lambda: deque(maxlen=RECENT)
     )
+    moved_at: float = 0.0  # UTC, of the watermark
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing of it is under way."""
+        return self.committed == self.received and not self.early
 
     def received_after(self, number: int) -> set[int]:
         """Requests whose results came, numbered above `number`."""
@@ -92,10 +98,11 @@ class Receiver:
     def next_batch(self, most: int) -> list[Received]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
-    def commit(self, batch: list[Received]) -> None:
+    def commit(self, batch: list[Received], utc: float = 0.0) -> None:
         for one in batch:
             stream = self.stream(one.stream)
             stream.committed = max(stream.committed, one.number)
+            stream.moved_at = utc
 
     def check(self) -> None:
         last: dict[StreamKey, int] = {}

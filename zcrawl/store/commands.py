@@ -48,6 +48,7 @@ class Loaded(_Data, frozen=True):
     utc: float = 0.0  # by the database's own clock, at the end; 0: it has none
     pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
     newest_seq: int = 1 << 62  # the last number that was given to a request
+    moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
 
 
 class Change(_Data, frozen=True):
@@ -99,6 +100,17 @@ class Applied(_Data, frozen=True):
     skipped: list[int] = []  # requests that were to be done and are skipped: near duplicates
 
 
+class Asked(_Data, frozen=True):
+    """A client's request, as it is kept with its answer: a repeat is not done again."""
+
+    request: str
+    what: str  # in a few words
+    by: str  # user@host
+    via: str  # the master that took it
+    at: float
+    changed: int = 0  # what it has changed so far
+
+
 class SubmitJob(_Data, frozen=True):
     """Store a job and start a run. The reply is stored under `request`, so a repeat is harmless."""
 
@@ -112,6 +124,8 @@ class SubmitJob(_Data, frozen=True):
     seeding: bool  # more seeds follow by AddSeeds
     output: tuple[str, str] | None  # (path, format) of a file that derives from the items
     now: float
+    by: str = ""  # who asked, and through which master
+    via: str = ""
 
 
 class Submitted(_Data, frozen=True):
@@ -165,6 +179,7 @@ class ChangeRun(_Data, frozen=True):
     state: RunState
     reason: str
     now: float
+    asked: Asked | None = None  # given with the last one of a request: its answer is kept
 
 
 class TuneRun(_Data, frozen=True):
@@ -174,6 +189,7 @@ class TuneRun(_Data, frozen=True):
     request: str
     run: int
     spec: bytes
+    asked: Asked | None = None
 
 
 class RunChanged(_Data, frozen=True):
@@ -181,6 +197,19 @@ class RunChanged(_Data, frozen=True):
 
     refused: str
     row: RunRow | None
+    reply: bytes = b""  # that was given before: nothing was done
+
+
+class KeepReply(_Data, frozen=True):
+    """The answer to an action that left nothing else in the database."""
+
+    epoch: int
+    asked: Asked
+    reply: bytes  # JSON
+
+
+class ReplyKept(_Data, frozen=True):
+    reply: bytes  # the one that is stored: an earlier one, if there was one
 
 
 class Sweep(_Data, frozen=True):
@@ -209,6 +238,7 @@ class RetryDead(_Data, frozen=True):
     now: float
     reason: str = ""  # only those that failed for it
     host: int = 0  # only those of it
+    asked: Asked | None = None  # its answer is kept when no more are left
 
 
 class Retried(_Data, frozen=True):
@@ -218,6 +248,7 @@ class Retried(_Data, frozen=True):
     row: RunRow | None
     last: int  # the greatest seq looked at; pass it as the next `after`
     more: bool
+    reply: bytes = b""  # that was given before: nothing was done
 
 
 class GrantHosts(_Data, frozen=True):
@@ -264,6 +295,21 @@ class AdvanceOutput(_Data, frozen=True):
     part_at: float = 0.0  # UTC; when it got its first item; 0: it has none
 
 
+class Forget(_Data, frozen=True):
+    """Remove watermarks that have not moved since `before`, of these streams, and up to `limit`
+    answers to clients that are older than `answers_before` (`master.pruning`)."""
+
+    epoch: int
+    streams: tuple[tuple[str, int], ...]  # (worker, incarnation)
+    before: float
+    answers_before: float
+    limit: int
+
+
+class Forgotten(_Data, frozen=True):
+    more: bool  # there are more such answers
+
+
 LeaderCommand: TypeAlias = (
     Reload
     | ApplyResults
@@ -272,12 +318,14 @@ LeaderCommand: TypeAlias = (
     | AdmitKnown
     | ChangeRun
     | TuneRun
+    | KeepReply
     | Sweep
     | RetryDead
     | GrantHosts
     | ExtendLease
     | CountCrash
     | AdvanceOutput
+    | Forget
 )
 Command: TypeAlias = TakeOver | LeaderCommand
 CommandOutcome: TypeAlias = (
@@ -286,8 +334,10 @@ CommandOutcome: TypeAlias = (
     | Submitted
     | KnownAdmitted
     | RunChanged
+    | ReplyKept
     | Swept
     | Retried
     | CrashCounted
+    | Forgotten
     | Done
 )

@@ -63,8 +63,8 @@ class Session(abc.ABC):
         """Each row gives the columns' new values, then the key; the number of rows found."""
 
     @abc.abstractmethod
-    def put_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
-        """Set `column` of the rows with these keys, or insert them: other columns have defaults."""
+    def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
+        """Set `columns` of the rows with these keys, or insert them: others have defaults."""
 
     @abc.abstractmethod
     def add_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:

@@ -91,10 +91,11 @@ class SqliteSession(Session):
         statement = _update(table, tuple(columns), key)
         return int(self.connection.executemany(statement, given).rowcount)
 
-    def put_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
+    def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
         if rows:
-            put = f" ON CONFLICT ({keys}) DO UPDATE SET {column} = excluded.{column}"
-            self.connection.executemany(_insert(table, f"{keys}, {column}") + put, rows)
+            changes = ", ".join(f"{one} = excluded.{one}" for one in columns.split(", "))
+            put = f" ON CONFLICT ({keys}) DO UPDATE SET {changes}"
+            self.connection.executemany(_insert(table, f"{keys}, {columns}") + put, rows)
 
     def add_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
         if rows:

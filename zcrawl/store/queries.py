@@ -58,9 +58,19 @@ class JobList(_Data, frozen=True):
 
 
 class Tallies(_Data, frozen=True):
-    """Counts by HTTP status and by reason, kept in the result transaction."""
+    """Counts by HTTP status and by reason, kept in the result transaction; and what people did to
+    the run."""
 
     run: int
+
+
+class ActionRow(_Data, frozen=True):
+    """What somebody had done to a run."""
+
+    at: float
+    what: str
+    by: str  # user@host
+    via: str  # the master that took it
 
 
 class TallyRows(_Data, frozen=True):
@@ -72,6 +82,7 @@ class TallyRows(_Data, frozen=True):
     filled: dict[str, int] = {}  # by field: how often it had a value,
     empty: dict[str, int] = {}  # had none,
     unread: dict[str, int] = {}  # had one that could not be read
+    actions: list[ActionRow] = []  # the latest few, newest first
 
 
 class ReadItems(_Data, frozen=True):
@@ -157,6 +168,16 @@ class KnownPages(_Data, frozen=True):
     rows: list[KnownRow]
 
 
+class FindReply(_Data, frozen=True):
+    """The answer that a client's request got, if it was carried out."""
+
+    request: str
+
+
+class FoundReply(_Data, frozen=True):
+    reply: bytes | None  # JSON
+
+
 class Items(_Data, frozen=True):
     rows: list[ItemRow]
 
@@ -179,7 +200,16 @@ Query: TypeAlias = (
     | ReadFailed
     | ReadOutputs
     | ReadKnown
+    | FindReply
 )
 QueryOutcome: TypeAlias = (
-    Refilled | JobList | TallyRows | Items | FoundItems | Failures | Outputs | KnownPages
+    Refilled
+    | JobList
+    | TallyRows
+    | Items
+    | FoundItems
+    | Failures
+    | Outputs
+    | KnownPages
+    | FoundReply
 )

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import Change
+from zcrawl.store.rows import RunRow
 from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import targets
@@ -22,6 +24,8 @@ from zcrawl.submit.spec import Output
 
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
 MAX_PAGES = "max_pages"  # reason of a run that reached its limit
+MOST_ACTIONS = 5  # that are told of a run
+SEEDING = "add_seeds"  # a part of a submission, and no action of its own
 LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
 
 
@@ -85,6 +89,11 @@ def outputs_of(
 def skip_reason(state: RunState, reason: str) -> str:
     """The reason that the queued rows of an ended run derive."""
     return reason or state.value
+
+
+def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
+    """What a client is told of an action on a run, now and when it asks again."""
+    return {"job": row.job, "run": row.id, "state": str(row.state), "changed": changed}
 
 
 def check_epoch(given: int, stored: int) -> None:

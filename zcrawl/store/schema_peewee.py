@@ -17,6 +17,7 @@ from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
 from zcrawl.store.schema_known_peewee import Fingerprint, KnownPage
+from zcrawl.store.schema_once_peewee import ClientRequest, Worker
 
 SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
@@ -175,30 +176,6 @@ class Item(peewee.Model):
         indexes = ((("run", "kind"), False),)
 
 
-class Worker(peewee.Model):
-    """Watermarks: results up to here are committed."""
-
-    worker = peewee.CharField(255)
-    incarnation = peewee.BigIntegerField()
-    watermark = peewee.BigIntegerField()
-
-    class Meta:
-        table_name = "workers"
-        primary_key = peewee.CompositeKey("worker", "incarnation")
-
-
-class ClientRequest(peewee.Model):
-    """Replies to submissions, so that a repeat is answered and not done again."""
-
-    id = peewee.CharField(255, primary_key=True)
-    job = peewee.BigIntegerField()
-    run = peewee.BigIntegerField()
-    created_at = peewee.DoubleField()
-
-    class Meta:
-        table_name = "client_requests"
-
-
 class Output(peewee.Model):
     run = peewee.BigIntegerField()
     path = BytesField(PATH_BYTES)
@@ -348,6 +325,16 @@ def _keep_addresses(session: Session) -> None:
     _add_fields(session, Host, "address")
 
 
+def _tell_ages_and_askers(session: Session) -> None:
+    """When watermarks moved; the answers to all that clients had done, and who asked for it."""
+    _add_fields(session, Worker, "moved_at")
+    _add_fields(session, ClientRequest, "what", "asked_by", "via", "reply")
+    indexes = [found.name for found in session.database.get_indexes("client_requests")]
+    if "clientrequest_run_created_at" not in indexes:
+        columns = "client_requests (run, created_at)"
+        session.run(f"CREATE INDEX clientrequest_run_created_at ON {columns}")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -360,6 +347,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     8: _remember_pages,
     9: _find_duplicates,
     10: _keep_addresses,
+    11: _tell_ages_and_askers,
 }
 VERSION = max(MIGRATIONS)
 

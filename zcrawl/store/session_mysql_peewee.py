@@ -105,9 +105,10 @@ class MysqlSession(Session):
     def insert_many(self, table: str, columns: str, rows: Sequence[Row]) -> None:
         self._insert(f"INSERT INTO {table} ({columns}) VALUES ", rows, "")
 
-    def put_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
-        put = f" ON DUPLICATE KEY UPDATE {column} = VALUES({column})"
-        self._insert(f"INSERT INTO {table} ({keys}, {column}) VALUES ", rows, put)
+    def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
+        changes = ", ".join(f"{one} = VALUES({one})" for one in columns.split(", "))
+        put = f" ON DUPLICATE KEY UPDATE {changes}"
+        self._insert(f"INSERT INTO {table} ({keys}, {columns}) VALUES ", rows, put)
 
     def add_many(self, table: str, keys: str, column: str, rows: Sequence[Row]) -> None:
         add = f" ON DUPLICATE KEY UPDATE {column} = {column} + VALUES({column})"

@@ -19,6 +19,7 @@ from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.store import (
     store_peewee_apply,
     store_peewee_load,
+    store_peewee_once,
     store_peewee_read,
     store_peewee_runs,
     store_peewee_submit,
@@ -34,7 +35,9 @@ from zcrawl.store.commands import (
     CommandOutcome,
     CountCrash,
     ExtendLease,
+    Forget,
     GrantHosts,
+    KeepReply,
     LeaderCommand,
     Reload,
     RetryDead,
@@ -48,6 +51,7 @@ from zcrawl.store.dialect_sqlite_peewee import SqliteDialect
 from zcrawl.store.queries import (
     FindItems,
     FindJob,
+    FindReply,
     ListJobs,
     Query,
     QueryOutcome,
@@ -306,6 +310,8 @@ class PeeweeStore:
                 return store_peewee_runs.change_run(session, command)
             case TuneRun():
                 return store_peewee_runs.tune_run(session, command)
+            case KeepReply():
+                return store_peewee_once.keep_reply(session, command)
             case Sweep():
                 return store_peewee_runs.sweep(session, command)
             case RetryDead():
@@ -318,6 +324,8 @@ class PeeweeStore:
                 return store_peewee_load.extend_lease(session, command)
             case AdvanceOutput():
                 return store_peewee_load.advance_output(session, command)
+            case Forget():
+                return store_peewee_once.forget(session, command)
             case _:
                 assert_never(command)
 
@@ -346,6 +354,8 @@ class PeeweeStore:
                 return store_peewee_read.read_failed(session, query)
             case ReadOutputs():
                 return store_peewee_read.read_outputs(session, query)
+            case FindReply():
+                return store_peewee_once.find_reply(session, query)
             case ReadKnown():
                 from zcrawl.store.store_peewee_known import read_known  # few runs remember any
 

@@ -234,8 +234,9 @@ class _Batch:
         save_tallies(session, self._tallies + self._admission.skipped)
         self._write_pace()
         self._write_manners()
-        moved = [(*worker, n) for worker, n in self._marks.items() if self._is_new(worker, n)]
-        session.put_many("workers", "worker, incarnation", "watermark", moved)
+        marks, now = self._marks.items(), self._now
+        moved = [(*worker, n, now) for worker, n in marks if self._is_new(worker, n)]
+        session.put_many("workers", "worker, incarnation", "watermark, moved_at", moved)
         self._ids.save()
 
     def _is_new(self, worker: tuple[str, int], mark: int) -> bool:

@@ -66,17 +66,18 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
     for row in session.all(HOST_SELECT + "WHERE h.owned = 1"):
         hosts[row[0]] = host_row(row)
     (newest,) = session.one("SELECT value FROM sequences WHERE name = 'requests'")
-    workers = session.all("SELECT worker, incarnation, watermark FROM workers")
+    workers = session.all("SELECT worker, incarnation, watermark, moved_at FROM workers")
     return Loaded(
         epoch=epoch,
         lease_until=lease_until,
         runs=[run.row() for run in runs.values()],
         lanes=lanes,
         hosts=[hosts[id] for id in sorted(hosts)],
-        watermarks={(worker, incarnation): n for worker, incarnation, n in workers},
+        watermarks={(worker, incarnation): n for worker, incarnation, n, _ in workers},
         sweeps=sweeps,
         pages=pages,
         newest_seq=newest,
+        moved={(worker, incarnation): at for worker, incarnation, _, at in workers},
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

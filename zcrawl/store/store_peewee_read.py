@@ -35,6 +35,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.rows import RunRow
 from zcrawl.store.rules import skip_reason
+from zcrawl.store.store_peewee_once import latest_actions
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
     RUN_SELECT,
@@ -92,7 +93,7 @@ def _jobs(session: Session, of_job: str, of_run: str, values: tuple[int, ...]) -
 
 
 def tallies(session: Session, query: Tallies) -> TallyRows:
-    rows = TallyRows({}, {}, {})
+    rows = TallyRows({}, {}, {}, actions=latest_actions(session, query.run))
     by_kind = {
         "failed": rows.failed,
         "skipped": rows.skipped,

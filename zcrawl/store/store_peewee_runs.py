@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import (
+    Asked,
     ChangeRun,
     CountCrash,
     CrashCounted,
@@ -21,6 +22,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import QUARANTINED, duplicates_of, skip_reason
+from zcrawl.store.store_peewee_once import given_before, keep_run_reply
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
     Ids,
@@ -39,11 +41,14 @@ SWEEP_ALL = 1 << 62
 
 def change_run(session: Session, command: ChangeRun) -> RunChanged:
     run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
     target = command.state
     if run.state is target and run.state.ended:
-        return RunChanged("", run.row())
+        return _changed(session, run, command.asked)
     if run.state.ended and target is not RunState.DELETED:
         return RunChanged("run_ended", run.row())
     tallies = TallyChanges()
@@ -56,18 +61,27 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         run.end(target, command.reason, command.now, tallies)
     save_run(session, run)
     save_tallies(session, tallies)
-    return RunChanged("", run.row())
+    return _changed(session, run, command.asked)
+
+
+def _changed(session: Session, run: RunRecord, asked: Asked | None) -> RunChanged:
+    row = run.row()
+    keep_run_reply(session, asked, row, asked.changed if asked is not None else 0)
+    return RunChanged("", row)
 
 
 def tune_run(session: Session, command: TuneRun) -> RunChanged:
     run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
     if run.state.ended:
         return RunChanged("run_ended", run.row())
     session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
     run.spec = command.spec
-    return RunChanged("", run.row())
+    return _changed(session, run, command.asked)
 
 
 # ---------------------------------------------------------------- sweeping
@@ -136,6 +150,10 @@ def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
 
 def retry_dead(session: Session, command: RetryDead) -> Retried:
     run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        row = None if run is None else run.row()
+        return Retried("", [], [], row, command.after, False, reply)
     if run is None:
         return Retried("no_such_run", [], [], None, command.after, False)
     full = run.max_pages is not None and run.done >= run.max_pages
@@ -169,13 +187,16 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     save_tallies(session, tallies)
     found = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
     rows = sorted((queued_row(row) for row in found), key=lambda row: row.seq)
+    more = len(seqs) == command.limit
+    if command.asked is not None and not more:
+        keep_run_reply(session, command.asked, run.row(), command.asked.changed + len(seqs))
     return Retried(
         refused="",
         rows=rows,
         hosts=host_rows(session, (row.host for row in rows)),
         row=run.row(),
         last=seqs[-1] if seqs else command.after,
-        more=len(seqs) == command.limit,
+        more=more,
     )
 
 

@@ -9,10 +9,18 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model import RECALLED, RunState
-from zcrawl.store.commands import AddSeeds, AdmitKnown, KnownAdmitted, SubmitJob, Submitted
+from zcrawl.store.commands import (
+    AddSeeds,
+    AdmitKnown,
+    Asked,
+    KnownAdmitted,
+    SubmitJob,
+    Submitted,
+)
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import NewLink, QueuedRow
-from zcrawl.store.rules import first_recall, max_pages_of, outputs_of
+from zcrawl.store.rules import SEEDING, first_recall, max_pages_of, outputs_of
+from zcrawl.store.store_peewee_once import keep_request
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -72,7 +80,8 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         )
     run = load_run(session, run_id)
     assert run is not None
-    return _admit_seeds(session, ids, run, command.request, command.seeds, command.now)
+    asked = Asked(command.request, f"submit {command.mode}", command.by, command.via, command.now)
+    return _admit_seeds(session, ids, run, asked, command.seeds)
 
 
 def add_seeds(session: Session, command: AddSeeds) -> Submitted:
@@ -87,8 +96,8 @@ def add_seeds(session: Session, command: AddSeeds) -> Submitted:
     run.add_seed_hosts(command.seed_hosts)
     if command.last:
         run.seeding = False
-    ids = Ids(session)
-    return _admit_seeds(session, ids, run, command.request, command.seeds, command.now)
+    asked = Asked(command.request, SEEDING, "", "", command.now)
+    return _admit_seeds(session, Ids(session), run, asked, command.seeds)
 
 
 def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
@@ -141,15 +150,11 @@ def _admit_seeds(
     session: Session,
     ids: Ids,
     run: RunRecord,
-    request: str,
+    asked: Asked,
     seeds: tuple[NewLink, ...],
-    now: float,
 ) -> Submitted:
-    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], now)
-    session.run(
-        "INSERT INTO client_requests (id, job, run, created_at) VALUES (?, ?, ?, ?)",
-        (request, run.job, run.id, now),
-    )
+    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], asked.at)
+    keep_request(session, asked, run.job, run.id)
     hosts = host_rows(session, (row.host for row in rows))
     return Submitted(run.job, run.id, "", rows, hosts, run.row())
 

@@ -68,6 +68,10 @@ def job_view(
         "rejected_links": by_count(tallies.links),
         "rejected_items": by_count(tallies.rejected),
         "fields": fields_view(tallies),
+        "last_actions": [
+            {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
+            for one in tallies.actions
+        ],
         "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
     }
 

@@ -26,7 +26,9 @@ from zcrawl.store.commands import (
     CountCrash,
     Done,
     ExtendLease,
+    Forget,
     GrantHosts,
+    KeepReply,
     Reload,
     RetryDead,
     SubmitJob,
@@ -39,8 +41,10 @@ from zcrawl.store.queries import (
     Failures,
     FindItems,
     FindJob,
+    FindReply,
     FoundItem,
     FoundItems,
+    FoundReply,
     ItemRow,
     Items,
     JobList,
@@ -64,6 +68,7 @@ from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
 from zcrawl.testing import fake_store_known as known
+from zcrawl.testing import fake_store_once as once
 from zcrawl.testing import fake_store_runs as runs
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables
 
@@ -125,6 +130,8 @@ class FakeStore:
                 return Failures(self._failed(query))
             case ReadOutputs():
                 return Outputs(self._outputs(query.run))
+            case FindReply():
+                return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
             case _:
@@ -218,6 +225,10 @@ class FakeStore:
                 return runs.change_run(tables, command)
             case TuneRun():
                 return runs.tune_run(tables, command)
+            case KeepReply():
+                return once.keep_reply(tables, command)
+            case Forget():
+                return once.forget(tables, command)
             case Sweep():
                 return runs.sweep(tables, command)
             case RetryDead():
@@ -261,7 +272,7 @@ class FakeStore:
         return [job for job in self.tables.jobs.values() if job.name == ref][-1:]
 
     def _tallies(self, run: int) -> TallyRows:
-        rows = TallyRows({}, {}, {})
+        rows = TallyRows({}, {}, {}, actions=once.latest_actions(self.tables, run))
         names = {"link": "links"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:

@@ -11,6 +11,7 @@ from zcrawl.store.commands import (
     AddSeeds,
     Applied,
     ApplyResults,
+    Asked,
     Change,
     Loaded,
     SubmitJob,
@@ -20,6 +21,7 @@ from zcrawl.store.cookie_jar import merged
 from zcrawl.store.rows import LaneCount, NewLink
 from zcrawl.store.rules import (
     MAX_PAGES,
+    SEEDING,
     check_changes,
     first_recall,
     max_pages_of,
@@ -29,6 +31,7 @@ from zcrawl.store.rules import (
 )
 from zcrawl.testing.fake_store_known import earlier_hosts, remember_all
 from zcrawl.testing.fake_store_tables import (
+    FakeAnswer,
     FakeItem,
     FakeJob,
     FakeOutput,
@@ -63,6 +66,7 @@ def load(tables: Tables) -> Loaded:
         sweeps=sweeps,
         pages=_pages(tables),
         newest_seq=tables.sequences.get("requests", 0),
+        moved=dict(tables.moved),
     )
 
 
@@ -91,7 +95,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     ended: list[tuple[FakeRun, FakeRequest, Change]] = []
     newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
     for change in command.changes:
-        disposition = _settle(tables, change, newest)
+        disposition = _settle(tables, change, newest, command.now)
         if disposition is Disposition.APPLIED:
             run = touched.setdefault(change.run, tables.runs[change.run])
             change = tables.judge(run, change, skipped)
@@ -133,11 +137,11 @@ def _refuse_bad_changes(tables: Tables, changes: list[Change]) -> None:
             raise StoreDataError(f"request {change.seq} has a poisoned item")
 
 
-def _settle(tables: Tables, change: Change, newest: int) -> Disposition:
+def _settle(tables: Tables, change: Change, newest: int, now: float) -> Disposition:
     worker = (change.worker, change.incarnation)
     if change.number <= tables.watermarks.get(worker, 0):
         return Disposition.DUPLICATE
-    tables.watermarks[worker] = change.number
+    tables.watermarks[worker], tables.moved[worker] = change.number, now
     run = tables.runs.get(change.run)
     request = tables.requests.get(change.seq)
     if change.dropped or run is None or run.state.ended:
@@ -215,7 +219,8 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
     hosts = command.seed_hosts + earlier_hosts(tables, run)
-    return _admit_seeds(tables, run, command.request, command.seeds, hosts, command.now)
+    asked = Asked(command.request, f"submit {command.mode}", command.by, command.via, command.now)
+    return _admit_seeds(tables, run, asked, command.seeds, hosts)
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
@@ -229,17 +234,17 @@ def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
         return Submitted(run.job.id, run.id, "run_ended", [], [], run.row())
     if command.last:
         run.seeding = False
-    return _admit_seeds(
-        tables, run, command.request, command.seeds, command.seed_hosts, command.now
-    )
+    asked = Asked(command.request, SEEDING, "", "", command.now)
+    return _admit_seeds(tables, run, asked, command.seeds, command.seed_hosts)
 
 
 def _repeated(tables: Tables, request: str) -> Submitted | None:
-    if request not in tables.replies:
+    known = tables.answers.get(request)
+    if known is None:
         return None
-    job, run_id = tables.replies[request]
-    run = tables.runs.get(run_id)
-    return Submitted(job, run_id, "", [], [], None if run is None else run.row(), repeated=True)
+    run = tables.runs.get(known.run)
+    row = None if run is None else run.row()
+    return Submitted(known.job, known.run, "", [], [], row, repeated=True)
 
 
 def _live_job(tables: Tables, name: str) -> FakeJob | None:
@@ -253,15 +258,14 @@ def _live_job(tables: Tables, name: str) -> FakeJob | None:
 def _admit_seeds(
     tables: Tables,
     run: FakeRun,
-    request: str,
+    asked: Asked,
     seeds: tuple[NewLink, ...],
     seed_hosts: tuple[str, ...],
-    now: float,
 ) -> Submitted:
     run.add_seed_hosts(seed_hosts)
-    seqs = [tables.admit(run, seed, 0, None, now) for seed in seeds]
-    tables.complete_if_empty(run, now)
-    tables.replies[request] = (run.job.id, run.id)
+    seqs = [tables.admit(run, seed, 0, None, asked.at) for seed in seeds]
+    tables.complete_if_empty(run, asked.at)
+    tables.answers[asked.request] = FakeAnswer(asked, run.job.id, run.id, None)
     rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
     hosts = tables.host_rows(row.host for row in rows)
     return Submitted(run.job.id, run.id, "", rows, hosts, run.row())

@@ -21,16 +21,23 @@ from zcrawl.store.rules import (
     QUARANTINED,
     skip_reason,
 )
+from zcrawl.testing import fake_store_once as once
 from zcrawl.testing.fake_store_known import forget, remember_unasked
 from zcrawl.testing.fake_store_tables import FakeRun, Tables
 
 
 def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
     if run.state.ended and command.state is not RunState.DELETED:
-        return RunChanged("" if run.state is command.state else "run_ended", run.row())
+        if run.state is command.state:
+            once.keep_run_reply(tables, command.asked, run)
+            return RunChanged("", run.row())
+        return RunChanged("run_ended", run.row())
     match command.state:
         case RunState.RUNNING:
             run.state, run.reason, run.seeding = RunState.RUNNING, "", False
@@ -42,16 +49,21 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
                 run.state, run.reason = RunState.DELETED, command.reason
         case _:
             tables.end(run, command.state, command.reason, command.now)
+    once.keep_run_reply(tables, command.asked, run)
     return RunChanged("", run.row())
 
 
 def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
     run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
     if run.state.ended:
         return RunChanged("run_ended", run.row())
     run.spec = command.spec
+    once.keep_run_reply(tables, command.asked, run)
     return RunChanged("", run.row())
 
 
@@ -106,6 +118,10 @@ def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
 
 def retry_dead(tables: Tables, command: RetryDead) -> Retried:
     run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        row = None if run is None else run.row()
+        return Retried("", [], [], row, command.after, False, reply)
     if run is None:
         return Retried("no_such_run", [], [], None, command.after, False)
     full = run.max_pages is not None and run.done >= run.max_pages
@@ -130,6 +146,8 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         tables.enqueue(request)
     run.failed -= len(dead)
     run.pending += len(dead)
+    if len(dead) < command.limit:
+        once.keep_run_reply(tables, command.asked, run, len(dead))
     return Retried(
         refused="",
         rows=[tables.queued_row(request) for request in dead],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import RECALLED, Kept, RequestState, RunState
-from zcrawl.store.commands import Change
+from zcrawl.store.commands import Asked, Change
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import duplicates_of, skip_reason
@@ -153,6 +153,14 @@ class FakeOutput:
 
 
 @dataclass(slots=True)
+class FakeAnswer:
+    asked: Asked
+    job: int
+    run: int
+    reply: bytes | None
+
+
+@dataclass(slots=True)
 class Tables:
     """Everything the database would hold."""
 
@@ -170,7 +178,8 @@ class Tables:
     pages: dict[int, Page] = field(default_factory=dict)
     items: dict[int, dict[int, FakeItem]] = field(default_factory=dict)  # run → id → item
     watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    replies: dict[str, tuple[int, int]] = field(default_factory=dict)  # request id → (job, run)
+    moved: dict[tuple[str, int], float] = field(default_factory=dict)
+    answers: dict[str, FakeAnswer] = field(default_factory=dict)  # by the request's id
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page

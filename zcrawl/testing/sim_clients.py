@@ -94,12 +94,16 @@ class Clients:
 
     def _act(self, number: int, action: str, run: int, tries: int) -> None:
         args = {"ref": "sim", "action": action, "run": run}
-        request = Request(f"act-{number}", "act", args)
         # A pause may be carried out late, by a master that slept: the operator looks again.
         state = self._world.store.tables.runs[run].state
-        content = request.id in self._acted and state is not RunState.PAUSED
+        done = f"act-{number}" in self._acted
+        content = done and state is not RunState.PAUSED
         if tries == 0 or state.ended or (content and self._world.now > self._calm_at):
             return
+        if done and not content:  # under the same id it would be answered, and nothing done
+            self._actions += 2
+            number = self._actions + 1
+        request = Request(f"act-{number}", "act", args)
         for master in self._world.masters.values():
             self._world.tell_master(master, m.ClientAsked(request.id.encode(), request))
         self._world.at(CLIENT_AGAIN_S, lambda: self._act(number, action, run, tries - 1))

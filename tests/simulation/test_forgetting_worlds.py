@@ -1,0 +1,39 @@
+"""Worlds in which the leader forgets within seconds what it keeps for a day: nothing is lost."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.simulation.test_worlds import run_world
+from zcrawl.master import pruning
+from zcrawl.store.commands import Forget, Forgotten
+from zcrawl.testing import fake_store_once
+from zcrawl.testing.fake_store_tables import Tables
+from zcrawl.testing.sim_faults import draw
+
+SEEDS = 150
+
+
+def test_guarantees_hold_when_watermarks_are_forgotten_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Workers that were lost come back and are sent away; their pages are fetched by others."""
+    forgotten = 0
+    forget = fake_store_once.forget
+
+    def counted(tables: Tables, command: Forget) -> Forgotten:
+        nonlocal forgotten
+        before = len(tables.watermarks)
+        done = forget(tables, command)
+        forgotten += before - len(tables.watermarks)
+        return done
+
+    monkeypatch.setattr(fake_store_once, "forget", counted)
+    monkeypatch.setattr(pruning, "WATERMARKS_KEPT_S", 5.0)
+    monkeypatch.setattr(pruning, "FIRST_S", 3.0)
+    monkeypatch.setattr(pruning, "EVERY_S", 1.0)
+    for seed in range(20_000, 20_000 + SEEDS):
+        run_world(seed, draw(random.Random(seed)))
+    assert forgotten > SEEDS / 3, "they were not forgotten"
