@@ -7,6 +7,7 @@ import os
 import random
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from tests.integration.crawling import (
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import demo_site
 from zcrawl.roles.embedded import EmbeddedCluster
+from zcrawl.runtime.supervisor_os import how_it_ended
 from zcrawl.submit.spec import JobSpec, Politeness
 
 BOOKS = Catalogue(books=150, tags=10)
@@ -56,6 +58,29 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
         assert len(found) == len(set(found))
         assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
         assert view["failed"] == 0
+
+
+async def test_those_who_watch_are_told_how_a_worker_process_ended(tmp_path: Path) -> None:
+    """The leader sees a worker that joins anew; what became of the last one its successor tells."""
+    async with EmbeddedCluster(tmp_path / "data", 1) as cluster:
+        await until(lambda: any(row["pid"] for row in cluster.snapshot()["workers"]))
+        (worker,) = cluster.snapshot()["workers"]
+        os.kill(worker["pid"], signal.SIGKILL)
+        rows: list[dict[str, Any]] = []
+        async with asyncio.timeout(60):
+            while not rows:
+                await asyncio.sleep(0.1)
+                rows = (await cluster.ask("events", {"filter": "restarted"}))["rows"]
+    (told,) = rows
+    assert (told["source"], told["level"], told["name"]) == (worker["id"], "warning", "restarted")
+    assert f"pid {worker['pid']} was killed by SIGKILL" in told["text"]
+
+
+def test_exit_codes_are_told_in_words() -> None:
+    """Also that of a signal without a name."""
+    assert how_it_ended(1) == "ended with exit code 1"
+    assert how_it_ended(-11) == "was killed by SIGSEGV"
+    assert how_it_ended(-40) == "was killed by signal 40"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -59,6 +59,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     server_key: str = ""
     log_fd: int = -1  # instead of the file `log`
     log_text: bool = False
+    after: str = ""  # how the process before this one ended, if it was not asked to
 
 
 def load() -> None:
@@ -143,6 +144,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             rss_bytes=clock_os.rss_bytes,
             log=log,
             lines=log.take_lines,
+            after=spec.after,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engine("http")

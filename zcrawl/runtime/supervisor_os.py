@@ -3,7 +3,8 @@
 A worker is one of those that wait in a nursery, as long as there are any, else a new interpreter.
 Either ends with its parent (`parent_os`). The supervisor chooses incarnations, so it can tell the
 leader which one it saw die (`replaces`): the leader then gives the dead process's work away at once
-instead of after ten silent seconds.
+instead of after ten silent seconds. The next one also hears how the last one ended (`after`), and
+tells it to those who watch: the supervisor itself is no part of the mesh.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class Child(msgspec.Struct):
     process: Process | None = None
     incarnation: int = 0
     died: int = 0  # the incarnation that was seen dying, or that the last life left behind
+    ended: str = ""  # how that one ended, if it was not asked to
     started_at: float = 0.0
     backoff_s: float = BACKOFF_LEAST_S
     restarts: int = 0
@@ -182,6 +184,7 @@ class Supervisor:
             "id": child.id,
             "incarnation": child.incarnation,
             "replaces": child.died,
+            "after": child.ended,
             "parent_pipe": self._pipe[0],
             "parent": os.getpid(),
         }
@@ -207,7 +210,7 @@ class Supervisor:
         while not self._stopping or not _is_gone(child):
             assert child.process is not None
             code = await _ended(child.process)
-            child.died = child.incarnation
+            child.died, child.ended = child.incarnation, ""
             if code == DRAINED and child.renewing and not self._stopping:
                 child.renewing = False
                 self._restart(child)
@@ -219,12 +222,14 @@ class Supervisor:
             if child.left or self._stopping:
                 self._log("worker_ended", f"{child.id}: exit {code}")
                 return
-            self._log("worker_died", f"{child.id}: exit {code}")
+            lived_s = asyncio.get_running_loop().time() - child.started_at
+            child.ended = f"pid {child.process.pid} {how_it_ended(code)} after {lived_s:.0f} s"
+            self._log("worker_died", f"{child.id}: {child.ended}")
             if code == REFUSED:
                 child.refused = True
                 return
             child.false_starts += 1
-            if asyncio.get_running_loop().time() - child.started_at > STEADY_S:
+            if lived_s > STEADY_S:
                 child.backoff_s = BACKOFF_LEAST_S
                 child.false_starts = 0
             await asyncio.sleep(child.backoff_s)
@@ -238,6 +243,16 @@ class Supervisor:
                 self._spawn(child)
             except OSError as error:  # no memory, no process: it is tried again
                 self._log("worker_not_started", f"{child.id}: {error}")
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code in words; those of signals are negative."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal
+        return f"was killed by signal {-code}"
 
 
 def _is_gone(child: Child) -> bool:

@@ -32,6 +32,7 @@ LEVELS: Final = {
             "peer_refused",
             "refill_failed",
             "request_refused",
+            "restarted",
             "told_stale",
             "unknown_type",
             "watcher_refused",

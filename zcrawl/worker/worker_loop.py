@@ -35,13 +35,15 @@ class WorkerLoop:
         rss_bytes: Callable[[], int],
         log: Log,
         lines: Callable[[], Lines | None] = lambda: None,
+        after: str = "",
     ) -> None:
+        """`after`: how the process before this one ended, for those who watch."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
         self._clock = clock
         self._measure_rss = rss_bytes
-        self._log, self._lines = log, lines
+        self._log, self._lines, self._after = log, lines, after
         self._pipeline: Pipeline | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -197,7 +199,14 @@ class WorkerLoop:
             if self.machine.epoch != followed:
                 followed = self.machine.epoch
                 self._log("follows", f"{self.machine.leader} in epoch {followed}")
+                self._tell_restart()
             self._tell_lines()
+
+    def _tell_restart(self) -> None:
+        """Not before somebody leads: what is said to nobody is lost."""
+        if self._after:
+            self._log("restarted", f"the process before this one, {self._after}")
+            self._after = ""
 
     def _tell_lines(self) -> None:
         """Once a second, and only if something was logged. What is lost on the way is lost: this
