@@ -11,6 +11,7 @@ from typing import Final
 from zcrawl.errors import RefusedError
 from zcrawl.master.events import ClientAsked, Effects
 from zcrawl.master.replies import Pending, refuse, reply
+from zcrawl.mesh.messages import Request
 
 ROLE: Final = "role"  # asks which one has
 READS: Final = frozenset(
@@ -36,6 +37,15 @@ READS: Final = frozenset(
 )
 
 
+def _forbidden(request: Request) -> str:
+    """Whose key it is, and what it lacks."""
+    what = request.args.get("action") if request.op == "act" else request.op
+    return (
+        f"{str(what)[:50]}: the key of {request.key or 'this client'} may only watch; to change "
+        "something it needs a line without `watch` in the masters' list"
+    )
+
+
 def settle(asked: ClientAsked) -> Effects | None:
     """The answer, if it is about rights alone; None for what has to be done."""
     request = asked.request
@@ -43,7 +53,7 @@ def settle(asked: ClientAsked) -> Effects | None:
     if request.op == ROLE:
         reply(Pending(asked.client, request), {"role": request.role}, effects)
     elif request.role and request.op not in READS:
-        error = RefusedError(f"{request.op}: this key may only watch", code="forbidden")
+        error = RefusedError(_forbidden(request), code="forbidden")
         refuse(Pending(asked.client, request), error, effects)
     else:
         return None

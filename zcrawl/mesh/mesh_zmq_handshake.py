@@ -41,7 +41,7 @@ class HandshakeFailure(msgspec.Struct, frozen=True):
     def text(self, encrypted: bool) -> str:
         """`encrypted`: this side has keys."""
         if self.refused:
-            return "the masters do not allow this key"
+            return "the masters do not allow this key; `zcrawl keys allow` on each adds it"
         if self.event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
             return "the line broke off during the handshake"
         if self.value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:

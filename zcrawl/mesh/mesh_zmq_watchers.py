@@ -15,7 +15,7 @@ import msgspec
 from zcrawl.mesh.mesh_zmq_sockets import OnBadFrame, OnNotice, Socket, SocketReader
 from zcrawl.mesh.messages import BadBody, Kind, Message, Request
 from zcrawl.mesh.ports import Arrived, Handler, Log
-from zcrawl.mesh.security import WATCH, is_watcher
+from zcrawl.mesh.security import WATCH, is_watcher, watcher
 
 USER = "User-Id"  # as ZAP calls the name under which a peer was let in
 
@@ -54,5 +54,6 @@ class ControlReader(SocketReader):
         if isinstance(message, BadBody) or not isinstance(message.body, Request):
             self._note("watcher_refused", f"{self._sender}: {Kind(message.header.kind).name}")
             return
-        body = msgspec.structs.replace(message.body, role=WATCH, forwarded=False)
+        name = self._sender.removeprefix(watcher(""))
+        body = msgspec.structs.replace(message.body, role=WATCH, key=name, forwarded=False)
         self._arrived.append(Arrived(arrived.route, Message(message.header, body)))

@@ -312,6 +312,7 @@ class Request(_Body, frozen=True):
     by: str = ""  # who asked: user@host
     via: str = ""  # the master that took the request
     role: str = ""  # what its key may do: empty for all; set by that master, not by the client
+    key: str = ""  # the name of such a key in the masters' list; set by that master
 
 
 class Reply(_Body, frozen=True):
