@@ -40,7 +40,8 @@ SETTINGS = (
     "--character-set-server=latin1",  # the worst default: ours must not depend on it
 )
 MARIADB_SETTINGS = ("--innodb-log-file-size=32M",)
-MYSQL_SETTINGS = ("--mysqlx=OFF", "--secure-file-priv=", "--innodb-redo-log-capacity=64M")
+# Loose: releases before 8.0.30 do not know it, and start without.
+MYSQL_SETTINGS = ("--mysqlx=OFF", "--secure-file-priv=", "--loose-innodb-redo-log-capacity=64M")
 # Each commit is written, none waits for the disk: it survives kill -9 of the server all the same.
 FAST = ("--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--skip-innodb-doublewrite")
 FAST_MARIADB = ("--innodb-flush-method=nosync", "--sync-frm=0")
