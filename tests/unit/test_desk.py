@@ -212,6 +212,26 @@ def test_retry_queues_dead_requests_again() -> None:
     assert len(story.assigned()) == 6
 
 
+@pytest.mark.parametrize("fault", ["unknown_applied", "unknown_lost"])
+def test_a_retry_whose_commit_is_uncertain_is_carried_out(fault: Fault) -> None:
+    """The rows that it queued, if it did, are known to the leader: they are fetched again."""
+    story = leading()
+    failure: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "x"}
+    for one in story.assigned():
+        story.report(result_of(one, retry=RetryClass.PERMANENT, **failure))
+    faults: list[Fault] = [fault]
+
+    def choose(one: object) -> Fault | None:
+        return faults.pop() if isinstance(one, RetryDead) and faults else None
+
+    story.store.faults = choose
+    story.sent.clear()
+    reply = ask(story, "act", ref="1", action="retry")
+    story.wait(1.0, story.beat)
+    assert reply.ok and reply.data["changed"] == 3 and not faults
+    assert len(story.assigned()) == 3
+
+
 def test_drain_tells_the_worker() -> None:
     """And the list of nodes says so."""
     story = leading()
