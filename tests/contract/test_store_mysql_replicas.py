@@ -20,8 +20,6 @@ from zcrawl.store.store_peewee import PeeweeStore, open_mysql
 def servers() -> Iterator[tuple[Mariadb, Mariadb]]:
     """A primary and its replica."""
     with mariadb(server_id=11) as primary, mariadb(server_id=12) as replica:
-        if not primary.is_mariadb:
-            pytest.skip("the replication commands here are MariaDB's")
         replica.replicate_from(primary)
         yield primary, replica
 
@@ -37,7 +35,8 @@ class Replicated:
 
     def promote(self) -> None:
         """The replica takes writes from here on, with what it has."""
-        self.replica.do("STOP SLAVE", "SET GLOBAL read_only = 0")
+        self.replica.stop_replica()
+        self.replica.set_readonly(False)
 
     def catch_up(self) -> None:
         self.replica.catch_up(self.primary)
@@ -45,7 +44,7 @@ class Replicated:
     def part(self) -> None:
         """From here on the replica hears of nothing new."""
         self.catch_up()
-        self.replica.do("STOP SLAVE")
+        self.replica.stop_replica()
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def pair(servers: tuple[Mariadb, Mariadb]) -> Iterator[Replicated]:
         if server.process is None:
             server.start()
         server.set_readonly(readonly)
-    replica.do("START SLAVE")
+    replica.start_replica()
     name = primary.new_database()
     replica.catch_up(primary)
     store = open_mysql([primary.url(name), replica.url(name)])

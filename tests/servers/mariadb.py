@@ -58,6 +58,11 @@ def find_server() -> str | None:
     return shutil.which("mariadbd", path=_PATH) or shutil.which("mysqld", path=_PATH)
 
 
+def is_mariadb(binary: str) -> bool:
+    """And not MySQL, whose options and words for replication differ."""
+    return "MariaDB" in _output([binary, "--version"])
+
+
 @dataclasses.dataclass
 class Mariadb:
     """A server that may be stopped, paused and started again on the same port and data."""
@@ -194,25 +199,50 @@ class Mariadb:
     # ------------------------------------------------------------ replication
 
     def replicate_from(self, primary: Mariadb) -> None:
-        """Follow the primary from its first event on; writes by others are refused."""
+        """Follow the primary from its newest event on; writes by others are refused."""
         primary.do(
             f"CREATE USER IF NOT EXISTS 'copy'@'%' IDENTIFIED BY '{PASSWORD}'",
             "GRANT REPLICATION SLAVE ON *.* TO 'copy'@'%'",
         )
-        source = (
-            f"MASTER_HOST='127.0.0.1', MASTER_PORT={primary.port}, MASTER_USER='copy', "
-            f"MASTER_PASSWORD='{PASSWORD}', MASTER_CONNECT_RETRY=1"
-        )
-        (position,) = [row[:2] for row in primary.do("SHOW MASTER STATUS")]
-        log = f", MASTER_LOG_FILE='{position[0]}', MASTER_LOG_POS={position[1]}"
-        self.do(f"CHANGE MASTER TO {source}{log}", "START SLAVE", "SET GLOBAL read_only = 1")
+        file, position = primary.position()
+        source = {
+            "HOST": "'127.0.0.1'",
+            "PORT": primary.port,
+            "USER": "'copy'",
+            "PASSWORD": f"'{PASSWORD}'",
+            "CONNECT_RETRY": 1,
+            "LOG_FILE": f"'{file}'",
+            "LOG_POS": position,
+        }
+        # MySQL 8.4 knows the old words no more, MariaDB has no others.
+        to, word = ("MASTER", "MASTER") if self.is_mariadb else ("REPLICATION SOURCE", "SOURCE")
+        values = [f"{word}_{name}={value}" for name, value in source.items()]
+        if not self.is_mariadb:
+            values.append("GET_SOURCE_PUBLIC_KEY=1")  # its passwords want that, or TLS
+        self.do(f"CHANGE {to} TO {', '.join(values)}")
+        self.start_replica()
+        self.set_readonly(True)
+
+    def start_replica(self) -> None:
+        self.do("START SLAVE" if self.is_mariadb else "START REPLICA")
+
+    def stop_replica(self) -> None:
+        self.do("STOP SLAVE" if self.is_mariadb else "STOP REPLICA")
+
+    def position(self) -> tuple[str, int]:
+        """How far its binary log has come: file and byte."""
+        statement = "SHOW MASTER STATUS" if self.is_mariadb else "SHOW BINARY LOG STATUS"
+        ((file, position, *_),) = self.do(statement)
+        return str(file), int(position)
 
     def catch_up(self, primary: Mariadb, timeout_s: float = 30.0) -> None:
         """Wait until everything that the primary has logged is applied here."""
-        ((name, position, *_),) = primary.do("SHOW MASTER STATUS")
-        ((result,),) = self.do(f"SELECT MASTER_POS_WAIT('{name}', {position}, {timeout_s:.0f})")
+        file, position = primary.position()
+        word = "MASTER" if self.is_mariadb else "SOURCE"
+        select = f"SELECT {word}_POS_WAIT('{file}', {position}, {timeout_s:.0f})"
+        ((result,),) = self.do(select)
         if result is None or result < 0:
-            raise MariadbFailed(f"the replica did not catch up: {self.do('SHOW SLAVE STATUS')}")
+            raise MariadbFailed(f"the replica did not catch up: {result}")
 
 
 @contextlib.contextmanager
@@ -227,7 +257,7 @@ def mariadb(*options: str, server_id: int = 1, durable: bool = False) -> Iterato
     with tempfile.TemporaryDirectory(prefix="zcrawl-db-", dir=place) as temporary:
         folder = Path(temporary)
         server = Mariadb(binary, folder, _free_port(), server_id, options)
-        server.is_mariadb = "MariaDB" in _output([binary, "--version"])
+        server.is_mariadb = is_mariadb(binary)
         if not durable:
             server.options = (*FAST, *(FAST_MARIADB if server.is_mariadb else ()), *options)
         _install(server)
