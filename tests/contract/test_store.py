@@ -252,6 +252,17 @@ def test_links_of_one_batch_are_admitted_once(world: World) -> None:
     assert applied.seen == [(row.run, key_of(C)), (row.run, key_of(D))]
 
 
+def test_two_origins_may_have_one_key(world: World) -> None:
+    """Where variants collapse: the first link counts, whether its host is known already or not."""
+    row = world.submit(A).admitted[0]
+    collapsed = [
+        msgspec.structs.replace(link(url), key=key_of(B)) for url in (B, "http://a.test/b", FAR)
+    ]
+    applied = world.apply(world.change(row, DONE, links=tuple(collapsed)))
+    assert [q.url for q in applied.admitted] == [B]
+    assert applied.admitted[0].host == row.host
+
+
 def test_two_runs_may_know_the_same_url(world: World) -> None:
     """Keys are unique within a run only; hosts are shared."""
     first, second = world.submit(A), world.submit(A)

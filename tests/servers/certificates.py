@@ -16,8 +16,11 @@ class Certificates:
     client_key: Path
 
 
-def make_certificates(folder: Path, address: str = "127.0.0.1") -> Certificates:
-    """The server's certificate is for `address`; the client's is for nobody in particular."""
+def make_certificates(
+    folder: Path, address: str = "127.0.0.1", names: tuple[str, ...] = ()
+) -> Certificates:
+    """The server's certificate is for `address` and `names`; the client's is for nobody in
+    particular."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
     # fmt: off
@@ -25,7 +28,8 @@ def make_certificates(folder: Path, address: str = "127.0.0.1") -> Certificates:
              "-keyout", ca_key, "-out", ca)
     # fmt: on
     made = {}
-    for name, extension in (("server", f"subjectAltName=IP:{address}"), ("client", "")):
+    owners = ",".join([f"IP:{address}", *(f"DNS:{name}" for name in names)])
+    for name, extension in (("server", f"subjectAltName={owners}"), ("client", "")):
         key, request, cert = (folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
         extensions = folder / f"{name}.ext"
         extensions.write_text(f"{extension}\n")

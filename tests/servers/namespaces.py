@@ -21,9 +21,9 @@ def available() -> bool:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
     name = f"zct{os.getpid()}"
-    made = _try("netns", "add", name) and _try("link", "add", name, "type", "bridge")
-    _try("link", "del", name)
-    _try("netns", "del", name)
+    made = try_ip("netns", "add", name) and try_ip("link", "add", name, "type", "bridge")
+    try_ip("link", "del", name)
+    try_ip("netns", "del", name)
     return made
 
 
@@ -37,25 +37,25 @@ class Hosts:
         self.addresses = {name: f"{self._net}.{n}" for n, name in enumerate(names, 10)}
 
     def open(self) -> None:
-        _ip("link", "add", self.bridge, "type", "bridge")
-        _ip("addr", "add", f"{self.outside}/24", "dev", self.bridge)
-        _ip("link", "set", self.bridge, "up")
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("addr", "add", f"{self.outside}/24", "dev", self.bridge)
+        ip("link", "set", self.bridge, "up")
         for number, (name, address) in enumerate(self.addresses.items()):
             space, outer, inner = self.space(name), f"zo{self._mark}{number}", f"zi{self._mark}"
-            _ip("netns", "add", space)
-            _ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", space)
-            _ip("link", "set", outer, "master", self.bridge, "up")
+            ip("netns", "add", space)
+            ip("link", "add", outer, "type", "veth", "peer", "name", inner, "netns", space)
+            ip("link", "set", outer, "master", self.bridge, "up")
             for command in (
                 ("addr", "add", f"{address}/24", "dev", inner),
                 ("link", "set", inner, "up"),
                 ("link", "set", "lo", "up"),
             ):
-                _ip("-n", space, *command)
+                ip("-n", space, *command)
 
     def close(self) -> None:
         for name in self.addresses:
-            _try("netns", "del", self.space(name))
-        _try("link", "del", self.bridge)
+            try_ip("netns", "del", self.space(name))
+        try_ip("link", "del", self.bridge)
 
     def space(self, name: str) -> str:
         return f"zc{self._mark}-{name}"
@@ -65,7 +65,7 @@ class Hosts:
         return ["ip", "netns", "exec", self.space(name)]
 
     def cut_one_way(self, source: str, target: str) -> None:
-        _ip("-n", self.space(source), "route", "add", "blackhole", self._address(target))
+        ip("-n", self.space(source), "route", "add", "blackhole", self._address(target))
 
     def cut(self, one: str, other: str) -> None:
         self.cut_one_way(one, other)
@@ -74,7 +74,7 @@ class Hosts:
 
     def mend(self) -> None:
         for name in self.addresses:
-            _ip("-n", self.space(name), "route", "flush", "type", "blackhole")
+            ip("-n", self.space(name), "route", "flush", "type", "blackhole")
 
     def _address(self, name: str) -> str:
         return self.outside if name == "outside" else self.addresses[name]
@@ -90,9 +90,9 @@ def hosts(*names: str) -> Iterator[Hosts]:
         made.close()
 
 
-def _ip(*arguments: str) -> None:
+def ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
 
 
-def _try(*arguments: str) -> bool:
+def try_ip(*arguments: str) -> bool:
     return subprocess.run(["ip", *arguments], capture_output=True, check=False).returncode == 0

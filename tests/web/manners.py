@@ -176,6 +176,18 @@ async def variants(x: Exchange) -> bool:
     return await x.reply(200, _page("the page", head=canonical))
 
 
+@behaviour
+async def mirrors(x: Exchange) -> bool:
+    """A site of four pages under http and https, with www and without; each page links to each
+    page in all four spellings. /mirrors/moved is at https only, where http sends its visitors."""
+    name = x.hit.headers["host"].removeprefix("www.")
+    if x.rest == "moved" and x.hit.port == 80:
+        return await x.reply(301, b"", f"Location: https://{x.hit.headers['host']}/mirrors/moved")
+    spellings = [f"{scheme}://{www}{name}" for scheme in ("http", "https") for www in ("", "www.")]
+    paths = ("/mirrors", "/mirrors/one", "/mirrors/two", "/mirrors/moved")
+    return await x.reply(200, _page("a page", *(a + path for path in paths for a in spellings)))
+
+
 # ---------------------------------------------------------------- sitemaps
 
 
@@ -205,6 +217,12 @@ async def maps(x: Exchange) -> bool:
     if x.rest == "feed.atom":
         body = f'<feed><entry><link href="{loc("/fan/4/0")}"/></entry></feed>'.encode()
         return await x.reply(200, body, kind="application/atom+xml")
+    if x.rest == "swelling.txt.gz":  # a page, 51 MB of nothing, and one that nobody reads of
+        body = f"{loc('/fan/3/0')}\n".encode() + b"\n" * 51_000_000 + loc("/fan/3/1").encode()
+        return await x.reply(200, gzip.compress(body, 1), kind="application/gzip")
+    if x.rest == "inside.txt":
+        body = b"http://10.1.2.3/\nhttp://169.254.169.254/latest/\nfile:///etc/passwd\n"
+        return await x.reply(200, body, kind="text/plain")
     if x.rest == "many.txt":
         body = "".join(f"{loc(f'/fan/60000/{n}')}\n" for n in range(50_100)).encode()
         return await x.reply(200, body, kind="text/plain")

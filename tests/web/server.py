@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import ssl
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -28,11 +30,14 @@ class Hit:
     headers: dict[str, str]  # names in lower case
     connection: int  # counts from 1, so that tests can see which requests shared one
     body: bytes = b""
+    port: int = 0  # that it arrived at
 
 
 class MisbehavingWeb:
     """One server on a free loopback port, and with `tls=True` a second one that speaks TLS.
     With `hosts` it listens on so many ports: a port more is a host more, at the same address.
+    In an `internet` of its own it may have another `address`, `fixed` ports instead of free ones,
+    and `secure` is what it speaks TLS with on port 443.
 
     `robots` is what /robots.txt answers with (None: 404), `robots_status` its status; both may
     be changed while the server runs. `log` has every request in order of arrival. `catch_all` is
@@ -47,6 +52,9 @@ class MisbehavingWeb:
         tls: bool = False,
         catch_all: str = "",
         hosts: int = 1,
+        address: str = "127.0.0.1",
+        fixed: tuple[int, ...] = (),
+        secure: ssl.SSLContext | None = None,
     ) -> None:
         self.robots = robots
         self.robots_status = robots_status
@@ -58,12 +66,15 @@ class MisbehavingWeb:
         self.ports: list[int] = []
         self.tls_port = 0
         self.most_at_once = 0  # requests that were being answered at the same time
-        self._hosts = hosts
+        self.connections = 0  # that were made, whether anything was asked on them or not
+        self._address = address
+        self._wanted = fixed or (0,) * hosts
         self._at_once = 0
-        self._tls = tls
+        self._secure = (secure, 443) if secure is not None else None
+        if tls:
+            self._secure = (self_signed_context(), 0)
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._connections = 0
         self._arrival = asyncio.Event()
 
     @property
@@ -87,14 +98,14 @@ class MisbehavingWeb:
             await self._arrival.wait()
 
     async def __aenter__(self) -> Self:
-        for _ in range(self._hosts):
-            server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        for port in self._wanted:
+            server = await asyncio.start_server(self._serve, self._address, port)
             self._servers.append(server)
             self.ports.append(server.sockets[0].getsockname()[1])
         self.port = self.ports[0]
-        if self._tls:
-            context = self_signed_context()
-            server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context)
+        if self._secure is not None:
+            context, port = self._secure
+            server = await asyncio.start_server(self._serve, self._address, port, ssl=context)
             self._servers.append(server)
             self.tls_port = server.sockets[0].getsockname()[1]
         return self
@@ -117,10 +128,11 @@ class MisbehavingWeb:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        self._connections += 1
-        number = self._connections
+        self.connections += 1
+        number = self.connections
+        port = writer.get_extra_info("sockname")[1]
         try:
-            while (hit := await self._request(reader, number)) is not None:
+            while (hit := await self._request(reader, number, port)) is not None:
                 self.log.append(hit)
                 self._arrival.set()
                 self._at_once += 1
@@ -138,7 +150,7 @@ class MisbehavingWeb:
             with contextlib.suppress(OSError, asyncio.CancelledError):
                 await asyncio.wait_for(writer.wait_closed(), 0.2)
 
-    async def _request(self, reader: asyncio.StreamReader, number: int) -> Hit | None:
+    async def _request(self, reader: asyncio.StreamReader, number: int, port: int) -> Hit | None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
@@ -150,14 +162,18 @@ class MisbehavingWeb:
             if colon
         }
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        return Hit(time.monotonic(), first.split(" ")[1], headers, number, body)
+        return Hit(time.monotonic(), first.split(" ")[1], headers, number, body, port)
 
 
 class WebThread:
-    """A `MisbehavingWeb` on its own thread and loop: `with WebThread() as web`."""
+    """A `MisbehavingWeb` on its own thread and loop: `with WebThread() as web`. `enter` is called
+    on that thread before anything is opened."""
 
-    def __init__(self, web: MisbehavingWeb | None = None) -> None:
+    def __init__(
+        self, web: MisbehavingWeb | None = None, enter: Callable[[], None] = lambda: None
+    ) -> None:
         self._web = web or MisbehavingWeb()
+        self._enter = enter
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._ready = threading.Event()
@@ -165,7 +181,7 @@ class WebThread:
 
     def __enter__(self) -> MisbehavingWeb:
         self._thread.start()
-        self._ready.wait()
+        assert self._ready.wait(30), "the web did not come up"
         return self._web
 
     def __exit__(
@@ -179,6 +195,7 @@ class WebThread:
 
     def _run(self) -> None:
         try:
+            self._enter()
             self._loop.run_until_complete(self._main())
         finally:
             self._loop.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -283,7 +283,7 @@ class Admission:
         self,
         session: Session,
         ids: Ids,
-        links: Mapping[int, Iterable[NewLink]],
+        links: Mapping[int, Collection[NewLink]],
         runs: Mapping[int, RunRecord],
         now: float,
     ) -> None:
@@ -300,11 +300,12 @@ class Admission:
         self._known: dict[int, set[bytes]] = {}
         origins: set[str] = set()
         for run, of_run in links.items():
-            wanted = {link.key: link.origin for link in of_run}
+            wanted = dict.fromkeys(link.key for link in of_run)
             select = "SELECT url_key FROM requests WHERE run = ? AND url_key IN ({})"
             known = {key for (key,) in session.all_in(select, (run,), wanted)}
             self._known[run] = known
-            origins.update(origin for key, origin in wanted.items() if key not in known)
+            # Of every link: where variants collapse, two origins have one key.
+            origins.update(link.origin for link in of_run if link.key not in known)
             record = runs.get(run)
             if record is not None and record.recall is not None:
                 from zcrawl.store.store_peewee_known import known_pages  # few runs remember any
