@@ -14,7 +14,7 @@ import httpx
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.parse.page import ParsedPage
-from zcrawl.parse.sitemap import read_sitemap
+from zcrawl.parse.sitemap import is_packed, read_sitemap
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.reading_loop import INLINE_BYTES
@@ -54,7 +54,7 @@ class SpecialPages:
     ) -> Result:
         """Its entries become links of the next depth, its children sitemaps of the same one."""
         body, utc = response.content, self._utc()
-        if len(body) > INLINE_BYTES:
+        if len(body) > INLINE_BYTES or is_packed(body):
             sitemap = await asyncio.to_thread(read_sitemap, body, utc)
         else:
             sitemap = read_sitemap(body, utc)
