@@ -226,12 +226,9 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
 # ---------------------------------------------------------------- one address only
 
 
-async def test_a_pinned_host_is_connected_to_at_its_address_only() -> None:
+async def test_a_pinned_host_is_connected_to_at_its_address_only(make: MakeEngine) -> None:
     """Of several addresses the wanted one; a connection to another one is not used again."""
-    async with (
-        MisbehavingWeb() as web,
-        aiohttp_engine(lambda name: ["127.0.0.2", "127.0.0.1"]) as engine,
-    ):
+    async with MisbehavingWeb() as web, make(lambda name: ["127.0.0.2", "127.0.0.1"]) as engine:
         url = f"http://two.example:{web.port}/status/200"
         pinned = HopLimits(guard=OPEN, address="127.0.0.1")
         for _ in range(2):
@@ -243,10 +240,10 @@ async def test_a_pinned_host_is_connected_to_at_its_address_only() -> None:
 
 
 @pytest.mark.parametrize("known", ["", "127.0.0.9"])
-async def test_a_host_that_is_elsewhere_is_told_and_not_asked(known: str) -> None:
+async def test_a_host_that_is_elsewhere_is_told_and_not_asked(make: MakeEngine, known: str) -> None:
     """The lowest of its addresses, in whatever order DNS gives them; nothing is sent."""
     answers = ["::1", "127.0.0.3", "127.0.0.1"]
-    async with MisbehavingWeb() as web, aiohttp_engine(lambda name: answers) as engine:
+    async with MisbehavingWeb() as web, make(lambda name: answers) as engine:
         pinned = HopLimits(guard=OPEN, address=known)
         with pytest.raises(AddressMoved) as moved:
             await engine.get(f"http://some.example:{web.port}/", HEADERS, pinned)
@@ -255,8 +252,8 @@ async def test_a_host_that_is_elsewhere_is_told_and_not_asked(known: str) -> Non
         assert web.log == []
 
 
-async def test_a_pinned_address_is_guarded_like_any_other() -> None:
+async def test_a_pinned_address_is_guarded_like_any_other(make: MakeEngine) -> None:
     """A limit opens nothing."""
-    async with aiohttp_engine(lambda name: ["127.0.0.1"]) as engine:
+    async with make(lambda name: ["127.0.0.1"]) as engine:
         with pytest.raises(BlockedAddress):
             await engine.get("http://a.example/", HEADERS, HopLimits(address="127.0.0.1"))

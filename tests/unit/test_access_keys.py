@@ -37,6 +37,14 @@ def test_the_keys_are_read() -> None:
         ('[fetch]\nproxies = ["http://me:hunter2@proxy:3128"]', "secret is written out"),
         ('[fetch]\nproxies = ["socks5://p:1"]\nengine = "httpx"', "socks5 needs engine"),
         ('[fetch]\nproxy_rotation = "random"', "does not exist"),
+        (
+            '[politeness]\naddress_rate = 1.0\n[fetch]\nproxies = ["socks5://p:1"]',
+            "address_concurrency need engine 'http' or 'httpx' and no proxies",
+        ),
+        (
+            '[politeness]\naddress_concurrency = 1\n[fetch]\nengine = "browser"',
+            "address_concurrency need engine 'http' or 'httpx' and no proxies",
+        ),
         ("[fetch]\nproxy_limit = -1", "proxy_limit"),
         ('[fetch]\nuser_agents = [""]', "user_agents"),
         ('[fetch]\nheader_sets = [{ "a b" = "x" }]', "no header name"),

@@ -16,6 +16,7 @@ import httpcore
 import httpx
 
 from zcrawl.fetch.guard import Guard
+from zcrawl.frontier.domains import only_at
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 NO_POOL_LIMIT: Final = httpx.Limits(
@@ -31,9 +32,12 @@ async def resolve(name: str, port: int) -> list[str]:
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
-    def __init__(self, guard: Guard, look_up: Resolve) -> None:
+    """`address` is the only one to connect to, if it is given; empty: none is known yet."""
+
+    def __init__(self, guard: Guard, look_up: Resolve, address: str | None = None) -> None:
         self._guard = guard
         self._look_up = look_up
+        self._address = address
         self._inner = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -52,7 +56,10 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
         except OSError as error:
             raise httpcore.ConnectError(str(error)) from error
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        for address in self._guard.pick(host, port, found):
+        good = self._guard.pick(host, port, found)
+        if self._address is not None:
+            good = only_at(self._address, host, good)
+        for address in good:
             try:
                 return await self._inner.connect_tcp(
                     address, port, timeout, local_address, socket_options
@@ -66,9 +73,9 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
 
 
 def guarded_transport(
-    guard: Guard, look_up: Resolve = resolve, **options: Any
+    guard: Guard, look_up: Resolve = resolve, address: str | None = None, **options: Any
 ) -> httpx.AsyncHTTPTransport:
     """httpx's own transport on a guarded backend; httpx has no argument for one."""
     transport = httpx.AsyncHTTPTransport(trust_env=False, limits=NO_POOL_LIMIT, **options)
-    transport._pool._network_backend = GuardedBackend(guard, look_up)
+    transport._pool._network_backend = GuardedBackend(guard, look_up, address)
     return transport

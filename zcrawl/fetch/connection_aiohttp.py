@@ -20,11 +20,10 @@ from aiohttp.helpers import EMPTY_BODY_STATUS_CODES
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from zcrawl.errors import AddressMoved
 from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.socks_aiohttp import connect_through
-from zcrawl.frontier.domains import plain_address, preferred_address
+from zcrawl.frontier.domains import only_at
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
@@ -170,7 +169,7 @@ class Connector(aiohttp.TCPConnector):
         good = set(guard.get().pick(host, port, [one["host"] for one in found]))
         address = pinned.get()
         if address is not None:
-            good = _at(address, host, good)
+            good = set(only_at(address, host, good))
         return [one for one in found if one["host"] in good]
 
     async def check_all(self, host: str, port: int) -> None:
@@ -179,11 +178,3 @@ class Connector(aiohttp.TCPConnector):
         policy = guard.get()
         for one in await super()._resolve_host(host, port):
             policy.pick(host, port, [one["host"]])
-
-
-def _at(wanted: str, name: str, good: set[str]) -> set[str]:
-    """The one address that a job's limits per address count; AddressMoved if it is not there."""
-    there = {one for one in good if plain_address(one) == wanted}
-    if not there and good:
-        raise AddressMoved(name, plain_address(preferred_address(sorted(good))))
-    return there

@@ -163,7 +163,7 @@ class HttpxEngine:
 
     async def _client(self, limits: HopLimits) -> _Client:
         files, policy = limits.tls, limits.guard.policy
-        key = (limits.verify_tls, policy, limits.proxy, files, limits.http2)
+        key = (limits.verify_tls, policy, limits.proxy, files, limits.http2, limits.address)
         found = self._clients.get(key)
         if found is None:
             if self._closed:
@@ -171,6 +171,7 @@ class HttpxEngine:
             transport = guarded_transport(
                 limits.guard,
                 self._look_up,
+                limits.address,
                 verify=context_for(files, limits.verify_tls, limits.http2),
                 proxy=limits.proxy,
                 http2=limits.http2,

@@ -1,14 +1,17 @@
 """Which hosts belong together: the registered domain of an origin, and an address spelt out in it.
 
-Called by the leader for jobs that limit domains or addresses. The public suffix list comes with
-its library and is read by the first job that asks. Pure.
+Called by the leader and the engines for jobs that limit domains or addresses. The public suffix
+list comes with its library and is read by the first job that asks. Pure.
 """
 
 from __future__ import annotations
 
 import functools
 import ipaddress
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
+
+from zcrawl.errors import AddressMoved
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
@@ -51,6 +54,15 @@ def preferred_address(addresses: list[str]) -> str:
     """The one of a name's addresses that it is limited by, and connected to: always the same of
     the same set, in whatever order DNS gives it. IPv4 goes first: more machines can reach it."""
     return min(addresses, key=_order)
+
+
+def only_at(wanted: str, name: str, addresses: Iterable[str]) -> list[str]:
+    """Of a name's addresses the one that it is limited by; AddressMoved if that is not there."""
+    found = list(addresses)
+    there = [one for one in found if plain_address(one) == wanted]
+    if not there and found:
+        raise AddressMoved(name, plain_address(preferred_address(found)))
+    return there
 
 
 def _order(text: str) -> tuple[int, int]:

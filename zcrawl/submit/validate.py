@@ -147,10 +147,12 @@ def _check_fetch(spec: JobSpec) -> None:
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
-    if spec.politeness.limits_addresses and (fetch.proxies or fetch.engine != "http"):
+    if spec.politeness.limits_addresses and (
+        fetch.proxies or fetch.engine not in ("http", "httpx")
+    ):
         raise JobError(
-            "politeness.address_rate and address_concurrency need engine 'http' and no proxies: "
-            "others choose by themselves which address they connect to"
+            "politeness.address_rate and address_concurrency need engine 'http' or 'httpx' and no "
+            "proxies: others choose by themselves which address they connect to"
         )
     for entry in fetch.private_hosts:
         check_private_host(entry)
