@@ -212,3 +212,51 @@ def test_a_robots_txt_that_comes_back_is_obeyed(tmp_path: Path) -> None:
             process.kill()
         summary = json.loads(told.splitlines()[-1])
         assert (summary["pages"], summary["skipped"], summary["failed"]) == (5, 1, 0)
+
+
+@pytest.mark.parametrize("crawled", [True, False], ids=["crawled-too", "crawled-by-nobody"])
+def test_a_robots_txt_at_another_host_is_asked_for_at_that_hosts_pace(
+    tmp_path: Path, crawled: bool
+) -> None:
+    """Six hosts whose robots.txt is at a seventh, on three workers: what arrives there, from all
+    of them and from its own crawl, never breaks the rate; the rules are obeyed, and each host is
+    asked once where they are."""
+    rules = b"User-agent: *\nDisallow: /fan/3/1\n"
+    with (
+        WebThread(MisbehavingWeb(robots=rules)) as there,
+        WebThread(MisbehavingWeb(hosts=6)) as web,
+    ):
+        web.robots, web.robots_status = b"", 301
+        web.robots_headers = (f"Location: {there.url('/robots.txt')}",)
+        seeds = [f"http://127.0.0.1:{port}/fan/3" for port in web.ports]
+        own = [there.url("/fan/9")] if crawled else []
+        file = job(tmp_path, "elsewhere", [*own, *seeds], "rate = 2.0")
+        with file.open("a") as more:
+            more.write(f'private_hosts = ["127.0.0.1:{there.port}"]\n')
+        done = command("crawl", "--job", file, "--workers", 3, "--json", cwd=tmp_path)
+        assert done.stdout, done.stderr
+        summary = json.loads(done.stdout.splitlines()[-1])
+        assert (summary["pages"], summary["skipped"], summary["failed"]) == (
+            6 * 3 + 10 * len(own),
+            6,
+            0,
+        )
+        never_more_than(2.0, there.log)
+        assert web.hits("/robots.txt") == 6
+        for port in web.ports:
+            never_more_than(2.0, [hit for hit in web.log if hit.port == port])
+
+
+def test_a_limit_per_address_holds_for_the_httpx_engine_too(tmp_path: Path) -> None:
+    """Four hosts at one address, half of them by a name that has to be looked up: together they
+    get what one address may have. The default engine is tried in test_shared_limits."""
+    with WebThread(MisbehavingWeb(hosts=4)) as web:
+        names = ("127.0.0.1", "localhost")
+        seeds = [f"http://{names[n % 2]}:{port}/fan/3" for n, port in enumerate(web.ports)]
+        politeness = "rate = 50.0\naddress_rate = 4.0"
+        file = job(tmp_path, "shared", seeds, politeness)
+        with file.open("a") as more:
+            more.write('engine = "httpx"\n')
+        summary = crawl(tmp_path, file)
+        assert (summary["pages"], summary["failed"]) == (16, 0)
+        never_more_than(4.0, web.log)

@@ -49,6 +49,26 @@ def test_a_page_is_explained(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_rules_at_another_host_are_told_from_there(tmp_path: Path) -> None:
+    """A robots.txt that is redirected is followed at once: a single fetch has no pace to wait for.
+    The answer is judged by the rules at the end of the way."""
+    with (
+        WebThread(MisbehavingWeb(robots=b"User-agent: *\nDisallow: /no\n")) as there,
+        WebThread(MisbehavingWeb(robots=b"", robots_status=302)) as web,
+    ):
+        web.robots_headers = (f"Location: {there.url('/robots.txt')}",)
+        job = f'name = "j"\n[fetch]\nprivate_hosts = ["127.0.0.1:{there.port}"]\n'
+        (tmp_path / "job.toml").write_text(job)
+        told = report(tmp_path, "job.toml", web.url("/good/2/1"))
+        assert [hop["status"] for hop in told["hops"]] == [302, 200, 200]
+        assert (told["robots"]["url"], told["robots"]["status"]) == (
+            there.url("/robots.txt"),
+            200,
+        )
+        refused = report(tmp_path, "job.toml", web.url("/no/way"), code=1)
+        assert (refused["reason"], refused["robots"]["allowed"]) == ("robots", False)
+
+
 def test_the_guard_is_explained(tmp_path: Path) -> None:
     """Also when a page redirects inside: the hop has the reason."""
     with WebThread() as web:

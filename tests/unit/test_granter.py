@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.unit.machine_tools import host_row, run_row, spec, worker_info
-from zcrawl.dispatch.granter import CONFIRM_AGAIN_S, LOAD_FACTOR, Granter, Settlement
-from zcrawl.dispatch.grants import HostState
+from zcrawl.dispatch.granter import CONFIRM_AGAIN_S, LOAD_FACTOR, Granter
+from zcrawl.dispatch.grants import HostState, Settlement
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.politeness import LONGEST_DELAY_S

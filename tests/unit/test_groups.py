@@ -11,7 +11,8 @@ from zcrawl.dispatch.granter import Granter
 from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
-from zcrawl.store.rows import HostRow
+from zcrawl.frontier.robots_place import ELSEWHERE, packed, robots_group
+from zcrawl.store.rows import HostRow, StoredRobots
 from zcrawl.submit.spec import Politeness
 
 PLAIN = Politeness(robots=False, rate=0)
@@ -76,6 +77,69 @@ def test_all_hosts_of_a_domain_have_one_owner() -> None:
     town.settle()
     assert len({town.owner(host) for host in ours}) == 1
     assert len({town.owner(host) for host in others}) == 3
+
+
+def leads_to(origin: str) -> StoredRobots:
+    return StoredRobots(ELSEWHERE, packed(["http://a.test/robots.txt", f"{origin}/r"]), 100.0)
+
+
+@pytest.mark.parametrize("known_first", [True, False])
+def test_hosts_whose_robots_txt_is_at_another_host_share_its_pace_until_they_have_it(
+    known_first: bool,
+) -> None:
+    """All have one owner, the slowest demand of all counts, and the visited host's last request
+    too; who has the file leaves, and with the last one the visited host."""
+    town = Town(
+        Politeness(rate=4.0, concurrency=3), Politeness(rate=0.5, concurrency=2, spread=True)
+    )
+    asking = [town.host(f"http://h{n}.test") for n in range(4)]
+    if known_first:
+        visited = town.host("https://there.test", 2)
+        town.settle()
+        visited.pace.next_at = 7.0
+    for host in asking:
+        town.granter.learn_robots(host, leads_to("https://there.test"))
+    if not known_first:
+        visited = town.host("https://there.test", 2)
+    for now in (1.0, 2.0, 3.0):
+        town.settle(now)
+        town.confirm(now)
+    (owner,) = {town.owner(host) for host in (*asking, visited)}
+    assert owner
+    (share,) = town.granter.grant_of(asking[0], owner, 3.0).groups
+    assert (share.key, share.interval_s, share.concurrency) == (
+        robots_group("https://there.test"),
+        2.0,
+        2,
+    )
+    assert share.next_in_s == (4.0 if known_first else 0.0)
+    assert not known_first or visited.id in town.granter.news, "its owner hears of it"
+    for host in asking:
+        assert visited.groups
+        town.granter.learn_robots(host, StoredRobots(200, b"", 100.0))
+        assert host.groups == ()
+    assert visited.groups == () and visited.clan is None
+    for now in (4.0, 5.0):
+        town.settle(now)
+        town.confirm(now)
+    assert visited.demand.spread, "as before"
+
+
+def test_a_new_leader_knows_the_hosts_whose_robots_txt_is_elsewhere() -> None:
+    """From what is stored; a way that is too old is not gone any more, a damaged one leads
+    nowhere."""
+    town = Town(PLAIN)
+    for number, (file, place) in enumerate(
+        [
+            (leads_to("https://there.test"), "https://there.test"),
+            (StoredRobots(ELSEWHERE, packed(["https://there.test/r"]), -1.0), ""),
+            (StoredRobots(ELSEWHERE, b"damaged", 100.0), ""),
+            (StoredRobots(200, b"", 100.0), ""),
+        ],
+        start=1,
+    ):
+        row = HostRow(number, f"http://h{number}.test", (), 0.0, 0.0, robots=file)
+        assert town.granter.know_host(row, 0.0, 0.0).robots_at == place
 
 
 def test_a_job_that_does_not_ask_is_not_concerned() -> None:

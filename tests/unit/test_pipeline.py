@@ -12,6 +12,7 @@ import msgspec
 from zcrawl.errors import BlockedAddress
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.robots_place import ELSEWHERE, packed, place_in, robots_group
 from zcrawl.mesh.messages import Assignment, Result, RobotsFile, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
@@ -79,13 +80,18 @@ class Rig:
         if self._left == 0:
             self._done.set()
 
-    async def fetch(self, *paths: str, depth: int = 1) -> list[Result]:
+    async def fetch(
+        self, *paths: str, depth: int = 1, groups: tuple[str, ...] = (), close: bool = True
+    ) -> list[Result]:
         self._left = len(paths)
+        self._done.clear()
         for seq, path in enumerate(paths):
-            self.pipeline.start(Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None))
+            one = Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None)
+            self.pipeline.start(one, None, groups)
         async with asyncio.timeout(5):
             await self._done.wait()
-        await self.pipeline.close()
+        if close:
+            await self.pipeline.close()
         return [self.results[seq] for seq in range(len(paths))]
 
 
@@ -299,6 +305,39 @@ async def test_rules_that_lie_where_nobody_may_look_are_no_rules() -> None:
     world.answers = {**world.answers, lure: BlockedAddress(lure, "private (10.0.0.1)")}
     (result,) = await world.fetch("/a")
     assert result.outcome is Outcome.DONE
+
+
+OTHER = "https://other.test"
+
+
+async def test_a_robots_txt_elsewhere_is_fetched_at_that_hosts_pace_only() -> None:
+    """The page that finds it out reports the way and comes again; its host's robots.txt is asked
+    for once, and nothing at the other host before the page is started at its pace too."""
+    rules = httpx.Response(200, text="User-agent: *\nDisallow: /b\n")
+    world = rig({"/robots.txt": to(f"{OTHER}/r.txt"), "/a": page()}, robots=True)
+    world.answers = {**world.answers, f"{OTHER}/r.txt": rules}
+    (first,) = await world.fetch("/a", close=False)
+    assert (first.reason, first.retry) == ("robots_elsewhere", "postponed")
+    assert first.robots is not None
+    assert place_in(first.robots.status, first.robots.body) == OTHER
+    (again,) = await world.fetch("/a", close=False)
+    assert (again.reason, world.asked) == ("robots_elsewhere", [f"{SITE}/robots.txt"])
+    paced = (robots_group(OTHER),)
+    allowed, forbidden = await world.fetch("/a", "/b", groups=paced)
+    assert (allowed.outcome, forbidden.reason) == (Outcome.DONE, "robots")
+    assert world.asked == [f"{SITE}/robots.txt", f"{OTHER}/r.txt", f"{SITE}/a"]
+
+
+async def test_the_way_to_a_robots_txt_is_known_to_the_next_owner() -> None:
+    """It goes on from there; a loop of hosts is no rules, and a damaged way begins anew."""
+    way = [f"{SITE}/robots.txt", f"{OTHER}/robots.txt"]
+    for body, asked in ((packed(way), way[1:]), (b"damaged", way)):
+        world = rig({"/robots.txt": to(way[1]), "/a": page()}, robots=True)
+        world.answers = {**world.answers, way[1]: to(way[0])}
+        world.pipeline.learn_robots(SITE, RobotsFile(ELSEWHERE, body, 60.0))
+        (result,) = await world.fetch("/a", groups=(robots_group(OTHER),))
+        assert result.outcome is Outcome.DONE
+        assert world.asked == [*asked, f"{SITE}/a"]
 
 
 async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_first() -> None:

@@ -8,32 +8,23 @@ host that a previous leader granted waits for its owners (rule 12). grants.py ha
 
 from __future__ import annotations
 
-import hashlib
 import math
 
 import msgspec
 
-from zcrawl.dispatch.grants import HostState, Part, shares
+from zcrawl.dispatch.grants import HostState, Part, Settlement, by_score, shares
 from zcrawl.dispatch.group import Clan
 from zcrawl.dispatch.groups import Groups
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.domains import literal_address
 from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
+from zcrawl.frontier.robots_place import place_in, robots_group
 from zcrawl.mesh.messages import Grant, Manner, RobotsFile
-from zcrawl.store.rows import HostRow
+from zcrawl.store.rows import HostRow, StoredRobots
 
 CONFIRM_AGAIN_S = 1.0
 LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts
-
-
-class Settlement(msgspec.Struct):
-    """What follows from looking at one host's parts."""
-
-    lowered: list[str] = msgspec.field(default_factory=list)  # processes to be told
-    owners: tuple[str, ...] = ()  # to be stored before anything is raised
-    raised: bool = False
-    look_again_at: float = math.inf
 
 
 class Granter:
@@ -41,10 +32,12 @@ class Granter:
         self.hosts: dict[int, HostState] = {}
         self.groups = Groups(self.hosts)
         self.dirty: dict[int, None] = {}  # hosts whose parts need a look
+        self.news: dict[int, None] = {}  # hosts whose owners have to hear of their groups
         self.revision = 0
         self.clock_offset = 0.0  # UTC = now + clock_offset
         self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
         self._roster, self._runs = roster, runs
+        self._by_origin: dict[str, int] = {}
         self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
 
     # ------------------------------------------------------------ hosts
@@ -61,7 +54,10 @@ class Granter:
                 host.manner = row.manner
             host.robots = row.robots
             host.address = row.address
+            if row.robots is not None and row.robots.until > now + clock_offset:
+                self.groups.lead(host, place_in(row.robots.status, row.robots.body))
             self.hosts[row.id] = host
+            self._by_origin[row.origin] = row.id
         return host
 
     def inherit(self, row: HostRow, until: float) -> None:
@@ -77,7 +73,9 @@ class Granter:
         active = [(run, self._runs.get(run)) for run in host.runs]
         asking = {run: one.spec.politeness for run, one in active if one is not None}
         demands = list(asking.values())
-        if host.groups or any(one.limits_domains or one.limits_addresses for one in demands):
+        if self.groups.concern(host) or any(
+            one.limits_domains or one.limits_addresses for one in demands
+        ):
             host.address = host.address or literal_address(host.origin)
             self.dirty.update(dict.fromkeys(self.groups.follow(host, asking)))
         if demands:
@@ -92,6 +90,22 @@ class Granter:
         host = self.hosts.get(host_id)
         if host is not None and self.groups.learn_address(host, address):
             self.renew_demand(host)
+
+    def learn_robots(self, host: HostState, file: StoredRobots) -> None:
+        """A worker has fetched it, or the way to it: then the host it leads to has to be paced
+        together with this one until somebody has the file."""
+        host.robots = file
+        before, place = host.robots_at, place_in(file.status, file.body)
+        if place in (before, host.origin):
+            return
+        self.groups.lead(host, place)
+        for origin in filter(None, (before, place)):
+            visited = self.hosts.get(self._by_origin.get(origin, -1))
+            if visited is not None:  # before its visitor, who then goes to its owner
+                self.renew_demand(visited)
+                self.groups.hold_back(robots_group(origin), visited.pace.next_at)
+                self.news[visited.id] = None
+        self.renew_demand(host)
 
     def _look_at(self, host: HostState) -> None:
         """Its parts have changed: who waited for that, for its sake or its clan's, is looked at."""
@@ -212,7 +226,7 @@ class Granter:
             next_in_s=max(0.0, part.first_at - now),
             manner=host.manner,
             robots=self._robots_for(host, part, now + self.clock_offset),
-            groups=self.groups.shares(host, now) if host.groups else [],
+            groups=self.groups.shares(host, name, now) if host.groups else [],
             address=host.address if host.pins else None,
         )
 
@@ -305,7 +319,7 @@ class Granter:
             owner = next((name for name in names if name in host.counted), None)
             if owner is not None and not self._overloaded(owner, len(names)):
                 return [owner]
-        names = _by_score(host.origin, names)
+        names = by_score(host.origin, names)
         return names if host.demand.spread else self._without_full(names)
 
     def _rank_clan(
@@ -317,7 +331,7 @@ class Granter:
         wished = [one.name for one in usable if one.id == clan.wish]
         had = (clan.owner, *(group.owner for group in host.groups), *sorted(host.counted))
         stays = [name for name in had if name in names]
-        chosen = (wished or stays or self._without_full(_by_score(clan.name, names)))[:1]
+        chosen = (wished or stays or self._without_full(by_score(clan.name, names)))[:1]
         if chosen and chosen[0] != clan.owner:
             self.dirty.update(dict.fromkeys(self.groups.choose(clan, chosen[0])))
         return chosen
@@ -376,13 +390,3 @@ class Granter:
         self.groups.check(self.dirty)
         owned = sum(self._owned.values())
         assert owned == sum(len(host.counted) for host in self.hosts.values()), "load is counted"
-
-
-def _by_score(what: str, names: list[str]) -> list[str]:
-    """Process names by rendezvous hashing; a process's number does not count."""
-
-    def score(name: str) -> bytes:
-        text = f"{what}\0{name.rpartition('#')[0]}"
-        return hashlib.blake2b(text.encode(), digest_size=8).digest()
-
-    return sorted(names, key=score, reverse=True)

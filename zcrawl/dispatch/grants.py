@@ -11,6 +11,7 @@ HELLO, or the stored lease ends (rule 12).
 
 from __future__ import annotations
 
+import hashlib
 import math
 
 import msgspec
@@ -32,6 +33,15 @@ class Part(msgspec.Struct):
     told_robots: bool = False  # its worker was given the stored robots.txt, or has fetched it
     cancelled_at: float = -math.inf  # leases ended with their run; their requests may still run
     gone_at: float = float("inf")  # its process is lost: nothing of it runs after this moment
+
+
+class Settlement(msgspec.Struct):
+    """What follows from looking at one host's parts."""
+
+    lowered: list[str] = msgspec.field(default_factory=list)  # processes to be told
+    owners: tuple[str, ...] = ()  # to be stored before anything is raised
+    raised: bool = False
+    look_again_at: float = math.inf
 
 
 class HostState(msgspec.Struct):
@@ -56,7 +66,8 @@ class HostState(msgspec.Struct):
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # a person's wish: the id of a worker
     leased: int = 0  # open leases, whoever has them
-    # Of jobs that limit domains or addresses (`groups`):
+    robots_at: str = ""  # origin that its robots.txt leads to, while nobody has fetched it there
+    # Of jobs that limit domains or addresses, and of hosts with a robots.txt elsewhere (`groups`):
     address: str = ""  # where it is; empty: not known
     pins: bool = False  # it is to be connected to at that address only
     groups: tuple[Group, ...] = ()
@@ -105,3 +116,13 @@ def shares(demand: Demand, ranked: list[str]) -> dict[str, int]:
     several = ranked[: demand.concurrency]
     each, rest = divmod(demand.concurrency, len(several))
     return {name: each + (1 if at < rest else 0) for at, name in enumerate(several)}
+
+
+def by_score(what: str, names: list[str]) -> list[str]:
+    """Process names by rendezvous hashing; a process's number does not count."""
+
+    def score(name: str) -> bytes:
+        text = f"{what}\0{name.rpartition('#')[0]}"
+        return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+    return sorted(names, key=score, reverse=True)

@@ -2,7 +2,9 @@
 
 A part of the granter and the planner, idle until a job asks. A host belongs to the group of its
 registered domain, known at once, and to that of its address, known when a worker has looked it up
-(it reports the address and sends nothing). Hosts that are linked by groups are a *clan*.
+(it reports the address and sends nothing). A host whose robots.txt is redirected to another host
+is in a group with that one until the file is fetched (`frontier.robots_place`): its limits are the
+slowest of both. Hosts that are linked by groups are a *clan*.
 
 The invariant: **of the hosts of one clan, no process starts a request while another process may
 start or be running one.** So one worker keeps all paces of a clan, as it keeps those of its hosts
@@ -30,6 +32,8 @@ from collections.abc import Mapping
 from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.group import Clan, Group
 from zcrawl.frontier.domains import plain_address, registered_domain
+from zcrawl.frontier.politeness import combined_demand
+from zcrawl.frontier.robots_place import robots_group
 from zcrawl.mesh.messages import GroupShare
 from zcrawl.submit.spec import Politeness
 
@@ -44,6 +48,7 @@ class Groups:
         self._hosts = hosts
         self._revision = 0
         self._turn = 0
+        self._visitors: dict[str, int] = {}  # origin → hosts whose robots.txt is there
         self._alarms: list[tuple[float, int, str]] = []
 
     # ------------------------------------------------------------ who belongs to what
@@ -62,6 +67,7 @@ class Groups:
                     ask = _interval(each.address_rate), each.address_concurrency
                     wanted.setdefault(f"address {host.address}", {})[run] = ask
         host.pins = pins
+        self._want_robots(host, asking, wanted)
         moved: list[int] = []
         for group in host.groups:
             if group.key not in wanted:
@@ -73,6 +79,46 @@ class Groups:
                 moved += self._join(host, group)
             self._count_runs(host, group, asks)
         return moved
+
+    def _want_robots(
+        self,
+        host: HostState,
+        asking: Mapping[int, Politeness],
+        wanted: dict[str, dict[int, tuple[float, int]]],
+    ) -> None:
+        if host.robots_at:
+            asks = {run: (_interval(one.rate), one.concurrency) for run, one in asking.items()}
+            if asks:
+                wanted[robots_group(host.robots_at)] = asks
+            else:
+                self.lead(host, "")  # a later run finds the way again
+        if host.origin in self._visitors:
+            demand = combined_demand(list(asking.values()), host.crawl_delay_s)
+            slow_s = 0.0 if host.manner is None else host.manner.slow_s
+            interval_s = max(demand.interval_s, host.crawl_delay_s, slow_s)
+            # For all its runs together: no run has such a number.
+            wanted[robots_group(host.origin)] = {
+                -host.id: (interval_s, demand.concurrency if asking else 0)
+            }
+
+    def lead(self, host: HostState, place: str) -> None:
+        """Its robots.txt is at that origin; empty: it is known, or where it should be."""
+        for origin, more in ((host.robots_at, -1), (place, +1)):
+            if origin:
+                count = self._visitors.pop(origin, 0) + more
+                if count:
+                    self._visitors[origin] = count
+        host.robots_at = place
+
+    def concern(self, host: HostState) -> bool:
+        """Whether it belongs to a group, or may have to, whatever its jobs ask for."""
+        return bool(host.groups or host.robots_at) or host.origin in self._visitors
+
+    def hold_back(self, key: str, moment: float) -> None:
+        """The hosts of a group start nothing before that moment."""
+        group = self.by_key.get(key)
+        if group is not None:
+            group.first_at = max(group.first_at, moment)
 
     def learn_address(self, host: HostState, text: str) -> bool:
         """A worker found the host there; whether that is news."""
@@ -186,7 +232,8 @@ class Groups:
         for group in host.groups:
             if group.owner != name:
                 since = now if group.owner else max(self.began, group.last_start_at)
-                group.owner, group.first_at = name, since + group.pace.interval_s
+                group.owner = name
+                group.first_at = max(group.first_at, since + group.pace.interval_s)
 
     def may_have_started(self, host: HostState, moment: float) -> None:
         """A process that gives up the host may have asked it until then."""
@@ -198,7 +245,11 @@ class Groups:
         for group in host.groups:
             group.owner, group.first_at = name, 0.0
 
-    def shares(self, host: HostState, now: float) -> list[GroupShare]:
+    def shares(self, host: HostState, name: str, now: float) -> list[GroupShare]:
+        """The limits that its owner has to keep. A group for the sake of a robots.txt allows one
+        to go where it is: not told before nobody else may start anything there."""
+        place = robots_group(host.robots_at) if host.robots_at else ""
+        closed = bool(place) and self.blocked(host, name, now) is not None
         return [
             GroupShare(
                 group.key,
@@ -208,6 +259,7 @@ class Groups:
                 max(0.0, group.first_at - now),
             )
             for group in host.groups
+            if not (closed and group.key == place)
         ]
 
     # ------------------------------------------------------------ dispatch

@@ -209,6 +209,11 @@ class Planner:
         self._settle_dirty(now)
         for host_id, name in self.granter.unconfirmed(now):
             self._tell(self.hosts[host_id], name)
+        if self.granter.news:
+            for host_id in self.granter.news:
+                for name in self.hosts[host_id].parts:
+                    self._tell(self.hosts[host_id], name)
+            self.granter.news.clear()
         for host_id in self.groups.due(now):
             self.wake(host_id)
         self._call_parked()

@@ -39,6 +39,7 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "proxy": RetryClass.POSTPONED,  # the proxy failed, the page was not asked
     "proxies_down": RetryClass.POSTPONED,  # there is no proxy left to ask
     "address_moved": RetryClass.POSTPONED,  # the host's owner has to be chosen by its address
+    "robots_elsewhere": RetryClass.POSTPONED,  # and here by the place of its robots.txt
     "tls": _PERMANENT,  # certificate or handshake
     "too_large": _PERMANENT,
     "bad_encoding": _PERMANENT,  # a body that does not decompress

@@ -90,7 +90,8 @@ class Commits:
     ) -> None:
         host = self._state.planner.hosts.get(result.host)
         if host is not None:
-            host.robots = StoredRobots(file.status, file.body, utc + file.lasts_s)
+            stored = StoredRobots(file.status, file.body, utc + file.lasts_s)
+            self._state.planner.granter.learn_robots(host, stored)
             part = host.parts.get(f"{stream[0]}#{stream[1]}")
             if part is not None:
                 part.told_robots = True  # it brought them

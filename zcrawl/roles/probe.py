@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import httpx
 
-from zcrawl.errors import FetchError
+from zcrawl.errors import BadUrl, FetchError
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
 from zcrawl.frontier.extra import START_URL, decode
-from zcrawl.frontier.url import LinkResolver, canonicalize, netloc_of, origin_of
+from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
+from zcrawl.frontier.url import LinkResolver, canonicalize, join, netloc_of, origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
@@ -154,6 +155,7 @@ async def _fetch(
     pipeline.adopt(config)
     results: list[Result] = []
     url: str | None = start
+    groups: tuple[str, ...] = ()
     try:
         while url is not None and len(results) < MOST_HANDOVERS:
             seq = len(results) + 1
@@ -168,13 +170,26 @@ async def _fetch(
                     attempt=1,
                     parent=None,
                     label=label,
-                )
+                ),
+                None,
+                groups,
             )
-            results.append(await ended.get())
+            result = await ended.get()
+            if place := _place_of_robots(result):  # nobody's pace but ours: go there
+                groups = (*groups, robots_group(place))
+                continue
+            results.append(result)
             url = results[-1].handover[0] if results[-1].handover is not None else None
     finally:
         await pipeline.close()
     return results, notes
+
+
+def _place_of_robots(result: Result) -> str:
+    """Where the robots.txt is that a page has to wait for; empty if it has not."""
+    if result.outcome is not Outcome.FAILED or result.robots is None:
+        return ""
+    return place_in(result.robots.status, result.robots.body)
 
 
 def _extraction(result: Result) -> dict[str, Any]:
@@ -225,6 +240,16 @@ def _robots(spec: JobSpec, recorder: Recorder, url: str) -> dict[str, Any]:
         return {"asked": False, "allowed": None}
     agent = hops[0]["sent"].get("User-Agent", spec.fetch.user_agent)
     response = recorder.responses.get(where)
+    for _ in range(MAX_REDIRECTS):  # to where the rules are
+        if response is None or response.status_code not in REDIRECT_STATUSES:
+            break
+        try:
+            place = join(where, response.headers.get("location", ""))
+        except BadUrl:
+            break  # as told in the hops
+        if place not in recorder.responses:
+            break
+        where, response = place, recorder.responses[place]
     status = response.status_code if response is not None else 0
     body = response.content if response is not None else b""
     rules = RobotsRules.parse(status, body, agent)

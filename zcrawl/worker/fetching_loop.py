@@ -13,8 +13,10 @@ import msgspec
 
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.frontier.robots_place import robots_group
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result, Traits
+from zcrawl.worker.group_work import Keys
 
 if TYPE_CHECKING:
     import httpx
@@ -50,7 +52,12 @@ class Fetching(msgspec.Struct):
     recording: Recording | None = None  # of a run that captures
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
     address: str | None = None  # the only one to connect to; empty: to be found out
+    groups: Keys = ()  # whose pace it was started at, beside its host's
     known: Traits | None = None  # what an earlier run knows of its page
+
+    def is_paced_at(self, origin: str) -> bool:
+        """Whether its requests may go there too, for a robots.txt that is there."""
+        return robots_group(origin) in self.groups
 
     def told(self, result: Result) -> Result:
         """With the exchanges of a fetch whose page is not read, if its run wants them."""

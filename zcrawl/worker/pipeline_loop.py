@@ -50,6 +50,7 @@ from zcrawl.worker.fetching_loop import (
     limiter,
     rest_of,
 )
+from zcrawl.worker.group_work import Keys
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import page_facts
 from zcrawl.worker.reading_loop import PageReader
@@ -130,8 +131,8 @@ class Pipeline:
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
 
-    def start(self, one: Assignment, address: str | None = None) -> None:
-        fetch = Fetching(one, permitted_at=self._clock(), address=address)
+    def start(self, one: Assignment, address: str | None = None, groups: Keys = ()) -> None:
+        fetch = Fetching(one, permitted_at=self._clock(), address=address, groups=groups)
         self._fetches[one.seq] = fetch
         fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
 
@@ -361,6 +362,7 @@ class Pipeline:
                 context.limits,
                 lambda: self._next_hop(fetch),
                 context.spec.politeness.robots_patience,
+                fetch.is_paced_at,
             )
         fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
         if context.spec.sitemaps.robots and origin not in context.told_sitemaps:

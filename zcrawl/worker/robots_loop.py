@@ -6,7 +6,9 @@ of the host with its grant (`learn`), so that neither a restart nor another work
 
 A robots.txt that could not be had (5xx, 429) is waited for, with growing pauses in which nothing
 of the origin is fetched; when the job's patience is over it counts as "disallow everything" for
-ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants.
+ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants; there only by a page
+that was started at the pace of that origin too. Until then the way is reported and the page comes
+again (`frontier.robots_place`).
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain
+from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
-from zcrawl.frontier.url import DEFAULT
+from zcrawl.frontier.robots_place import ELSEWHERE, MAX_REDIRECTS, packed, way_in
+from zcrawl.frontier.url import DEFAULT, origin_of
 from zcrawl.mesh.messages import RobotsFile
 
 RULES_KEPT_S: Final = 3_600.0
@@ -31,12 +34,14 @@ FIRST_WAIT_S: Final = 2.0
 MOST_WAIT_S: Final = 30.0
 FAILURE_KEPT_S: Final = 2.0  # of a host that did not answer at all
 MOST_ORIGINS: Final = 10_000
-MAX_REDIRECTS: Final = 5
+WAY_KEPT_S: Final = 600.0  # to another origin; then it is asked for from the beginning
 MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
 MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
 NOT_THE_PAGES_FATE: Final = frozenset(("too_large", "bad_encoding", "protocol", "engine"))
 # What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
-_OF_THE_RUN: Final = frozenset(("blocked_address", "proxies_down", "address_moved"))
+_OF_THE_RUN: Final = frozenset(
+    ("blocked_address", "proxies_down", "address_moved", "robots_elsewhere")
+)
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -62,11 +67,16 @@ class RobotsCache:
         self.unreported: dict[str, RobotsFile] = {}  # origin → what was fetched here
         self._now = now
         self._entries: dict[str, _Entry] = {}
+        self._ways: dict[str, tuple[float, list[str]]] = {}  # origin → fresh until, URLs
 
     def learn(self, origin: str, file: RobotsFile) -> None:
         """What another worker has fetched, with the host's grant."""
         known = self._entries.get(origin)
         if known is not None and (not known.answer.done() or known.until > self._now()):
+            return
+        if file.status == ELSEWHERE:
+            if way := way_in(file.status, file.body):
+                self._ways[origin] = (self._now() + file.lasts_s, way)
             return
         try:
             body = zlib.decompressobj().decompress(file.body, MAX_ROBOTS_BYTES + 1)
@@ -80,10 +90,14 @@ class RobotsCache:
 
     def known(self, origin: str, user_agent: str) -> RobotsRules | None:
         """The rules, if nobody has to wait for them."""
+        entry = self._fresh(origin)
+        return None if entry is None else _rules(entry, user_agent)
+
+    def _fresh(self, origin: str) -> _Entry | None:
         entry = self._entries.get(origin)
         if entry is None or not entry.answer.done() or entry.until <= self._now():
             return None
-        return None if entry.answer.exception() is not None else _rules(entry, user_agent)
+        return None if entry.answer.exception() is not None else entry
 
     def wait_s(self, origin: str) -> float | None:
         """How long a robots.txt that tells nothing is waited for; None: no longer."""
@@ -100,9 +114,11 @@ class RobotsCache:
         limits: HopLimits,
         next_hop: Callable[[], Awaitable[None]],
         patience_s: float,
+        may_visit: Callable[[str], bool],
     ) -> RobotsRules:
         """The rules; FetchError when nobody answers. `next_hop` waits for the host's pace; the
-        first request goes without, on the permit of the page that asks."""
+        first request goes without, on the permit of the page that asks. `may_visit` tells whether
+        that page is paced for another origin too."""
         before = self._entries.get(origin)
         if before is not None and (not before.answer.done() or before.until > self._now()):
             try:
@@ -117,7 +133,7 @@ class RobotsCache:
         if before is not None and not before.given_up:
             entry.failing_since, entry.tries = before.failing_since, before.tries
         try:
-            answer = await self._fetch(origin, user_agent, engine, limits, next_hop)
+            answer = await self._fetch(origin, user_agent, engine, limits, next_hop, may_visit)
         except BaseException as error:
             # Cancelled or failed: the others who wait get an error, and the next one asks again.
             failure = (
@@ -165,12 +181,21 @@ class RobotsCache:
         engine: Engine,
         limits: HopLimits,
         next_hop: Callable[[], Awaitable[None]],
+        may_visit: Callable[[str], bool],
     ) -> _Answer:
-        url = robots_url(origin)
-        chain = RedirectChain(url, MAX_REDIRECTS, DEFAULT)
+        until, way = self._ways.pop(origin, (0.0, []))
+        way = list(way) if until > self._now() else [robots_url(origin)]
+        chain = RedirectChain(way[0], MAX_REDIRECTS, DEFAULT)
         limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
-        for _ in range(MAX_REDIRECTS + 1):
+        while len(way) <= MAX_REDIRECTS + 1:
+            url, place = way[-1], origin_of(way[-1])
+            if place != origin and (known := self._fresh(place)) and url == robots_url(place):
+                return known.answer.result()
             try:
+                if place != origin and not may_visit(place):
+                    limits.guard.check(url)
+                    self._report_way(origin, way)
+                    raise fetch_error("robots_elsewhere", f"{way[0]} leads to {url}")
                 response = await engine.get(url, {"User-Agent": user_agent}, limits)
             except BlockedAddress:
                 if url == robots_url(origin):
@@ -186,9 +211,19 @@ class RobotsCache:
                 step = chain.next_hop(url, response.headers.get("location"))
             except FetchError:  # a loop, too many, or to nowhere: there are no rules
                 break
-            url = step.url
-            await next_hop()  # elsewhere too: it may be the same server, or share a limit
+            if step.url in way:
+                break
+            way.append(step.url)
+            if origin_of(step.url) == origin or may_visit(origin_of(step.url)):
+                await next_hop()
         return _Answer(404, b"")
+
+    def _report_way(self, origin: str, way: list[str]) -> None:
+        """Nobody goes there before the leader has heard of it."""
+        if len(self._ways) >= MOST_ORIGINS:
+            self._ways.clear()
+        self._ways[origin] = (self._now() + WAY_KEPT_S, way)
+        self.unreported[origin] = RobotsFile(ELSEWHERE, packed(way), WAY_KEPT_S)
 
     def _make_room(self) -> None:
         if len(self._entries) < MOST_ORIGINS:

@@ -135,7 +135,7 @@ class WorkerLoop:
                 if self._flush_timer is None:
                     self._flush_timer = self._loop.call_later(GATHER_S, self._flush)
             case w.StartFetch(held):
-                pipeline.start(held.assignment, held.address)
+                pipeline.start(held.assignment, held.address, held.groups)
             case w.PermitHop(seq):
                 pipeline.permit(seq)
             case w.CancelFetch(seq):
