@@ -125,6 +125,27 @@ def test_hosts_whose_robots_txt_is_at_another_host_share_its_pace_until_they_hav
     assert visited.demand.spread, "as before"
 
 
+def test_nobody_goes_for_a_robots_txt_while_another_worker_may_ask_there() -> None:
+    """Three workers have parts of the host it leads to: the visitor is told of the group, which
+    lets it go there, only when all but its own owner have given theirs up."""
+    town = Town(Politeness(rate=1.0, concurrency=3, spread=True), Politeness(rate=1.0))
+    visited, visitor = town.host("https://there.test", 1), town.host("http://a.test", 2)
+    town.settle()
+    assert len(visited.parts) == 3
+    town.granter.learn_robots(visitor, leads_to("https://there.test"))
+    town.settle(1.0)
+    assert len(town.unconfirmed) >= 2
+    for name in visitor.parts:
+        assert town.granter.grant_of(visitor, name, 1.0).groups == []
+    for now in (2.0, 3.0):
+        town.confirm(now)
+        town.settle(now)
+    owner = town.owner(visitor)
+    assert owner == town.owner(visited) != ""
+    (share,) = town.granter.grant_of(visitor, owner, 3.0).groups
+    assert share.key == robots_group("https://there.test")
+
+
 def test_a_new_leader_knows_the_hosts_whose_robots_txt_is_elsewhere() -> None:
     """From what is stored; a way that is too old is not gone any more, a damaged one leads
     nowhere."""
