@@ -19,6 +19,7 @@ from console import commands
 from console.acting import Acting, Line
 from console.actions import RUN_PAGES, Action, by_key, offered
 from console.columns import TABLES
+from console.columns_queues import BY, next_grouping
 from console.feed import Feed
 from console.feed_loop import MeshFeed
 from console.keymap import bindings, key_mistake
@@ -236,6 +237,12 @@ class ConsoleApp(App[None]):
             run = next((text(row, "run") or text(row, "id") for row in here(self.view)), "")
             if run:
                 self.feed_event(GoTo(Place(Page.ITEMS, run)))
+
+    def action_group(self) -> None:
+        """The queues, grouped by the next thing."""
+        grouping = next_grouping(self.view.page)
+        if grouping:
+            self.feed_event(GoTo(Place(BY[grouping])))
 
     def action_level(self) -> None:
         if self.view.page is Page.LOG:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from console.lines import Span
+from console.plain import plain
 from console.tables import Column, Row, number, text
 from console.units import count
 
@@ -60,6 +61,20 @@ def by_text(name: str) -> Callable[[Row], Any]:
 
 def by_number(name: str) -> Callable[[Row], Any]:
     return lambda row: number(row, name)
+
+
+def tags_in(row: Row) -> list[str]:
+    """A job's tags; what is no list of them is none."""
+    tags = row.get("tags")
+    return [plain(one, 40) for one in tags] if isinstance(tags, list | tuple) else []
+
+
+def by_tags(row: Row) -> str:
+    return ", ".join(tags_in(row))
+
+
+def tags_cell(row: Row) -> Span:
+    return Span(by_tags(row), "dim")
 
 
 def state_cell(row: Row) -> Span:

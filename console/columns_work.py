@@ -1,4 +1,4 @@
-"""The tables of who works on what: nodes, jobs, queues, hosts. Pure data."""
+"""The tables of who works on what: nodes, jobs, hosts. Pure data."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from typing import Final
 
 import msgspec
 
-from console.cells import WHY_STYLE, amount, by_number, by_text, count_cell, state_cell, text_cell
+from console.cells import (
+    WHY_STYLE,
+    amount,
+    by_number,
+    by_tags,
+    by_text,
+    count_cell,
+    state_cell,
+    tags_cell,
+    text_cell,
+)
 from console.latest import Latest
-from console.lines import Span, sparkline
+from console.lines import Span
 from console.model import Snapshot
 from console.rates import Rates
 from console.state import Answer, View
@@ -209,6 +219,7 @@ JOBS = Table(
         amount("Items", "items", "I", least=110),
         Column("Left", 9, _eta, "left", "L", True, lambda row: row.get("eta") or 1e18),
         Column("Pace", 12, lambda row: Span(_pace(row), "dim"), right=True, least=130),
+        Column("Tags", 16, tags_cell, "tags", "T", key=by_tags, least=140),
         Column("Why", 20, text_cell("reason", "dim"), least=150),
     ),
     key=lambda row: text(row, "run"),
@@ -226,18 +237,11 @@ def _pace(row: Row) -> str:
     return f"{speed} × {number(row, 'concurrency'):.0f}"
 
 
-# ---------------------------------------------------------------- queues and hosts
+# ---------------------------------------------------------------- hosts
 
 
-def _why(row: Row) -> Span:
+def why_cell(row: Row) -> Span:
     return Span(text(row, "reason"), WHY_STYLE.get(text(row, "why"), ""))
-
-
-def _trend(row: Row) -> Span:
-    trend = row.get("trend")
-    if not isinstance(trend, list | tuple):
-        return Span("")
-    return Span(sparkline([float(one) for one in trend], 12), "accent")
 
 
 def _robots(row: Row) -> str:
@@ -253,56 +257,6 @@ def _breaker(row: Row) -> Span:
     failures = number(row, "failures")
     return Span(f"{failures:.0f} failed", "warn") if failures else Span("closed", "dim")
 
-
-def _kinds(row: Row) -> Span:
-    """How many of a queue's rows go to which extraction block, the most first."""
-    counted = row.get("kinds")
-    kinds = counted.items() if isinstance(counted, dict) else ()
-    told = ", ".join(f"{name} {times}" for name, times in kinds)
-    return Span(text({"kinds": told}, "kinds"), "dim")  # block names are a stranger's text
-
-
-QUEUES = Table(
-    columns=(
-        Column("Job", 5, text_cell("job", "dim"), right=True),
-        Column("Name", 0, text_cell("name"), "name", "N"),
-        Column("State", 9, state_cell),
-        amount("Queued", "queued", "Q"),
-        Column("trend", 12, _trend, least=90),
-        Column("Ready", 8, count_cell("ready"), right=True),
-        Column("Delayed", 8, count_cell("delayed"), right=True),
-        Column("Stored", 9, count_cell("beyond"), right=True, least=90),
-        Column("Leased", 8, count_cell("leased"), "leased", "L", True, desc=True),
-        Column("Uncommitted", 12, count_cell("backlog"), right=True, least=100),
-        Column("Hosts", 7, count_cell("hosts"), "hosts", "H", True, desc=True),
-    ),
-    key=lambda row: text(row, "id"),
-    sort="queued",
-    desc=True,
-    op="queues",
-    empty="no run is going on",
-)
-
-LANES = Table(
-    columns=(
-        Column("Host", 0, text_cell("host"), "host", "H"),
-        amount("Queued", "queued", "Q"),
-        Column("Ready", 7, count_cell("ready"), right=True),
-        Column("Delayed", 8, count_cell("delayed"), right=True),
-        Column("trend", 12, _trend, least=100),
-        Column("Stored", 8, count_cell("beyond"), right=True, least=90),
-        Column("Leased", 7, count_cell("in_flight"), right=True, least=100),
-        Column("Kinds", 22, _kinds, least=140),
-        Column("Owner", 10, text_cell("owner"), least=90),
-        Column("Why it waits", 0, _why),
-    ),
-    key=lambda row: text(row, "id"),
-    sort="queued",
-    desc=True,
-    op="lanes",
-    args=lambda view: {"run": int(view.place.ref or 0)},
-    empty="nothing is queued",
-)
 
 HOSTS = Table(
     columns=(
@@ -331,7 +285,7 @@ HOSTS = Table(
         ),
         Column("Robots", 8, lambda row: Span(_robots(row), "accent"), right=True, least=110),
         Column("Breaker", 8, _breaker, least=130),
-        Column("Why it waits", 0, _why),
+        Column("Why it waits", 0, why_cell),
     ),
     key=lambda row: text(row, "id"),
     sort="queued",

@@ -1,7 +1,8 @@
 """The command line of the console: what was typed becomes an event or an action. Pure.
 
-`:nodes` goes to a page, `:job docs` to a job, `:pause docs` acts, `:theme nord` is the app's. The
-completions are what the View knows: pages, jobs, workers, hosts on the screen.
+`:nodes` goes to a page, `:queues by tag` to a face of it, `:job docs` to a job, `:pause docs` acts,
+`:theme nord` is the app's. The completions are what the View knows: pages, jobs, tags, workers,
+hosts on the screen.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from console.actions import BY_NAME, Action
+from console.cells import tags_in
+from console.columns_queues import BY
 from console.columns_work import job_rows, node_rows
 from console.state import MAIN_PAGES, Event, GoTo, Page, Place, SetFilter, View
 from console.tables import Row, text
@@ -70,6 +73,8 @@ def parse(typed: str, view: View) -> Parsed:
         if name == Page.ITEMS and rest:
             run = text(_job(rest[0], view), "run")
             return GoTo(Place(Page.ITEMS, run)) if run else Mistake(f"no job {rest[0]!r} here")
+        if name == Page.QUEUES and rest:
+            return _queues(rest)
         return GoTo(Place(Page(name)))
     if name in ("theme", "cluster", "submit", "help", "quit"):
         return AppCommand(name, " ".join(rest))
@@ -82,6 +87,14 @@ def parse(typed: str, view: View) -> Parsed:
     if not rest:
         return Mistake(f"{name} needs a name or a number")
     return _about(name, rest, view)
+
+
+def _queues(rest: Sequence[str]) -> Parsed:
+    """`:queues by tag`, or `:queues shop`: of the jobs with that tag."""
+    if rest[0] != "by":
+        return GoTo(Place(Page.QUEUES, rest[0]))
+    page = BY.get(" ".join(rest[1:]))
+    return GoTo(Place(page)) if page else Mistake(f"queues by {', '.join(BY)}")
 
 
 def _expand(word: str) -> str:
@@ -132,6 +145,11 @@ def completions(typed: str, view: View) -> list[str]:
         values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
     elif name in ("host", "reassign"):
         values = [text(row, "host") for row in view.known.rows("hosts:")]
+    elif name == Page.QUEUES:
+        ways = [f"{word} by {one}" for one in BY]
+        tags = {tag for row in job_rows(view) for tag in tags_in(row)}
+        ways += [f"{word} {one}" for one in sorted(tags)]
+        return [one for one in ways if one.startswith(typed)]
     elif name == "cluster":
         values = list(view.clusters)
     quoted = [shlex.quote(one) for one in dict.fromkeys(values) if one]

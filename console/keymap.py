@@ -48,6 +48,7 @@ def bindings() -> list[BindingType]:
         ("question_mark", "help", "view.help"),
         ("s", "span", "charts.span"),
         ("v", "level", "log.level"),
+        ("b", "group", "queues.by"),
         ("i", "items", "job.items"),
         ("n", "submit", "job.new"),
         ("y", "copy", "row.copy"),

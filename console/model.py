@@ -37,6 +37,7 @@ class Run(_Data, frozen=True):
     run: int
     job: int
     name: str = ""
+    tags: tuple[str, ...] = ()
     state: str = ""
     reason: str = ""
     pages: int = 0

@@ -29,6 +29,8 @@ class Page(enum.StrEnum):
     CHARTS = "charts"
     NODE = "node"
     JOB = "job"
+    TAG_QUEUES = "queues by tag"
+    HOST_QUEUES = "queues by host"
     LANES = "lanes"  # the queues of one run, host by host
     HOST = "host"
     FAILED = "failed"  # the URLs of one group of errors
@@ -37,6 +39,7 @@ class Page(enum.StrEnum):
 
 
 MAIN_PAGES: Final = tuple(Page)[:9]
+GROUPED: Final = (Page.TAG_QUEUES, Page.HOST_QUEUES)  # other faces of the queues
 
 
 class Place(_Data, frozen=True):

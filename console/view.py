@@ -18,6 +18,7 @@ from console.questions import SPANS_S
 from console.rates import measure
 from console.state import (
     ARROW,
+    GROUPED,
     MAIN_PAGES,
     Acted,
     Answer,
@@ -65,6 +66,8 @@ DRILLS: Final = {
     Page.NODES: (Page.NODE, "id"),
     Page.JOBS: (Page.JOB, "run"),
     Page.QUEUES: (Page.LANES, "id"),
+    Page.TAG_QUEUES: (Page.QUEUES, "tag"),
+    Page.HOST_QUEUES: (Page.HOST, "id"),
     Page.LANES: (Page.HOST, "id"),
     Page.HOSTS: (Page.HOST, "id"),
     Page.ERRORS: (Page.FAILED, "run"),
@@ -173,7 +176,7 @@ def _on_answer(view: View, event: Answered) -> View:
         data = before.data  # an old answer is better than none, and the error is shown with it
     elif event.slot == "log:" and before is not None:
         data = _with_older(before, data)
-    elif event.slot.startswith(("queues:", "lanes:")):
+    elif event.slot.startswith(("queues", "lanes:")):
         data = _with_trend(before, data)
     answers = {key: one for key, one in view.live.answers.items() if key != event.slot}
     while len(answers) >= ANSWERS_KEPT:
@@ -224,7 +227,8 @@ def _on_acted(view: View, event: Acted) -> View:
 def _go(view: View, place: Place) -> View:
     if place == view.place:
         return view
-    trail = () if place.page in MAIN_PAGES and not place.ref else (*view.trail, view.place)
+    top = place.page in (*MAIN_PAGES, *GROUPED) and not place.ref
+    trail = () if top else (*view.trail, view.place)
     view = _changed(view, place=place, trail=trail[-TRAIL:])
     wanted = place.about.get("filter")
     return _filter(view, wanted) if isinstance(wanted, str) else view

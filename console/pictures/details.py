@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Final
 
-from console.cells import LEVEL_STYLE, STATE_STYLE, WHY_STYLE
+from console.cells import LEVEL_STYLE, STATE_STYLE, WHY_STYLE, by_tags
 from console.columns_found import item_of, node_lines
 from console.columns_work import host_pace
 from console.lines import Line, Picture, Span, beside, line, progress_bar, title
@@ -204,6 +204,7 @@ def job_page(view: View, cells: int) -> Picture:
         _fact("skipped", count(number(row, "skipped"))),
         _fact("items", count(number(row, "items"))),
         _fact("time", f"{duration(number(row, 'seconds'))} since {text(row, 'started_at')}"),
+        *([_fact("tags", by_tags(row))] if by_tags(row) else []),
         _fact("workers", ", ".join(plain(one, 40) for one in row.get("workers", ()) or ())),
         *_spec(row),
         (),

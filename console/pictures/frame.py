@@ -6,9 +6,10 @@ from typing import Final
 
 from console.actions import RUN_PAGES, key_of, offered
 from console.columns import TABLES
+from console.columns_queues import next_grouping
 from console.lines import Line, Span, cut, line, line_width
 from console.plain import fit, plain, width
-from console.state import ARROW, MAIN_PAGES, LinkState, Page, View
+from console.state import ARROW, GROUPED, MAIN_PAGES, LinkState, Page, View
 from console.units import clock_text, duration
 
 LINK_MARK: Final = {
@@ -43,6 +44,7 @@ def top_line(view: View, cells: int) -> Line:
 def tab_line(view: View, cells: int) -> Line:
     """The nine pages by their keys; the one that is shown stands out, with what it is about."""
     root = view.trail[0].page if view.trail and view.page not in MAIN_PAGES else view.page
+    root = Page.QUEUES if root in GROUPED else root
     spans: list[Span] = [Span(" ")]
     narrow = cells < 100
     for n, page in enumerate(MAIN_PAGES, 1):
@@ -56,12 +58,15 @@ def tab_line(view: View, cells: int) -> Line:
     if view.page not in MAIN_PAGES:
         spans.append(Span(f"› {_about(view)}", "accent"))
     elif view.place.ref:
-        spans.append(Span(f"› run {plain(view.place.ref, 20)}", "accent"))
+        what = "tag" if view.page is Page.QUEUES else "run"
+        spans.append(Span(f"› {what} {plain(view.place.ref, 40)}", "accent"))
     return tuple(spans)
 
 
 def _about(view: View) -> str:
     about = view.place.about
+    if view.page in GROUPED:
+        return str(view.page).removeprefix(f"{Page.QUEUES} ")
     named = {
         Page.JOB: about.get("name", view.place.ref),
         Page.LANES: about.get("name", view.place.ref),
@@ -97,6 +102,9 @@ def key_hints(view: View) -> list[tuple[str, str]]:
     hints: list[tuple[str, str]] = []
     if view.page in TABLES:
         hints += [("↵", "open"), ("/", "filter"), ("␣", "mark")]
+    grouping = next_grouping(view.page)
+    if grouping:
+        hints.append((view.keys.get("queues.by", "b"), f"by {grouping}"))
     if view.page is Page.CHARTS:
         hints.append(("s", "span"))
     if view.page in RUN_PAGES:

@@ -11,11 +11,17 @@ from console.lines import Picture, Span, line, title
 from console.plain import fit
 from console.state import Page, View
 
+WORDS: Final = (
+    "Waiting: due, delayed (for a retry) and stored (only in the database). Leased: at a worker."
+    " Unacked: its result is here and not committed. Backlog: results that wait for a commit."
+)
 ABOUT: Final = {
     Page.OVERVIEW: "How fast, what is left, who works, and why it is not faster.",
     Page.NODES: "Masters and workers. Silent for 3 heartbeats: suspect; for 10: lost.",
     Page.JOBS: "The newest runs. Left is what is queued, over the rate of the last 5 seconds.",
-    Page.QUEUES: "Ready: in memory, due. Delayed: waits for a retry. Stored: only in the database.",
+    Page.QUEUES: f"By job. {WORDS} Enter: host by host.",
+    Page.TAG_QUEUES: f"By tag. {WORDS} A job with two tags counts under both. Enter: its jobs.",
+    Page.HOST_QUEUES: f"By host, all jobs together. {WORDS}",
     Page.HOSTS: "A host has one pace for all jobs. The last column says why it is not fetched now.",
     Page.ERRORS: "Failures for good, by reason and host, since this leader took over.",
     Page.ITEMS: "The newest items of all runs; / searches in them at the database.",
@@ -40,6 +46,7 @@ KEYS: Final = (
     (":", "command line, tab completes: :job docs, :pause 3, :theme nord"),
     ("p", "pause the view; what is behind it stays live"),
     ("ctrl+p", "all commands, to choose from"),
+    ("b", "on Queues: by job, by tag, by host (:queues by tag)"),
     ("i", "items of this job (on Jobs, Queues, a job)"),
     ("y", "copy the row's main field to the clipboard, also over SSH"),
     ("q", "quit"),

@@ -24,6 +24,7 @@ from zcrawl.errors import ZcrawlError
 FIELDS = (
     ("sources", "URLs or a job file (ctrl+o chooses one)", ""),
     ("name", "name (empty: from the first URL)", "name"),
+    ("tags", "tags, with spaces between them", "tags"),
     ("rate", "requests a second and host, 0: no limit", "politeness.rate"),
     ("concurrency", "at a time and host", "politeness.concurrency"),
     ("depth", "how deep", "scope.max_depth"),
@@ -45,6 +46,7 @@ def check(values: dict[str, str]) -> Form:
     sources = values["sources"].split()
     files = [one for one in sources if "://" not in one and one.endswith(".toml")]
     flags = [f"{FLAGS[name]} {shlex.quote(values[name])}" for name in FLAGS if values[name]]
+    flags += [f"--tag {shlex.quote(tag)}" for tag in values["tags"].split()]
     command = " ".join(["zcrawl submit", *map(shlex.quote, sources), *flags])
     if not sources:
         return Form(None, command, "give a URL or a job file")
@@ -63,6 +65,9 @@ def _changes(values: dict[str, str]) -> dict[str, Any]:
     for name, _, key in FIELDS:
         typed = values[name].strip()
         if not key or not typed:
+            continue
+        if name == "tags":
+            changes[key] = typed.split()
             continue
         try:
             changes[key] = (

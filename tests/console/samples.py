@@ -75,6 +75,10 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     group |= {"reason": words or "dns", "status": 503, "url": said, "at": AT}
     queue = {"id": 1, "job": 1, "name": words or "docs", "state": "running", "queued": 480}
     queue |= {"ready": 70, "delayed": 10, "beyond": 400, "leased": 10, "backlog": 3, "hosts": 7}
+    queue |= {"tag": words or "shop", "tags": [words or "shop", "daily"], "host": said}
+    queue |= {"unacked": 4, "jobs": 2}
+    rest = {"id": 2, "name": "news", "tags": [], "tag": "(no tag)", "host": "https://h2.test"}
+    queues = [queue, queue | rest | {"queued": 12, "ready": 12, "delayed": 0, "beyond": 0}]
     events = [
         {"n": n, "at": AT - n, "name": words or "worker_joined", "text": said, "source": "m1"}
         | {"level": ("info", "warning", "error")[n % 3]}
@@ -90,7 +94,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
         "lanes": {"rows": [one | {"kinds": kinds} for one in rows[:9]], "total": 9, "offset": 0},
-        "queues": {"rows": [queue], "total": 1, "offset": 0},
+        "queues": {"rows": queues, "total": 2, "offset": 0},
         "errors": {"rows": [group], "total": 1, "offset": 0},
         "failed": {"rows": [{**failed, "attempts": 4, "depth": 2, "parent": said}]},
         "items": {"rows": [item(n, title=words or f"Page {n}") for n in range(50, 0, -1)]},

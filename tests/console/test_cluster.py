@@ -304,3 +304,48 @@ async def test_commands_filters_and_help_can_be_typed(tmp_path: Path) -> None:
             await one.pilot.pause(1.2)
             assert "asking the leader" not in screen(one.app), screen(one.app)
         assert "robots=True" in screen(one.app)
+
+
+async def test_queues_are_seen_by_tag_and_by_host_and_a_tags_jobs_are_held(tmp_path: Path) -> None:
+    """From a tag to its jobs, from there to the action; the form can give tags too."""
+    async with scene(tmp_path) as one:
+        for name, tags in (("a", ["eu", "daily"]), ("b", ["eu"])):
+            changes = {"name": name, "politeness.rate": 1.0, "tags": tags}
+            made = prepare([one.site], None, None, changes)
+            await one.cluster.ask("submit", made.args("new", None))
+        await one.press("4", "b")
+
+        def waits(view: View) -> bool:
+            rows = view.live.rows("queues by tag:")
+            return {row["tag"]: row["jobs"] for row in rows} == {"eu": 2, "daily": 1, "(no tag)": 1}
+
+        await one.until(waits)
+        assert "(no tag)" in screen(one.app) and "› by tag" in screen(one.app)
+        await one.press("b")
+        await one.until(lambda view: one.site.rstrip("/") in screen(one.app))
+        (host,) = one.app.view.live.rows("queues by host:")
+        assert host["jobs"] == 3 and host["queued"] + host["leased"] + host["unacked"] > 0
+
+        await one.press("colon", *"queues", "space", *"eu", "enter")
+        await one.until(lambda view: len(view.live.rows("queues:eu")) == 2)
+        await one.press("ctrl+a", "h")
+        await one.acted("zcrawl pause 2")
+        await one.acted("zcrawl pause 3")
+        assert one.states() == {"shop": "running", "a": "paused", "b": "paused"}
+
+        await one.press("3", "slash", *"daily", "enter")
+        await one.until(lambda view: "eu, daily" in screen(one.app))
+        assert (current_row(one.app.view) or {})["name"] == "a"
+
+        await one.press("n")
+        form = one.app.screen
+        form.query_one("#field-sources", Input).value = one.site
+        form.query_one("#field-name", Input).value = "c"
+        form.query_one("#field-tags", Input).value = "Bad"
+        await one.press("ctrl+s")
+        assert one.app.screen is form, "a bad tag is told, not sent"
+        form.query_one("#field-tags", Input).value = "eu late"
+        await one.press("ctrl+s")
+        assert "--tag eu --tag late" in await one.acted("zcrawl submit")
+        jobs = (await one.cluster.ask("jobs", {"tag": "late"}))["jobs"]
+        assert [(job["name"], job["tags"]) for job in jobs] == [("c", ["eu", "late"])]

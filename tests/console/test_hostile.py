@@ -23,7 +23,7 @@ def attacked(page: Page, words: str) -> View:
         0,
         leader=words,
         workers=[worker(words, hostname=words, version=words, state=words)],
-        runs=[run(1, **fields), run(2, state=words, **fields)],
+        runs=[run(1, tags=[words], **fields), run(2, state=words, **fields)],
         statuses={"1": {words: 5}},
         failed={"1": {words: 5}},
         store={"state": words, "error": words, "since_s": 5.0},

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from console.app import ConsoleApp
 from console.questions import questions
-from console.state import MAIN_PAGES, Drill, GoTo, Page, Place
+from console.state import GROUPED, MAIN_PAGES, Drill, GoTo, Page, Place
 from console.widgets.canvas import Canvas
 from tests.console.samples import AT, FakeFeed, fake_app, run, snapshot, worker
 
@@ -40,7 +40,7 @@ def crawl() -> FakeFeed:
             workers=workers,
             runs=[
                 run(4, "python-docs", pages=4000 + 120 * at, queued=3000 - 100 * at, admitted=7500),
-                run(3, "shop", pages=900 + 7 * at, max_pages=2000, failed=12),
+                run(3, "shop", pages=900 + 7 * at, max_pages=2000, failed=12, tags=["eu", "daily"]),
                 run(2, "news", state="paused", reason="paused by request"),
                 run(1, "wiki", state="completed", pages=99_000, seconds=3_723.0),
             ],
@@ -94,20 +94,22 @@ def compare(name: str, svg: str) -> None:
 
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("page", MAIN_PAGES)
+@pytest.mark.parametrize("page", [*MAIN_PAGES, *GROUPED])
 async def test_a_page_looks_as_it_did(page: Page, size: str, theme: str) -> None:
     """Every page, in both sizes, light and dark."""
     app = fake_app(crawl(), theme=THEMES[theme])
     svg = await picture(app, SIZES[size], Place(page), False)
-    compare(f"{page}-{size}-{theme}", svg)
+    compare(f"{page}-{size}-{theme}".replace(" ", "-"), svg)
 
 
-@pytest.mark.parametrize("page", [Page.NODES, Page.JOBS, Page.QUEUES, Page.HOSTS, Page.ERRORS])
+@pytest.mark.parametrize(
+    "page", [Page.NODES, Page.JOBS, Page.QUEUES, Page.TAG_QUEUES, Page.HOSTS, Page.ERRORS]
+)
 async def test_what_one_drills_into_looks_as_it_did(page: Page) -> None:
     """One size is enough: they are text that scrolls."""
     app = fake_app(crawl())
     svg = await picture(app, (120, 40), Place(page), True)
-    compare(f"inside-{page}", svg)
+    compare(f"inside-{page}".replace(" ", "-"), svg)
 
 
 async def test_the_pictures_can_fail(tmp_path: Path) -> None:

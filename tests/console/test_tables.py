@@ -152,6 +152,8 @@ def test_enter_opens_and_escape_comes_back_to_the_same_row() -> None:
         (Page.NODES, Page.NODE),
         (Page.JOBS, Page.JOB),
         (Page.QUEUES, Page.LANES),
+        (Page.TAG_QUEUES, Page.QUEUES),
+        (Page.HOST_QUEUES, Page.HOST),
         (Page.HOSTS, Page.HOST),
         (Page.ERRORS, Page.FAILED),
         (Page.ITEMS, Page.ITEM),
@@ -268,7 +270,7 @@ def test_a_page_that_is_first_opened_while_paused_shows_its_first_answer() -> No
 
 
 def test_the_leader_has_a_memory_and_a_lag_of_its_own() -> None:
-    """Its loop is everybody's bottleneck; of a follower nothing is known."""
+    """Its loop is everybody's bottleneck; of a follower that tells nothing nothing is known."""
     masters = [{"id": "m1"}, {"id": "m2"}]
     shot = snapshot(0, masters=masters, process={"rss_bytes": 61_000_000, "lag_ms": 250.0})
     lines = as_text(whole(then(heard(shot), GoTo(NODES)), 160, 40)).splitlines()

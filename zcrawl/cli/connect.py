@@ -74,15 +74,15 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
         yield cluster.ask
 
 
-async def jobs(settings: Settings) -> dict[str, Any]:
-    """All job views under `jobs`, from whoever knows best."""
+async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
+    """All job views, or those with a tag, under `jobs`, from whoever knows best."""
     if is_live(settings):
         async with running(settings) as ask:
-            return await ask("jobs", {})
+            return await ask("jobs", {"tag": tag} if tag else {})
     with contextlib.closing(open_database(settings)) as store:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
-        visible = [job for job in listed.jobs if is_visible(job)]
+        visible = [job for job in listed.jobs if is_visible(job, tag)]
         return {"jobs": [job_view(job, None, None, time.time()) for job in visible]}
 
 

@@ -16,6 +16,7 @@ JOB: Final = """\
 # Every key: docs/job-file.md, docs/extraction.md, docs/outputs.md; `zcrawl config schema`.
 name = "{name}"
 seeds = ["{seed}"]
+# tags = ["docs", "daily"]    # words that jobs are grouped by: zcrawl jobs --tag daily
 
 [scope]                       # without this section: the hosts of the seeds
 max_depth = 3                 # steps from a seed

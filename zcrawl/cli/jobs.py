@@ -1,40 +1,50 @@
 """`zcrawl jobs` and `job` look, `pause`, `resume`, `cancel`, `delete` and `retry` act.
 
-All take a job's id or its name, and speak of its newest run.
+All take a job's id or its name, and speak of its newest run; `pause`, `resume` and `cancel` take a
+tag instead, and mean all jobs that have it and go on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
+from zcrawl.errors import RefusedError, UsageError
 
 
 @click.command("jobs", cls=Command)
+@click.option("--tag", default="", metavar="NAME", help="Only jobs that have this tag.")
 @common
-def jobs_command(settings: Settings) -> int:
+def jobs_command(settings: Settings, tag: str) -> int:
     """List all jobs."""
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
-    reply = run_async(connect.jobs(settings))
+    reply = run_async(connect.jobs(settings, tag))
     views = reply["jobs"]
     output.note_if(connect.stale_note(reply))
     if settings.json:
         output.print_json(views)
         return 0
     columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
-    output.table(columns, [[view[_key(name)] for name in columns] for view in views])
+    rows = [[*(view[_key(name)] for name in columns), _tags(view)] for view in views]
+    output.table((*columns, "tags"), rows)
     if not views:
-        output.note(f"no jobs in {settings.place}")
+        output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
     return 0
 
 
 def _key(column: str) -> str:
     return "job" if column == "id" else column
+
+
+def _tags(view: dict[str, Any]) -> str:
+    """A master of an older version tells none."""
+    return ", ".join(view.get("tags", ()))
 
 
 @click.command("job", cls=Command)
@@ -69,6 +79,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     spec = view["spec"]
     lines: dict[str, object] = {
         "job": f"{view['job']} {view['name']}",
+        "tags": _tags(view),
         "run": view["run"],
         "state": view["state"] + (f" ({view['reason']})" if view["reason"] else ""),
         "percent": view["percent"],
@@ -122,41 +133,85 @@ def _act(settings: Settings, ref: str, action: str, **only: str | int) -> int:
     if settings.json:
         output.print_json(reply)
     else:
-        more = "" if reply["changed"] else ", as it was before"
-        if action == "retry":
-            more = f", {reply['changed']} URLs are tried again"
-        output.note(f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}")
+        output.note(_told(reply, action))
+    return 0
+
+
+def _told(reply: dict[str, Any], action: str) -> str:
+    more = "" if reply["changed"] else ", as it was before"
+    if action == "retry":
+        more = f", {reply['changed']} URLs are tried again"
+    return f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}"
+
+
+def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A job, or all that have a tag."""
+    tag = click.option("--tag", default="", metavar="NAME", help="All jobs that have this tag.")
+    return click.argument("ref", metavar="ID|NAME", required=False, default="")(tag(function))
+
+
+def _act_on(settings: Settings, ref: str, tag: str, action: str) -> int:
+    if bool(ref) == bool(tag):
+        raise UsageError("give a job's id or name, or --tag NAME")
+    return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action)
+
+
+def _act_tagged(settings: Settings, tag: str, action: str) -> int:
+    """One job after the other; each is told when it is done, so that an error in between leaves
+    no doubt."""
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.crawl_session import ENDED
+    from zcrawl.runtime.run_loop import run_async
+
+    async def act() -> list[dict[str, Any]]:
+        replies = []
+        async with connect.for_actions(settings) as ask:
+            found = (await ask("jobs", {"tag": tag}))["jobs"]
+            # Looked at again: a master of an older version knows no tags and lists all jobs.
+            tagged = [one for one in found if tag in one.get("tags", ())]
+            for view in [one for one in tagged if one["state"] not in ENDED]:
+                reply = await ask("act", {"ref": str(view["job"]), "action": action})
+                replies.append(reply)
+                if not settings.json:
+                    output.note(_told(reply, action))
+        return replies
+
+    replies = run_async(act())
+    if not replies:
+        raise RefusedError(f"no job that goes on has the tag {tag!r}", code="no_such_tag")
+    if settings.json:
+        output.print_json(replies)
     return 0
 
 
 @click.command("pause", cls=Command)
-@click.argument("ref", metavar="ID|NAME")
+@_one_or_tagged
 @common
-def pause_command(settings: Settings, ref: str) -> int:
+def pause_command(settings: Settings, ref: str, tag: str) -> int:
     """Stop fetching for a job until it is resumed.
 
     Requests in flight are finished and their results are kept.
     """
-    return _act(settings, ref, "pause")
+    return _act_on(settings, ref, tag, "pause")
 
 
 @click.command("resume", cls=Command)
-@click.argument("ref", metavar="ID|NAME")
+@_one_or_tagged
 @common
-def resume_command(settings: Settings, ref: str) -> int:
+def resume_command(settings: Settings, ref: str, tag: str) -> int:
     """Go on with a paused job."""
-    return _act(settings, ref, "resume")
+    return _act_on(settings, ref, tag, "resume")
 
 
 @click.command("cancel", cls=Command)
-@click.argument("ref", metavar="ID|NAME")
+@_one_or_tagged
 @common
-def cancel_command(settings: Settings, ref: str) -> int:
+def cancel_command(settings: Settings, ref: str, tag: str) -> int:
     """End a job; what it has stays.
 
     Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
     """
-    return _act(settings, ref, "cancel")
+    return _act_on(settings, ref, tag, "cancel")
 
 
 @click.command("delete", cls=Command)

@@ -20,6 +20,7 @@ from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.tags import with_added
 from zcrawl.submit.validate import spec_from_dict
 
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
@@ -73,6 +74,7 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
         changes = {key: kwargs.pop(_variable(key)) for _, key, *_ in options}
         for name in ("include", "exclude"):
             changes[f"scope.{name}"] = kwargs.pop(name) or None
+        changes["tags"] = kwargs.pop("tag") or None
         if kwargs.pop("no_robots"):
             changes["politeness.robots"] = False
         if kwargs.pop("allow_private"):
@@ -91,6 +93,8 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     decorated = click.option("--no-robots", is_flag=True, help="Do not ask robots.txt.")(decorated)
     decorated = click.option("--exclude", help="Skip such URLs.", **regex)(decorated)
     decorated = click.option("--include", help="Follow only such URLs.", **regex)(decorated)
+    tag = click.option("--tag", multiple=True, metavar="NAME", help="A tag more for the job.")
+    decorated = tag(decorated)
     for flag, key, kind, metavar, text in reversed(options):
         add = click.option(flag, _variable(key), type=kind, metavar=metavar, help=text)
         decorated = add(decorated)
@@ -116,7 +120,7 @@ def prepare(
     for url in urls:
         check_seed(url)
     table = parse_table(read_text(job_file), job_file) if job_file else {}
-    table = overlay(table, changes)
+    table = overlay(table, with_added(table, changes))
     if "spider" in table:
         _bring_code(table, Path(job_file or "").parent if "spider" not in changes else Path())
     if urls:

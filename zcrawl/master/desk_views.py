@@ -19,6 +19,7 @@ from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.why import HostQueue, host_queue, queued, why, why_counts
 from zcrawl.errors import RefusedError
 from zcrawl.frontier.frontier import Lane
+from zcrawl.master.desk_queues import queues
 from zcrawl.master.paging import page, read_want
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.state import LeaderState
@@ -40,7 +41,7 @@ class DeskViews:
         self.ops: dict[str, View] = {
             "overview": self._overview,
             "hosts": self._hosts,
-            "queues": self._queues,
+            "queues": lambda args, now: queues(state, args),
             "lanes": self._lanes,
             "errors": self._errors,
             "events": self._events,
@@ -120,54 +121,6 @@ class DeskViews:
         }
 
     # ------------------------------------------------------------ queues
-
-    def _queues(self, args: dict[str, Any], now: float) -> dict[str, Any]:
-        """One row for each run that goes on."""
-        state = self._state
-        sums: dict[int, list[int]] = {run: [0, 0, 0, 0] for run in state.runs.active}
-        for (run, _), lane in state.frontier.lanes.items():
-            if run in sums:
-                row = sums[run]
-                row[0] += len(lane.ready)
-                row[1] += len(lane.delayed)
-                row[2] += lane.beyond
-                row[3] += 1
-        received: dict[int, int] = {}
-        for one in state.receiver.queue:
-            run = getattr(one.result, "run", 0)
-            received[run] = received.get(run, 0) + 1
-
-        def view(run: int) -> dict[str, Any]:
-            row = state.runs.active[run].row
-            ready, delayed, beyond, hosts = sums[run]
-            return {
-                "id": run,
-                "job": row.job,
-                "name": row.name,
-                "state": str(row.state),
-                "ready": ready,
-                "delayed": delayed,
-                "beyond": beyond,
-                "queued": ready + delayed + beyond,
-                "leased": state.leases.by_run.get(run, 0),
-                "backlog": received.get(run, 0),
-                "hosts": hosts,
-            }
-
-        answer = page(
-            sums,
-            read_want(args),
-            text=lambda run: state.runs.active[run].row.name,
-            keys={
-                "queued": lambda run: sum(sums[run][:3]),
-                "name": lambda run: state.runs.active[run].row.name,
-                "leased": lambda run: state.leases.by_run.get(run, 0),
-                "hosts": lambda run: sums[run][3],
-            },
-            view=view,
-        )
-        unacked = sum(len(stream.early) for stream in state.receiver.streams.values())
-        return {**answer, "commit_backlog": len(state.receiver.queue), "out_of_order": unacked}
 
     def _lanes(self, args: dict[str, Any], now: float) -> dict[str, Any]:
         """The queues of one run, host by host."""

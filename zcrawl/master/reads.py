@@ -76,7 +76,8 @@ def proceed(
         return job_view(pending.job, outcome, live(pending.job.runs[0].id), utc)
     assert isinstance(outcome, JobList)
     if pending.request.op == "jobs":
-        visible = [job for job in outcome.jobs if is_visible(job)]
+        tag = str(pending.request.args.get("tag", ""))
+        visible = [job for job in outcome.jobs if is_visible(job, tag)]
         views = [
             job_view(job, None, live(job.runs[0].id) if job.runs else None, utc) for job in visible
         ]

@@ -12,6 +12,7 @@ from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.tags import tags_of
 from zcrawl.telemetry.views import LiveRun, elapsed
 
 MOST_WORKERS: Final = 1_000
@@ -131,6 +132,7 @@ def _run(
         "run": row.id,
         "job": row.job,
         "name": row.name,
+        "tags": list(spec.tags if spec is not None else tags_of(row.spec)),
         "state": str(row.state),
         "reason": row.reason or waits,
         "pages": counters.done,

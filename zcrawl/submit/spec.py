@@ -153,6 +153,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     kind: str = CRAWL  # or the name of a plugin that executes the job
     seeds: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()  # words that jobs are grouped by
     scope: Scope = Scope()
     politeness: Politeness = Politeness()
     traps: Traps = Traps()

@@ -26,6 +26,7 @@ from zcrawl.submit.private import check_private_host
 from zcrawl.submit.recrawl_spec import check_recrawl
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import CRAWL, JobSpec
+from zcrawl.submit.tags import check_tags
 
 ENGINES: Final = ("http", "httpx", "browser")
 LATER_KINDS: Final = ("http", "shell")
@@ -64,6 +65,7 @@ def check(spec: JobSpec) -> None:
     """Raise JobError for values that have the right type and still make no sense."""
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
+    check_tags(spec.tags)
     for number, seed in enumerate(spec.seeds, 1):
         try:
             check_seed(seed)

@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.model import RunState
 from zcrawl.store.queries import JobRow, TallyRows
 from zcrawl.store.rows import RunRow
+from zcrawl.submit.tags import is_tagged, tags_of
 
 MAX_IN_FLIGHT_URLS: Final = 50
 SUMMARY_KEYS: Final = (
@@ -54,11 +55,12 @@ def job_view(
         counts["reason"] = live.waiting
     return {
         **counts,
+        "tags": list(tags_of(_spec_of(job))),
         "percent": percent(newest) if newest else 0.0,
         "created_at": iso(job.created_at),
         "started_at": iso(newest.started_at) if newest else None,
         "ended_at": iso(newest.ended_at) if newest else None,
-        "spec": _shown(newest.spec if newest else job.spec),
+        "spec": _shown(_spec_of(job)),
         "workers": sorted(live.workers),
         "in_flight_urls": live.in_flight_urls[:MAX_IN_FLIGHT_URLS],
         # Strings as keys: JSON has no others, and MessagePack readers refuse them by default.
@@ -89,9 +91,11 @@ def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
     return view
 
 
-def is_visible(job: JobRow) -> bool:
-    """A deleted job may still have rows that wait to be swept; nobody wants to see it."""
-    return not job.runs or any(run.state is not RunState.DELETED for run in job.runs)
+def is_visible(job: JobRow, tag: str = "") -> bool:
+    """A deleted job may still have rows that wait to be swept; nobody wants to see it. With a tag:
+    only the jobs that have it."""
+    exists = not job.runs or any(run.state is not RunState.DELETED for run in job.runs)
+    return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
 
 
 def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
@@ -177,6 +181,11 @@ def _no_run(job: JobRow) -> dict[str, Any]:
         "seconds": 0.0,
         "pages_per_second": 0.0,
     }
+
+
+def _spec_of(job: JobRow) -> bytes:
+    """Of its newest run, which may have been tuned."""
+    return job.runs[0].spec if job.runs else job.spec
 
 
 def _plain(spec: bytes) -> dict[str, Any]:

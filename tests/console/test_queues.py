@@ -1,0 +1,158 @@
+"""The Queues page by job, by tag and by host: what it asks for, how one moves, what it shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.columns_queues import BY, next_grouping
+from console.commands import Mistake, completions, parse
+from console.lines import as_text
+from console.pictures.help import help_picture
+from console.pictures.screen import whole
+from console.questions import questions
+from console.state import (
+    Answered,
+    Back,
+    Drill,
+    Event,
+    GoTo,
+    Move,
+    Page,
+    Place,
+    SetFilter,
+    SortBy,
+    View,
+)
+from console.view import current_row, reduce
+from tests.console.samples import FakeFeed, at, fake_app, heard, run, snapshot
+
+WIDE, NARROW = (160, 48), (80, 24)
+
+
+def then(view: View, *events: Event) -> View:
+    for event in events:
+        view = reduce(view, event)
+    return view
+
+
+def seen(view: View, size: tuple[int, int] = WIDE) -> str:
+    return as_text(whole(view, *size))
+
+
+@pytest.mark.parametrize("by", BY)
+def test_the_leader_is_asked_for_the_sums_of_each_grouping(by: str) -> None:
+    """It filters, sorts and cuts; the console draws."""
+    view = then(at(Place(BY[by])), SetFilter("!shop"), SortBy("L"))
+    (asked,) = (one for one in questions(view) if one.op == "queues")
+    wanted = {"by": by, "filter": "shop", "inverse": True, "sort": "leased", "desc": True}
+    assert wanted.items() <= asked.args.items()
+    assert asked.slot == f"{BY[by]}:"
+
+
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("size", [NARROW, WIDE])
+def test_waiting_due_leased_unacked_and_backlog_are_on_every_screen(
+    by: str, size: tuple[int, int]
+) -> None:
+    """Also on the smallest; the trend where there is room."""
+    text = seen(at(Place(BY[by])), size)
+    for title in ("Waiting", "Due", "Leased", "Unacked", "Backlog"):
+        assert title in text, title
+    assert ("trend" in text) is (size == WIDE)
+    assert {"job": "docs", "tag": "shop", "host": "https://h1.test"}[by] in text
+
+
+def test_a_key_goes_through_the_groupings_and_the_foot_says_which_is_next() -> None:
+    """And round again; elsewhere it does nothing."""
+    page, way = Page.QUEUES, []
+    for _ in range(3):
+        assert f" b by {next_grouping(page)}" in seen(at(Place(page)))
+        page = BY[next_grouping(page)]
+        way.append(page)
+    assert way == [Page.TAG_QUEUES, Page.HOST_QUEUES, Page.QUEUES]
+    assert not any(next_grouping(one) for one in Page if one not in BY.values())
+
+
+async def test_the_key_works() -> None:
+    """Against the app: b, b, b; and on Jobs it changes nothing."""
+    feed = FakeFeed()
+    app = fake_app(feed)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await pilot.press("4", "b")
+        assert app.view.page is Page.TAG_QUEUES
+        await pilot.press("b")
+        assert app.view.page is Page.HOST_QUEUES
+        await pilot.press("b", "3", "b")
+        assert app.view.page is Page.JOBS
+        await pilot.pause()
+    assert {"job", "tag", "host"} <= {args["by"] for args in feed.done("queues")}
+
+
+def test_enter_on_a_tag_opens_the_jobs_that_have_it() -> None:
+    """Also on those that have none; escape comes back to the row."""
+    view = at(Place(Page.TAG_QUEUES))
+    inside = then(view, Drill())
+    assert (inside.page, inside.place.ref) == (Page.QUEUES, "shop")
+    assert questions(inside)[0].args["tag"] == "shop" and "› tag shop" in seen(inside)
+    assert (current_row(then(inside, Back())) or {})["tag"] == "shop"
+    none = then(view, Move(1), Drill())
+    assert questions(none)[0].args["tag"] == "(no tag)"
+
+
+def test_a_grouping_is_a_page_of_its_own_under_queues() -> None:
+    """The tab of the queues stays lit, escape leads to the overview as from any of the nine."""
+    view = then(at(Place(Page.JOBS)), GoTo(Place(Page.TAG_QUEUES)))
+    assert "› by tag" in seen(view)
+    (tabs,) = whole(view, 160, 48)[1:2]
+    assert [span.text.strip() for span in tabs if span.style == "tab"] == ["4 Queues"]
+    assert then(view, Back()).page is Page.OVERVIEW
+    host = then(at(Place(Page.HOST_QUEUES)), Drill())
+    (tabs,) = whole(host, 160, 48)[1:2]
+    assert [span.text.strip() for span in tabs if span.style == "tab"] == ["4 Queues"]
+
+
+def test_each_grouping_has_its_own_trend() -> None:
+    """Of the same id in another table it is another one's."""
+    view = at(Place(Page.TAG_QUEUES))
+    for n in range(3):
+        rows = [{"id": "shop", "tag": "shop", "queued": n}]
+        view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
+    assert (current_row(view) or {})["trend"][-3:] == (0, 1, 2)
+
+
+def test_help_tells_what_the_words_mean_and_the_key() -> None:
+    """On each of the three."""
+    for page in BY.values():
+        text = as_text(help_picture(at(Place(page)), 100))
+        assert "Unacked: its result is here" in text.replace("\n  ", " ")
+        assert "by job, by tag, by host" in text
+
+
+def test_a_mistaken_grouping_is_told_and_the_right_ones_complete() -> None:
+    """With the tags that jobs have."""
+    mistake = parse("queues by colour", View())
+    assert isinstance(mistake, Mistake) and "tag" in mistake.text
+    view = heard(snapshot(0, runs=[run(1, tags=["shop", "daily"]), run(2, tags=["shop"])]))
+    assert completions("queues by ", view) == [f"queues by {one}" for one in BY]
+    assert completions("queues s", view) == ["queues shop"]
+
+
+def test_jobs_show_their_tags_and_are_found_by_them() -> None:
+    """In a column where there is room, in the filter everywhere, on the page of the job."""
+    runs = [run(1, "one", tags=["shop", "daily"]), run(2, "two", tags=["news"]), run(3, "three")]
+    view = then(heard(snapshot(0, runs=runs)), GoTo(Place(Page.JOBS)))
+    assert "shop, daily" in seen(view) and "shop" not in seen(view, NARROW)
+    found = seen(then(view, SetFilter("shop")), NARROW)
+    assert "one" in found and "two" not in found and "three" not in found
+    inside = then(view, SetFilter("shop"), Drill())
+    answered = {**runs[0], "percent": 1.0, "spec": {}}
+    assert "shop, daily" in seen(then(inside, Answered("job:1", answered, 1.0)))
+
+
+@pytest.mark.parametrize("tags", ["shop", 5, None, {"a": 1}])
+def test_what_is_no_list_of_tags_breaks_no_screen(tags: object) -> None:
+    """Jobs that ended come from another answer than the snapshot, and are not checked there."""
+    view = then(heard(snapshot(0)), GoTo(Place(Page.JOBS)))
+    view = then(view, Answered("jobs:", {"jobs": [run(9, state="completed", tags=tags)]}, 1.0))
+    assert "completed" in seen(view)
+    assert completions("queues by", view)
