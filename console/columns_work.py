@@ -55,21 +55,22 @@ def _load(row: Row) -> Span:
 
 
 def _lag(row: Row) -> Span:
-    """Of workers and of the leader: what late loops cost is the whole cluster's time."""
+    """What late loops cost is the whole cluster's time."""
     if "lag_ms" not in row:
         return Span("")
     return Span(f"{number(row, 'lag_ms'):.0f}", "warn" if number(row, "lag_ms") > 200 else "")
 
 
-def _of_worker(
-    show: Callable[[Row], str], warn: Callable[[Row], bool] | None = None
-) -> Callable[[Row], Span]:
-    def cell(row: Row) -> Span:
-        if row.get("kind") != "worker":
-            return Span("")
-        return Span(show(row), "warn" if warn is not None and warn(row) else "")
+def _heard(row: Row) -> Span:
+    """Of workers and of masters that tell something; one that has told nothing shows nothing."""
+    if "heard_s_ago" not in row:
+        return Span("")
+    silent_s = number(row, "heard_s_ago")
+    return Span(duration(silent_s), "warn" if silent_s > 3 else "")
 
-    return cell
+
+def _of_worker(show: Callable[[Row], str]) -> Callable[[Row], Span]:
+    return lambda row: Span(show(row) if row.get("kind") == "worker" else "")
 
 
 NODES = Table(
@@ -112,9 +113,7 @@ NODES = Table(
         Column(
             "Heard",
             8,
-            _of_worker(
-                lambda r: duration(number(r, "heard_s_ago")), lambda r: number(r, "heard_s_ago") > 3
-            ),
+            _heard,
             "heard",
             "H",
             True,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from console.cells import LEVEL_STYLE, STATE_STYLE, WHY_STYLE, by_tags
 from console.columns_found import item_of, node_lines
-from console.columns_work import host_pace
+from console.columns_work import host_pace, node_rows
 from console.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.plain import fit, plain
 from console.state import Page, View
@@ -96,18 +96,18 @@ def node_page(view: View, cells: int) -> Picture:
 
 
 def master_page(view: View, cells: int) -> Picture:
-    about = view.place.about
-    leads = view.known.snapshot is not None and view.known.snapshot.leader == view.place.ref
-    state = "leader" if leads else "follower"
+    masters = {text(row, "id"): row for row in node_rows(view) if row["kind"] == "master"}
+    about = masters.get(view.place.ref, view.place.about)  # as it is now, if it is still there
+    state = text(about, "state")
     facts: Picture = [
         title(f"Master {plain(view.place.ref, 60)}", cells),
-        _fact("state", state, STATE_STYLE[state]),
+        _fact("state", state, STATE_STYLE.get(state, "")),
     ]
-    if leads and view.known.snapshot is not None:
-        process = view.known.snapshot.process
+    if number(about, "rss_bytes"):
+        lag_ms = number(about, "lag_ms")
         facts += [
-            _fact("memory", size(process.rss_bytes)),
-            _fact("loop lag", f"{process.lag_ms:.0f} ms", "warn" if process.lag_ms > 200 else ""),
+            _fact("memory", size(number(about, "rss_bytes"))),
+            _fact("loop lag", f"{lag_ms:.0f} ms", "warn" if lag_ms > 200 else ""),
         ]
     if "healthy" in about:  # as the catalogue has it; an embedded cluster has none
         health = "passing" if about["healthy"] else "critical"

@@ -11,9 +11,10 @@ from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
-from zcrawl.mesh.messages import Beat, Kind, Snapshot
+from zcrawl.mesh.messages import Beat, Kind, Snapshot, Vitals
 
 LINES = Lines([Line(0.2, "warning", "peer_refused", "10.0.0.9")], 2)
+VITALS = Vitals(61_000_000, 2.5)
 
 
 def lines(ear: Ear) -> list[Lines]:
@@ -32,7 +33,7 @@ async def _until_heard(ear: Ear, kind: type, say: Callable[[], None]) -> None:
 
 
 async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worker() -> None:
-    """The leader tells them on as events, so a console hears each once."""
+    """The leader tells them on as events, so a console hears each once. So do its vitals."""
     at_leader, at_console, at_worker = Ear(), Ear(), Ear()
     with (
         ZmqMasterMesh(LOOPBACK, 1) as follower,
@@ -49,14 +50,16 @@ async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worke
         worker.listen(at_worker)
 
         def say() -> None:
-            for body in (LINES, Beat("m1", 1.0, {}), Snapshot({})):
+            for body in (LINES, VITALS, Beat("m1", 1.0, {}), Snapshot({})):
                 follower.publish(1, body)
 
         await _until_heard(at_leader, Lines, say)
         await _until_heard(at_console, Snapshot, say)
         await _until_heard(at_worker, Beat, say)
+        await at_leader.until(lambda: VITALS in at_leader.bodies())
         assert lines(at_leader)[0] == LINES
         assert not lines(at_console) and not lines(at_worker)
+        assert VITALS not in at_console.bodies() and VITALS not in at_worker.bodies()
 
 
 async def test_a_workers_lines_reach_its_masters_even_if_said_before_they_listened() -> None:

@@ -325,6 +325,11 @@ def test_nodes_shows_masters_and_where_consul_and_the_mesh_differ(
         plain = json.loads(command("nodes", "--json", "--config", config, cwd=tmp_path).stdout)
         assert plain["differences"] == [] and len(plain["masters"]) == 2
 
+        def told() -> bool:
+            return all(one.get("rss_bytes") for one in made.ask("nodes", {})["masters"])
+
+        wait_until(told)  # the follower's memory too, by VITALS
+
 
 def test_a_job_that_is_submitted_through_a_follower_during_a_failover_is_there_once(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb

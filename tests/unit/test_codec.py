@@ -37,6 +37,7 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Snapshot,
     Stale,
+    Vitals,
     Welcome,
 )
 
@@ -61,6 +62,7 @@ BODIES: list[Body] = [
     Beat("m1", 1.0, {"w1": (5, 6, 7.5)}),
     Event("x", {"a": [1, None, "b"]}),
     Snapshot({"runs": [{"pages": 1}]}),
+    Vitals(61_000_000, 2.5),
     Request("q", "jobs", {}),
     Reply("q", False, {"code": "x"}),
 ]

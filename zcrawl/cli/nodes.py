@@ -27,12 +27,14 @@ def nodes_command(settings: Settings) -> int:
     output.note(f"leader  {leader['id'] or 'none'}, epoch {leader['epoch']}")
     if reply["masters"]:
         output.table(
-            ("master", "role", "health", "address", "pid", "host", "says"),
+            ("master", "role", "health", "memory", "lag", "address", "pid", "host", "says"),
             [
                 (
                     row["id"],
                     row["role"],
                     "passing" if row["healthy"] else "critical",
+                    output.size(row["rss_bytes"]) if "rss_bytes" in row else "",
+                    _lag(row),
                     row["control"],
                     row["pid"],
                     row["hostname"],
@@ -42,7 +44,7 @@ def nodes_command(settings: Settings) -> int:
             ],
         )
     output.table(
-        ("worker", "state", "running", "waiting", "rate", "memory", "heard", "pid", "host"),
+        ("worker", "state", "running", "waiting", "rate", "memory", "lag", "heard", "pid", "host"),
         [
             (
                 row["id"],
@@ -51,6 +53,7 @@ def nodes_command(settings: Settings) -> int:
                 row["waiting"],
                 f"{row['rate']:.0f}/s",
                 output.size(row["rss_bytes"]),
+                _lag(row),
                 f"{row['heard_s_ago']:.1f} s ago",
                 row["pid"],
                 row["hostname"],
@@ -63,6 +66,11 @@ def nodes_command(settings: Settings) -> int:
     for one in reply["differences"]:
         output.note(f"{one['node']}: {one['mesh']} in the mesh, {one['catalogue']} in Consul")
     return 0
+
+
+def _lag(row: dict[str, Any]) -> str:
+    """How late its loop was; empty for a master that has told nothing yet."""
+    return f"{row['lag_ms']:.0f} ms" if "lag_ms" in row else ""
 
 
 @click.command("drain", cls=Command)

@@ -13,6 +13,7 @@ import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
+from zcrawl.mesh.messages import Vitals
 from zcrawl.mesh.ports import Endpoints
 
 
@@ -22,16 +23,24 @@ class Catalogue:
         self.workers: tuple[NodeEntry, ...] | None = None  # None: nobody has told us yet
         self.away = ""  # why it cannot be read at the moment
         self._own: Endpoints | None = None
+        self._vitals: dict[str, tuple[Vitals, float]] = {}  # of masters, and when it was told
 
     def see(self, seen: CatalogueSeen) -> None:
         if seen.masters is not None:
             self.masters = seen.masters
+            known = {one.id for one in seen.masters}
+            self._vitals = {name: told for name, told in self._vitals.items() if name in known}
         if seen.workers is not None:
             self.workers = seen.workers
         if seen.away is not None:
             self.away = seen.away
         if seen.own is not None:
             self._own = seen.own
+
+    def hear(self, master: str, vitals: Vitals, now: float) -> None:
+        """Of a master that is registered: nobody can fill the memory with names."""
+        if any(one.id == master for one in self.masters):
+            self._vitals[master] = (vitals, now)
 
     def endpoints(self) -> list[dict[str, Any]]:
         """How to reach each master: what `masters` answers, also to those without Consul. We are
@@ -41,7 +50,7 @@ class Catalogue:
             found.append(self._own)
         return [msgspec.to_builtins(one) for one in found]
 
-    def masters_view(self, leader: str) -> list[dict[str, Any]]:
+    def masters_view(self, leader: str, now: float) -> list[dict[str, Any]]:
         return [
             {
                 "id": one.id,
@@ -52,9 +61,21 @@ class Catalogue:
                 "pid": one.pid,
                 "hostname": one.hostname,
                 "version": one.version,
+                **self._vitals_view(one.id, now),
             }
             for one in sorted(self.masters, key=lambda one: one.id)
         ]
+
+    def _vitals_view(self, master: str, now: float) -> dict[str, Any]:
+        """Nothing of one that has told nothing: a zero would look like a fact."""
+        if master not in self._vitals:
+            return {}
+        vitals, at = self._vitals[master]
+        return {
+            "rss_bytes": vitals.rss_bytes,
+            "lag_ms": round(vitals.lag_ms, 1),
+            "heard_s_ago": round(now - at, 1),
+        }
 
     def differences(self, mesh: Iterable[WorkerInfo]) -> list[dict[str, str]]:
         """Workers that only one side knows, or that one side holds for dead."""

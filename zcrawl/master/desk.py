@@ -274,7 +274,7 @@ class Desk:
         state = self._state
         data = {
             "leader": {"id": state.me, "epoch": state.epoch},
-            "masters": state.catalogue.masters_view(state.me),
+            "masters": state.catalogue.masters_view(state.me, now),
             "workers": [worker_view(info, now) for info in state.roster.workers.values()],
             "differences": state.catalogue.differences(state.roster.workers.values()),
             "catalogue": state.catalogue.away or "ok",

@@ -27,6 +27,7 @@ from zcrawl.master.events import (
     Event,
     Forward,
     LinesLogged,
+    Measured,
     MessageCame,
     Publish,
     QueryDone,
@@ -37,7 +38,16 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
-from zcrawl.mesh.messages import BadBody, Beat, Hello, Message, NotLeader, Reply, Snapshot
+from zcrawl.mesh.messages import (
+    BadBody,
+    Beat,
+    Hello,
+    Message,
+    NotLeader,
+    Reply,
+    Snapshot,
+    Vitals,
+)
 from zcrawl.store.queries import QueryOutcome
 
 LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more
@@ -77,6 +87,10 @@ class Follower:
                     refuse(pending, error, effects)
             case LinesLogged(lines):
                 effects.append(Publish(lines))  # for the leader, who has those who watch
+            case Measured(rss_bytes, lag_ms):
+                vitals = Vitals(rss_bytes, lag_ms)
+                self._catalogue.hear(self.me, vitals, now)
+                effects.append(Publish(vitals))  # the leader shows it, and whoever leads next
             case Ticked():
                 self._on_tick(now, effects)
             case _:
@@ -102,6 +116,8 @@ class Follower:
                 self.leader, self.epoch, self.heard_at = body.leader, header.epoch, now
             case Snapshot() if header.epoch >= self.epoch:
                 self._snapshot, self._snapshot_at = body.data, now
+            case Vitals():
+                self._catalogue.hear(header.source, body, now)
             case Hello():
                 leader = self.leader if self._leader_lives(now) else None
                 effects.append(SendToWorker(header.source, header.incarnation, NotLeader(leader)))
@@ -147,7 +163,7 @@ class Follower:
         request = pending.request
         try:
             if request.op == "nodes":
-                reply(pending, self._marked(self._nodes(), now), effects)
+                reply(pending, self._marked(self._nodes(now), now), effects)
             elif request.op in reads.READS:
                 effects.append(Ask(reads.question(request), request.id))
                 self._reading[request.id] = pending
@@ -173,10 +189,10 @@ class Follower:
             self._reading[pending.request.id] = pending
             effects.append(Ask(found, pending.request.id))
 
-    def _nodes(self) -> dict[str, Any]:
+    def _nodes(self, now: float) -> dict[str, Any]:
         return {
             "leader": {"id": "", "epoch": self._snapshot.get("epoch", 0)},
-            "masters": self._catalogue.masters_view(""),
+            "masters": self._catalogue.masters_view("", now),
             "workers": self._snapshot.get("workers", []),
             "differences": [],
             "catalogue": self._catalogue.away or "ok",

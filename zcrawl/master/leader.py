@@ -50,6 +50,7 @@ from zcrawl.mesh.messages import (
     Result,
     Snapshot,
     Stale,
+    Vitals,
 )
 from zcrawl.store.commands import (
     AddSeeds,
@@ -175,8 +176,9 @@ class Leader:
                     self.recall.read_failed(tag, error, now, effects)
                 else:
                     self.desk.answer_failed(tag, error, effects)
-            case Measured():
+            case Measured(rss_bytes, lag_ms):
                 self.state.measured = event
+                self.state.catalogue.hear(self.state.me, Vitals(rss_bytes, lag_ms), now)
             case LinesLogged(lines):
                 self.state.watch.hear(self.state.me, lines, self.state.utc(now), effects)
             case Ticked():
@@ -230,6 +232,8 @@ class Leader:
                 self.membership.bye(header, body, now, effects)
             case Lines():
                 self.state.watch.hear(header.source, body, self.state.utc(now), effects)
+            case Vitals():
+                self.state.catalogue.hear(header.source, body, now)
             case Stale():
                 effects.append(Note("told_stale", header.source))
             case Beat() | Snapshot():

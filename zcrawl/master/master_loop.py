@@ -188,7 +188,8 @@ class MasterLoop:
     def _look_at_itself(self, now: float) -> None:
         """For those who watch: what this process takes, and what it has logged."""
         self._looked_at = now
-        self._decide(m.Measured(self._rss_bytes(), self._late_s * 1000), now, self._utc())
+        measured = m.Measured(self._rss_bytes(), self._late_s * 1000)
+        self._do_all(self._decide(measured, now, self._utc()))
         self._late_s = 0.0
         lines = self._lines()
         if lines is not None:

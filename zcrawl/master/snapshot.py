@@ -28,7 +28,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
         "leader": state.me,
         "epoch": state.epoch,
         "at": state.utc(now),
-        "masters": state.catalogue.masters_view(state.me),
+        "masters": state.catalogue.masters_view(state.me, now),
         "process": {
             "rss_bytes": state.measured.rss_bytes,
             "lag_ms": round(state.measured.lag_ms, 1),

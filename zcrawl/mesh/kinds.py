@@ -28,5 +28,6 @@ class Kind(enum.IntEnum):
     BEAT = 32
     EVENT = 33
     SNAPSHOT = 34
+    VITALS = 35
     REQUEST = 48
     REPLY = 49

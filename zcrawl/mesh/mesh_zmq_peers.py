@@ -1,5 +1,5 @@
 """A master's lines to the other masters: requests that are not its own to answer go out, replies,
-the leader's beats and its snapshots, and what the others log come in.
+the leader's beats and its snapshots, what the others log and how they are come in.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ZmqPeers(MeshEnd):
         self._lines: dict[str, tuple[Endpoints, Socket]] = {}
         self._handler: Handler | None = None
         self._events = self._socket(zmq.SUB)
-        for kind in (Kind.BEAT, Kind.SNAPSHOT, Kind.LINES):
+        for kind in (Kind.BEAT, Kind.SNAPSHOT, Kind.LINES, Kind.VITALS):
             self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
         self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 

@@ -19,6 +19,7 @@ from zcrawl.mesh.hosts import Manner as Manner
 from zcrawl.mesh.hosts import RobotsFile as RobotsFile
 from zcrawl.mesh.kinds import Kind as Kind
 from zcrawl.mesh.lines import Lines as Lines
+from zcrawl.mesh.vitals import Vitals as Vitals
 from zcrawl.model import Outcome
 
 PROTOCOL_VERSION = 1
@@ -342,6 +343,7 @@ Body: TypeAlias = (
     | Beat
     | Event
     | Snapshot
+    | Vitals
     | Request
     | Reply
 )
@@ -367,6 +369,7 @@ BODY_TYPES: dict[Kind, type[Body]] = {
     Kind.BEAT: Beat,
     Kind.EVENT: Event,
     Kind.SNAPSHOT: Snapshot,
+    Kind.VITALS: Vitals,
     Kind.REQUEST: Request,
     Kind.REPLY: Reply,
 }
