@@ -1,6 +1,7 @@
 """The tables of what waits: by job, by tag, by host, and the queues of one run. Pure data.
 
-The sums, their order and their filter are the leader's; a trend is what it said lately.
+The sums, their order and their filter are the leader's. So is the trend of jobs and tags; that of
+a host is what the leader said of it lately.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from console.cells import amount, count_cell, state_cell, tags_cell, text_cell
 from console.columns_work import why_cell
 from console.lines import Span, sparkline
 from console.state import Page, View
-from console.tables import Column, Row, Table, text
+from console.tables import Column, Row, Table, text, trend_in
 
 # How the queues can be grouped, in the order in which `b` goes through it.
 BY: Final = {"job": Page.QUEUES, "tag": Page.TAG_QUEUES, "host": Page.HOST_QUEUES}
@@ -24,10 +25,7 @@ def next_grouping(page: Page) -> str:
 
 
 def _trend(row: Row) -> Span:
-    trend = row.get("trend")
-    if not isinstance(trend, list | tuple):
-        return Span("")
-    return Span(sparkline([float(one) for one in trend], 12), "accent")
+    return Span(sparkline(trend_in(row), 12), "accent")
 
 
 def _kinds(row: Row) -> Span:

@@ -73,6 +73,13 @@ def number(row: Row, name: str) -> float:
     return float(value) if isinstance(value, int | float) else 0.0
 
 
+def trend_in(row: Row) -> list[float]:
+    """The lengths of a queue, oldest first; what is no number is left out."""
+    trend = row.get("trend")
+    points = trend if isinstance(trend, list | tuple) else ()
+    return [one for one in points if isinstance(one, int | float)]
+
+
 def sorting(table: Table, state: TableState) -> tuple[str, bool]:
     return (state.sort, state.desc) if state.sort else (table.sort, table.desc)
 

@@ -52,7 +52,7 @@ from console.state import (
     View,
     rows_of,
 )
-from console.tables import LOADED, STEP, Row, Shown, number, shown, text
+from console.tables import LOADED, STEP, Row, Shown, number, shown, text, trend_in
 from zcrawl.master.rights import ROLE
 
 EVENTS_KEPT: Final = 500
@@ -202,10 +202,11 @@ def _with_older(before: Answer, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:
-    """Each queue's length over the last answers."""
-    trends = {text(row, "id"): row.get("trend", ()) for row in before.rows} if before else {}
+    """Each queue's length over the last answers, where the leader does not remember it."""
+    rows = before.rows if before else []
+    trends = {text(row, "id"): trend_in(row) for row in rows}
     rows = [
-        row | {"trend": (*trends.get(text(row, "id"), ()), row.get("queued", 0))[-TREND:]}
+        {"trend": (*trends.get(text(row, "id"), ()), row.get("queued", 0))[-TREND:], **row}
         for row in Answer(data, 0.0).rows
     ]
     return {**data, "rows": rows}

@@ -78,6 +78,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     queue |= {"tag": words or "shop", "tags": [words or "shop", "daily"], "host": said}
     queue |= {"unacked": 4, "jobs": 2}
     rest = {"id": 2, "name": "news", "tags": [], "tag": "(no tag)", "host": "https://h2.test"}
+    queue |= {"trend": [9, 8, 7, 9, 6, 5, 4, 4, 3, 3, 2, 2]}
     queues = [queue, queue | rest | {"queued": 12, "ready": 12, "delayed": 0, "beyond": 0}]
     events = [
         {"n": n, "at": AT - n, "name": words or "worker_joined", "text": said, "source": "m1"}

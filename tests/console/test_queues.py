@@ -120,6 +120,26 @@ def test_each_grouping_has_its_own_trend() -> None:
     assert (current_row(view) or {})["trend"][-3:] == (0, 1, 2)
 
 
+def test_a_trend_that_the_leader_sends_is_shown_as_it_is() -> None:
+    """It was watching before anybody looked."""
+    view = at(Place(Page.TAG_QUEUES))
+    for n in range(3):
+        rows = [{"id": "shop", "tag": "shop", "queued": n, "trend": [5, n]}]
+        view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
+    assert (current_row(view) or {})["trend"] == [5, 2]
+
+
+@pytest.mark.parametrize("trend", [5, "up", ["a", None], {"a": 1}, []])
+def test_what_is_no_trend_breaks_no_screen(trend: object) -> None:
+    """Nor the one after it."""
+    view = at(Place(Page.TAG_QUEUES))
+    for n in range(2):
+        rows = [{"id": "shop", "tag": "shop", "queued": 7, **({"trend": trend} if n == 0 else {})}]
+        view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
+        assert "shop" in seen(view)
+    assert (current_row(view) or {})["trend"] == (7,)
+
+
 def test_help_tells_what_the_words_mean_and_the_key() -> None:
     """On each of the three."""
     for page in BY.values():

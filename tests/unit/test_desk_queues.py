@@ -10,6 +10,7 @@ from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.store.commands import ApplyResults
 from zcrawl.submit.spec import JobSpec, Politeness
 from zcrawl.submit.tags import NO_TAG
+from zcrawl.telemetry.trends import Trends
 
 FAST = Politeness(robots=False, rate=0, concurrency=3)
 SUMS = ("ready", "delayed", "beyond", "queued", "leased", "unacked", "backlog")
@@ -164,3 +165,39 @@ def test_a_run_in_which_nothing_waits_is_still_shown() -> None:
     assert by(story, "job", "name")["c"]["queued"] == 0
     assert by(story, "tag", "tag")[NO_TAG]["queued"] == 0
     assert "http://z.test" not in by(story, "host", "host")
+
+
+# ---------------------------------------------------------------- trends
+
+
+def test_the_leader_remembers_how_long_the_queues_were() -> None:
+    """Of jobs and tags, whether somebody watches or not; the last point is what waits now."""
+    story = tagged()
+    story.wait(11.0)
+    story.submit("http://x.test/new", of=JobSpec("d", tags=("daily",), politeness=FAST))
+    story.wait(5.0)
+    tags = by(story, "tag", "tag")
+    assert tags["shop"]["trend"] == [9, 9, 9, 9, 9]
+    assert tags["daily"]["trend"] == [6, 6, 6, 7, 7], "a job that came later counts since then"
+    assert {row["name"]: row["trend"] for row in queues(story)}["d"] == [1, 1]
+    assert all("trend" not in row for row in queues(story, by="host"))
+
+
+def test_a_trend_is_bounded_and_goes_with_its_run() -> None:
+    """A minute of points for each run that goes on."""
+    trends = Trends()
+    for n in range(100):
+        trends.sample(float(n), [(1, n), (2, -5)])
+    assert trends.of([1]) == [45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95]
+    assert set(trends.of([2])) == {0} and trends.of([3]) == [] == trends.of([])
+    trends.sample(200.0, [(2, 1)])
+    assert trends.of([1]) == [] and trends.of([1, 2])[-1] == 1
+
+
+def test_between_two_points_nothing_is_looked_at() -> None:
+    """The leader asks each second, and pays each fifth."""
+    trends = Trends()
+    trends.sample(0.0, [(1, 1)])
+    lengths = iter([(1, 2)])
+    trends.sample(4.9, lengths)
+    assert next(lengths) == (1, 2)

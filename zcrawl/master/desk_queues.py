@@ -67,7 +67,11 @@ def queues(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
             "hosts": lambda key: len(sums[key].hosts),
             "jobs": lambda key: len(sums[key].runs),
         },
-        view=lambda key: {**grouping.view(state, key), **_numbers(sums[key])},
+        view=lambda key: {
+            **grouping.view(state, key),
+            **_numbers(sums[key]),
+            **({} if grouping.by_host else _trend(state, sums[key])),
+        },
     )
     early = sum(len(stream.early) for stream in state.receiver.streams.values())
     return {**answer, "commit_backlog": len(state.receiver.queue), "out_of_order": early}
@@ -133,6 +137,10 @@ def _numbers(sums: Sums) -> dict[str, int]:
         "jobs": len(sums.runs),
         "hosts": len(sums.hosts),
     }
+
+
+def _trend(state: LeaderState, sums: Sums) -> dict[str, list[int]]:
+    return {"trend": [*state.watch.trends.of(sums.runs), sums.queued]}
 
 
 # ---------------------------------------------------------------- by job

@@ -331,8 +331,11 @@ class Leader:
             effects.extend(Execute(command) for command in due)
         if now >= self._snapshot_at:
             self._snapshot_at = now + SNAPSHOT_S
-            pending = sum(one.row.counters.pending for one in self.state.runs.active.values())
+            runs, by_run = self.state.runs.active, self.state.leases.by_run
+            pending = sum(one.row.counters.pending for one in runs.values())
             leased = len(self.state.leases.by_seq)
+            lengths = ((n, one.row.counters.pending - by_run.get(n, 0)) for n, one in runs.items())
+            self.state.watch.trends.sample(now, lengths)
             self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
 

@@ -19,6 +19,7 @@ from zcrawl.mesh.messages import Event, Lines, Page
 from zcrawl.telemetry.history import History, Second
 from zcrawl.telemetry.levels import INFO, ORDER, WARNING, level_of
 from zcrawl.telemetry.log_filter import run_of
+from zcrawl.telemetry.trends import Trends
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000
@@ -44,6 +45,7 @@ class Watch:
         self.lines: deque[dict[str, Any]] = deque(maxlen=LINES_KEPT)
         self.groups: OrderedDict[tuple[int, int, str], FailureGroup] = OrderedDict()
         self.history = History()
+        self.trends = Trends()
         self.second = Second()
         self.depths: dict[int, Counter[int]] = {}  # run → depth → settled requests
         self._numbers = 0
