@@ -20,7 +20,7 @@ from tests.unit.machine_tools import (
     urls,
 )
 from zcrawl.master import events as m
-from zcrawl.master.leader import LEASE_S
+from zcrawl.master.inheriting import LEASE_S
 from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, Role
 from zcrawl.master.master_loop import MasterLoop
 from zcrawl.master.store_thread import StoreThreads

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.master.events import CommandDone, Elected, Execute
-from zcrawl.master.leader import LEASE_S
+from zcrawl.master.inheriting import LEASE_S
 from zcrawl.master.master import Master
 from zcrawl.store.commands import Loaded, TakeOver
 from zcrawl.store.rows import HostRow, LaneCount

@@ -31,6 +31,7 @@ from zcrawl.master.events import (
     StepDown,
     Ticked,
 )
+from zcrawl.master.inheriting import LEASE_S, inherit
 from zcrawl.master.membership import Membership
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
@@ -78,7 +79,6 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.queries import KnownPages, ReadKnown, Refill, Refilled
 
-LEASE_S = 20.0  # how far ahead the stored lease reaches
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
 LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s
 SNAPSHOT_S = 1.0
@@ -125,26 +125,7 @@ class Leader:
             stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
-        self._inherit(loaded, now, alone)
-
-    def _inherit(self, loaded: Loaded, now: float, alone: bool) -> None:
-        """Hosts that a previous leader granted: owned by somebody who lives, or just left."""
-        state = self.state
-        if any(host.owners for host in loaded.hosts):  # somebody led before, or this process did
-            state.planner.groups.began = now
-        # No lease reaches further ahead than this, unless a clock was set back since.
-        lease_until = min(loaded.lease_until - state.clock_offset, now + LEASE_S)
-        last_start_at = min(now, lease_until)
-        if alone:
-            for host in loaded.hosts:
-                if host.owners:
-                    state.planner.granter.assume_a_start(host.id, last_start_at)
-            return
-        longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
-        until = lease_until + longest
-        for host in loaded.hosts:
-            if host.owners and until > now:
-                state.planner.granter.inherit(host, until)
+        inherit(self.state, loaded, alone=alone, now=now)
 
     # ------------------------------------------------------------ the one mutator
 
