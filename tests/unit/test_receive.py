@@ -82,5 +82,5 @@ def test_only_a_commit_moves_the_watermark() -> None:
         take(receiver, number)
     stream = receiver.stream(("w1", 1))
     assert (stream.committed, stream.received) == (0, 3)
-    receiver.commit(receiver.next_batch(2))
+    receiver.commit(receiver.next_batch(2), 7.0)
     assert (stream.committed, stream.received) == (2, 3)

@@ -98,7 +98,7 @@ class Receiver:
     def next_batch(self, most: int) -> list[Received]:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
-    def commit(self, batch: list[Received], utc: float = 0.0) -> None:
+    def commit(self, batch: list[Received], utc: float) -> None:
         for one in batch:
             stream = self.stream(one.stream)
             stream.committed = max(stream.committed, one.number)
