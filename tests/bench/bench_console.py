@@ -40,7 +40,7 @@ from zcrawl.mesh.ports import Endpoints
 KEYS = [
     (b"2", "Memory"),
     (b"3", "Progress"),
-    (b"4", "Uncommitted"),
+    (b"4", "Unacked"),
     (b"5", "Why it waits"),
     (b"9", "Latency"),
     (b"8", "Level"),
@@ -162,7 +162,7 @@ def big_leader() -> LeaderStory:
     for n in range(JOBS):
         share = HOSTS // JOBS
         seeds = [f"http://h{n * share + one}.test/" for one in range(share)]
-        of = msgspec.to_builtins(spec()) | {"name": f"job{n}"}
+        of = msgspec.to_builtins(spec()) | {"name": f"job{n}", "tags": [f"t{n % 20}"]}
         args = {"spec": of, "mode": "new", "seeds": seeds}
         story.handle(m.ClientAsked(b"c", Request(f"s{n}", "submit", args)))  # and no planning
     return story
@@ -177,8 +177,8 @@ WANTS: list[tuple[str, dict[str, Any]]] = [
     ("hosts", {"limit": 200, "sort": "queued", "desc": True, "offset": 0}),
     ("hosts", {"limit": 200, "sort": "queued", "desc": True, "offset": 0}),
     ("hosts", {"limit": 200, "sort": "host", "offset": 0, "filter": "h77"}),
-    ("queues", {"limit": 200, "sort": "queued", "desc": True, "offset": 0}),
-    ("queues", {"limit": 200, "sort": "queued", "desc": True, "offset": 0}),
+    ("queues", {"by": "tag", "limit": 200, "sort": "queued", "desc": True, "offset": 0}),
+    ("queues", {"by": "host", "limit": 200, "sort": "queued", "desc": True, "offset": 0}),
     ("errors", {"limit": 200, "sort": "count", "desc": True, "offset": 0}),
     ("overview", {}),
     ("overview", {}),
