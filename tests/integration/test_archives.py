@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import signal
+import sqlite3
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from tests.integration.crawling import command, items
+from tests.integration.crawling import command, items, start, wait_until
 from tests.integration.test_outputs import _check
 from tests.unit.extraction import items as extracted
 from tests.web.static_site import serving
@@ -153,3 +155,136 @@ def test_a_spiders_post_is_archived_with_its_body(origins: tuple[str, str], tmp_
     assert request[0].http_headers.protocol == "POST" and request[1] == b"q=1"
     assert responses(found)[f"{origins[0]}/form"][1] == b"<h1>q=1</h1>"
     assert items(tmp_path / "d" / "items.jsonl") == [{"title": "q=1"}]
+
+
+NAMES = ("gone", "moved", "down", "shaky", "lost", "x")
+
+
+class Failing(BaseHTTPRequestHandler):
+    """/ links to pages that fail: /gone and /down for good, /shaky until its third answer, /lost
+    behind a redirect that leads to no answer at all."""
+
+    protocol_version = "HTTP/1.1"
+    asked: ClassVar[list[str]] = []
+
+    def do_GET(self) -> None:
+        path = self.path
+        self.asked.append(path)
+        times = self.asked.count(path)
+        if path == "/robots.txt":
+            return self.say(404, b"no rules")
+        if path == "/":
+            links = "".join(f"<a href=/{n}>{n}</a>" for n in NAMES)
+            return self.say(200, f"<h1>Home</h1>{links}".encode())
+        if path == "/moved":
+            return self.say(301, b"", Location="/missing")
+        if path == "/lost":
+            return self.say(302, b"there", Location="/silent")
+        if path == "/silent":
+            self.close_connection = True
+            return None
+        if path == "/shaky" and times < 3:
+            return self.say(503, f"not yet {times}".encode(), Retry_After="0")
+        if path in ("/shaky", "/x"):
+            return self.say(200, PAGE)
+        zipped = gzip.compress(f"answer {times} of {path}".encode(), mtime=0)
+        status = 503 if path == "/down" else 410 if path == "/gone" else 404
+        return self.say(status, zipped, Content_Encoding="gzip", Retry_After="0")
+
+    def say(self, status: int, body: bytes, **headers: str) -> None:
+        self.send_response(status)
+        for name, value in {"Content_Type": "text/html", **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """A test's output is not the place for access logs."""
+
+
+@pytest.mark.parametrize("engine", ["http", "httpx"])
+def test_an_archive_has_the_answers_that_failed_their_pages(tmp_path: Path, engine: str) -> None:
+    """The last one of each request, with its body as it came; those that were tried again are not
+    there. The 2xx answers alone replay to the crawl's items."""
+    site = type("Site", (Failing,), {"asked": []})
+    with serving(site) as origin:
+        fetch = f'[fetch]\nengine = "{engine}"\nretries = 2\n'
+        summary, found = archived(tmp_path, f'seeds = ["{origin}/"]\n{fetch}{FIELDS}')
+        assert (summary["pages"], summary["failed"]) == (3, 4)
+        kept = responses(found)
+        assert {url: r.http_headers.get_statuscode() for url, (r, _) in kept.items()} == {
+            f"{origin}/": "200",
+            f"{origin}/gone": "410",
+            f"{origin}/moved": "301",
+            f"{origin}/missing": "404",
+            f"{origin}/down": "503",
+            f"{origin}/shaky": "200",
+            f"{origin}/lost": "302",
+            f"{origin}/x": "200",
+        }
+        assert gzip.decompress(kept[f"{origin}/down"][1]) == b"answer 3 of /down"
+        assert gzip.decompress(kept[f"{origin}/gone"][1]) == b"answer 1 of /gone"
+        assert kept[f"{origin}/missing"][0].http_headers.statusline == "404 Not Found"
+        assert [r.rec_type for r, _ in found].count("request") == len(kept)
+        assert [r.rec_type for r, _ in found].count("metadata") == len(kept)
+        again = [
+            item
+            for url, body in replayed(tmp_path / "d" / "pages.warc.gz")
+            for item in extracted(FIELDS, body, url=url)
+        ]
+        told = items(tmp_path / "d" / "items.jsonl")
+        assert _without_url(again) == _without_url(told) and len(told) == 3
+        done = command("export", "a", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert _check(tmp_path / "e.warc.gz") == 0
+        exported = (tmp_path / "e.warc.gz").read_bytes()
+        wanted = {one.rec_headers["WARC-Record-ID"] for one, _ in found[1:]}
+        read = list(warcio.ArchiveIterator(io.BytesIO(exported)))
+        assert {one.rec_headers["WARC-Record-ID"] for one in read[1:]} == wanted
+
+
+def test_after_kill_9_an_archive_has_each_failed_answer_once(tmp_path: Path) -> None:
+    """A hundred pages, every second of which is not there; killed twice on the way."""
+
+    class Half(Failing):
+        asked: ClassVar[list[str]] = []
+
+        def do_GET(self) -> None:
+            number = self.path.strip("/")
+            if number.isdecimal():
+                status = 200 if int(number) % 2 else 404
+                return self.say(status, f"<h1>{number}</h1>".encode())
+            if self.path == "/robots.txt":
+                return self.say(404, b"")
+            links = "".join(f"<a href=/{n}>{n}</a>" for n in range(100))
+            return self.say(200, links.encode())
+
+    folder, data = tmp_path, ("--data", tmp_path / "d", "--workers", 1)
+    with serving(Half) as origin:
+        (folder / "job.toml").write_text(
+            f'name = "a"\nseeds = ["{origin}/"]\n[output]\nto = ["p.warc.gz"]\n'
+        )
+        first = ("crawl", "--job", "job.toml", "--rate", 40, "--allow-private", *data)
+        for number, args in enumerate((first, ("crawl", "--resume", *data)), 1):
+            crawl = start(*args, cwd=folder)
+            wait_until(lambda number=number: captures(folder) >= 20 * number)
+            crawl.send_signal(signal.SIGKILL)
+            crawl.communicate()
+        done = command("crawl", "--resume", *data, cwd=folder)
+        assert done.returncode in (0, 1), done.stderr
+        path = folder / "d" / "p.warc.gz"
+        assert _check(path) == 0
+        found = [(r, b"") for r in warcio.ArchiveIterator(io.BytesIO(path.read_bytes()))]
+        kept = responses(found)
+        assert len(kept) == 101
+        missing = [r for r, _ in kept.values() if r.http_headers.get_statuscode() == "404"]
+        assert len(missing) == 50
+
+
+def captures(folder: Path) -> int:
+    try:
+        with sqlite3.connect(f"file:{folder}/d/zcrawl.db?mode=ro", uri=True) as database:
+            return int(database.execute("SELECT COUNT(*) FROM items WHERE kind = 3").fetchone()[0])
+    except sqlite3.OperationalError:
+        return 0

@@ -44,6 +44,13 @@ def answer(status: int, body: bytes = b"", **told: Any) -> httpx.Response:
     return httpx.Response(status, content=body, extensions={"wire_headers": headers, **told})
 
 
+def captured(made: Recording) -> bytes:
+    """What goes to the leader with a page that is done."""
+    extracted = made.told(outcome.done_with(ONE, PAGE, 200, [], [], 0.0)).extracted
+    assert extracted is not None and extracted.capture is not None
+    return extracted.capture
+
+
 def records(capture: bytes) -> list[Any]:
     data = render_warc([capture], BLOBS.__getitem__)
     found = []
@@ -58,7 +65,7 @@ async def test_each_hop_has_its_three_records_in_the_order_in_which_they_happene
     moved = [(b"Location", b"/new?x=1")]
     await made.add(URL, answer(301, b"moved", headers=moved), None, 10.0)
     await made.add(PAGE.final_url, answer(200, b"hello"), None, 11.0)
-    found = records(made.capture(PAGE))
+    found = records(captured(made))
     kinds = [record.rec_type for record, _ in found]
     assert kinds == ["response", "request", "metadata"] * 2
     responses = [(r, body) for r, body in found if r.rec_type == "response"]
@@ -88,7 +95,7 @@ async def test_a_compressed_body_is_archived_as_it_came() -> None:
     headers = [(b"Content-Encoding", b"gzip"), (b"Transfer-Encoding", b"chunked")]
     made = recording()
     await made.add(URL, answer(200, b"hello" * 100, headers=headers, wire_body=raw), None, 10.0)
-    (response, body), *_ = records(made.capture(PAGE))
+    (response, body), *_ = records(captured(made))
     assert body == raw
     told = response.http_headers
     assert told["Content-Encoding"] == "gzip" and told["Content-Length"] == str(len(raw))
@@ -101,7 +108,7 @@ async def test_a_body_that_is_not_the_wires_says_so(told: dict[str, Any]) -> Non
     headers = [(b"Content-Encoding", b"br"), (b"Content-Length", b"3")]
     made = recording()
     await made.add(URL, answer(200, b"hello", headers=headers, **told), None, 10.0)
-    (response, body), _, (_, metadata) = records(made.capture(PAGE))
+    (response, body), _, (_, metadata) = records(captured(made))
     assert body == b"hello" and response.http_headers["Content-Encoding"] is None
     assert response.http_headers["X-Crawler-Content-Encoding"] == "br"
     assert response.http_headers["Content-Length"] == "5"
@@ -114,7 +121,7 @@ async def test_a_request_of_a_spider_is_recorded_as_it_was_sent() -> None:
     sending.out = Outgoing(URL, "POST", {"X-A": "1"}, b"q=zmq", {}, 1)
     sending.answer = answer(200, b"theirs", sent_headers=[("X-A", "1")])
     await made.add(URL, answer(200, b"ours"), sending, 10.0)
-    (_, body), (request, sent), _ = records(made.capture(PAGE))
+    (_, body), (request, sent), _ = records(captured(made))
     assert (body, sent) == (b"theirs", b"q=zmq")
     assert request.http_headers.protocol == "POST"
     assert request.http_headers["X-A"] == "1"
@@ -125,7 +132,7 @@ async def test_secrets_are_not_archived() -> None:
     made = recording(headers={"X-Key": "${KEY}", "X-Open": "yes"})
     sent = [("Authorization", "Bearer s3"), ("cookie", "s3"), ("X-Key", "s3"), ("X-Open", "yes")]
     await made.add(URL, answer(200, b"hello", sent_headers=sent), None, 10.0)
-    capture = made.capture(PAGE)
+    capture = captured(made)
     assert b"s3" not in capture
     _, (request, _), _ = records(capture)
     assert request.http_headers["X-Key"] == REMOVED
@@ -146,14 +153,38 @@ async def test_a_redirect_to_another_host_is_told_without_a_page() -> None:
 
 
 async def test_a_page_that_is_as_it_was_is_archived_as_it_was_answered() -> None:
-    """A 304 has no body; what failed is not archived at all."""
+    """A 304 has no body."""
     made = recording()
     await made.add(URL, answer(304), None, 10.0)
     result = made.told(outcome.done_with(ONE, PAGE, 304, [], [], 0.0))
     assert result.extracted is not None and result.extracted.capture is not None
     (response, body), *_ = records(result.extracted.capture)
     assert (response.http_headers.get_statuscode(), body) == ("304", b"")
-    assert made.told(outcome.failed(ONE, "http_500", None)).extracted is None
+
+
+@pytest.mark.parametrize("status", [404, 410, 429, 500, 503, 599])
+async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: int) -> None:
+    """Whether it was the last one is the leader's to say."""
+    made = recording()
+    await made.add(URL, answer(301, b"moved"), None, 10.0)
+    await made.add("http://a.test/new", answer(status, b"no such thing"), None, 11.0)
+    extracted = made.told(outcome.failed(ONE, f"http_{status}", None, status=status)).extracted
+    assert extracted is not None and extracted.capture is not None
+    found = records(extracted.capture)
+    assert [r.rec_type for r, _ in found] == ["response", "request", "metadata"] * 2
+    response, body = found[3]
+    assert response.http_headers.get_statuscode() == str(status) and body == b"no such thing"
+    assert response.rec_headers["WARC-Target-URI"] == "http://a.test/new"
+    assert "via: " + URL in found[5][1].decode()
+
+
+async def test_what_asks_not_to_be_kept_and_what_was_never_answered_is_not_recorded() -> None:
+    """A page that says noindex, and an attempt that did not get as far as an answer."""
+    made = recording()
+    assert made.told(outcome.failed(ONE, "connect", None)).extracted is None
+    await made.add(URL, answer(200, b"secret"), None, 10.0)
+    assert made.told(outcome.skipped(ONE, "noindex", status=200)).extracted is None
+    assert made.told(outcome.skipped(ONE, "soft_404", status=200)).extracted is not None
 
 
 def test_captures_of_earlier_versions_are_still_read() -> None:

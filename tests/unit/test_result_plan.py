@@ -20,8 +20,8 @@ from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.mesh.messages import BadBody, Kind, Result
-from zcrawl.model import Outcome, RequestState, RunState
+from zcrawl.mesh.messages import BadBody, Extracted, Kind, Result
+from zcrawl.model import Kept, Outcome, RequestState, RunState
 from zcrawl.result.plan import BAD_RESULT, MOST_REASON, SAMPLE_EVERY, ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
@@ -164,6 +164,15 @@ def test_a_failure_without_another_try_is_dead(attempt: int, retry: RetryClass |
     change = Desk(retries=2).plan(result(1, attempt=attempt, retry=retry, **FAILURE))
     assert (change.state, change.reason, change.status) == (RequestState.DEAD, "http_503", 503)
     assert change.links == ()
+
+
+def test_archives_get_the_answer_that_a_request_ended_with_and_no_earlier_one() -> None:
+    """An attempt that is tried again leaves nothing: each request is archived once."""
+    told = Extracted(capture=b"{}")
+    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
+    assert (again.state, again.others) == (RequestState.QUEUED, ())
+    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
+    assert (last.state, last.others) == (RequestState.DEAD, ((Kept.CAPTURE, b"{}"),))
 
 
 def test_a_long_reason_is_cut() -> None:

@@ -109,7 +109,7 @@ class ResultPlanner:
             state=RequestState.DONE if done else RequestState.SKIPPED,
             page=result.page if done else None,
             items=tuple(result.items) if done else (),
-            others=others_of(result.extracted),  # of a redirect: what archives want of it
+            others=others_of(result.extracted),  # of a redirect, too: archives want it
             tallies=tallies_of(result.extracted) if done else (),
             traits=result.traits if done else None,
             links=tuple(links),
@@ -136,7 +136,12 @@ class ResultPlanner:
                 attempts=result.attempt if counted else result.attempt - 1,
                 due_at=utc + verdict.delay_s,
             )
-        return msgspec.structs.replace(change, state=RequestState.DEAD, attempts=result.attempt)
+        return msgspec.structs.replace(
+            change,
+            state=RequestState.DEAD,
+            attempts=result.attempt,
+            others=others_of(result.extracted),  # the last answer; earlier ones were not the end
+        )
 
     def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:
         """Links that are not certainly seen; None when a sample shows a lying worker."""

@@ -60,7 +60,7 @@ class Fetching(msgspec.Struct):
         return robots_group(origin) in self.groups
 
     def told(self, result: Result) -> Result:
-        """With the exchanges of a fetch whose page is not read, if its run wants them."""
+        """With the exchanges of the fetch, if its run wants them."""
         return result if self.recording is None else self.recording.told(result)
 
 

@@ -20,7 +20,7 @@ from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.traps import TrapFilter
 from zcrawl.frontier.url import LinkResolver, origin_of, url_key
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
-from zcrawl.model import Outcome
+from zcrawl.model import NOINDEX, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.parse.sitemap import Sitemap
@@ -329,7 +329,7 @@ def unkept(
     """A page that asks not to be kept, or that gives way to another one if the job wants that.
     `asks` are the directives of its headers."""
     if context.obeys_noindex and (parsed.noindex or (asks and forbids_index(asks))):
-        return skipped(one, "noindex", crawl_delay_s=crawl_delay_s)
+        return skipped(one, NOINDEX, crawl_delay_s=crawl_delay_s)
     target = parsed.canonical
     if (
         context.spec.scope.collapse_canonical

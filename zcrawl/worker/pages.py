@@ -42,13 +42,12 @@ def iso(at: float) -> str:
     return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
-def as_message(found: Found | None, capture: bytes | None) -> Extracted | None:
+def as_message(found: Found | None) -> Extracted | None:
     if found is None:
-        return None if capture is None else Extracted(capture=capture)
+        return None
     return Extracted(
         rejected=found.rejected,
         reasons=found.reasons,
         problems=found.problems,
         fields={name: (n[0], n[1], n[2]) for name, n in found.fields.items()},
-        capture=capture,
     )

@@ -160,9 +160,9 @@ class Pipeline:
     async def _run(self, fetch: Fetching) -> None:
         one = fetch.one
         try:
-            result = await self._attempt(fetch)
+            result = fetch.told(await self._attempt(fetch))
         except FetchError as error:
-            result = outcome.failed_with(one, error, fetch.crawl_delay_s)
+            result = fetch.told(outcome.failed_with(one, error, fetch.crawl_delay_s))
         except PageSkipped as error:
             result = outcome.skipped(one, error.code, detail=str(error))
         except ZcrawlError as error:  # e.g. the disk for kept bodies is full
@@ -247,8 +247,7 @@ class Pipeline:
             step = chain.next_hop(url, response.headers.get("location"))
             if not isinstance(step, Follow):
                 moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
-                moved = moved if sending is None else sending.handed_over(moved, status)
-                return fetch.told(moved)
+                return moved if sending is None else sending.handed_over(moved, status)
             url, condition = step.url, traits_httpx.NO_CONDITION
             if sending is not None:
                 sending.redirected(status)
@@ -308,15 +307,13 @@ class Pipeline:
             files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
         page = readings.page_of(url, parsed, content_type, body, fetched_at, took_s, kept, files)
         found, rejected, prints = parsed.extracted, parsed.rejected, parsed.fingerprint
-        seen = None if fetch.recording is None else fetch.recording.capture(page)
         if reader is not None:
             result = await reader(one, context, page, response, delay, sending)
-            result = readings.with_capture(result, seen)
             if context.compares and html:
                 prints = await self._reader.fingerprint(context, body, content_type, url)
         else:
             result = readings.read(
-                one, context, page, status, links, delay, rejected, found, seen, trapped
+                one, context, page, status, links, delay, rejected, found, trapped
             )
         result = result if sending is None else await sending.items(result)
         return traits_httpx.with_traits(result, traits, prints)
@@ -327,7 +324,7 @@ class Pipeline:
         took_s, utc = self._clock() - began - fetch.waited_s, self._utc()
         page = readings.bare_page(url, len(response.content), utc, took_s)
         status, delay = response.status_code, fetch.crawl_delay_s
-        return fetch.told(readings.unchanged(fetch.one, page, status, traits, delay))
+        return readings.unchanged(fetch.one, page, status, traits, delay)
 
     async def _probe(self, fetch: Fetching, url: str) -> str | None:
         """The title with which a host answers a URL, if with a page."""

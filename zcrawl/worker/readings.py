@@ -11,14 +11,13 @@ import msgspec
 
 from zcrawl.errors import ParseError
 from zcrawl.fetch.policy import Verdict
-from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, Traits
+from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import UNCHANGED
 from zcrawl.parse.page import ParsedPage
 from zcrawl.worker.outcome import (
     MAX_CONTENT_TYPE,
     RunContext,
     clean,
-    default_item,
     done,
     done_with,
     failed,
@@ -39,17 +38,14 @@ def read(
     crawl_delay_s: float,
     rejected: dict[str, int],
     found: Found | None,
-    capture: bytes | None,
     trapped: list[tuple[str, bytes, str]],
 ) -> Result:
     """A page that zcrawl has read, by the job's rules or without any."""
-    if context.plan is None and capture is None:
+    if context.plan is None:
         result = done(one, page, status, links, crawl_delay_s, rejected)
         return msgspec.structs.replace(result, trapped=trapped) if trapped else result
     items, labels = (found.items, found.labels) if found is not None else ([], {})
-    if context.plan is None:
-        items = [default_item(one, page, status)]
-    told = as_message(found, capture)
+    told = as_message(found)
     result = done_with(one, page, status, items, links, crawl_delay_s, rejected, labels, told)
     return msgspec.structs.replace(result, trapped=trapped) if trapped else result
 
@@ -109,11 +105,3 @@ def unreadable(one: Assignment, error: ParseError, status: int, crawl_delay_s: f
     """A page that says it is HTML and is not."""
     detail = str(error)
     return skipped(one, error.code, status=status, crawl_delay_s=crawl_delay_s, detail=detail)
-
-
-def with_capture(result: Result, capture: bytes | None) -> Result:
-    """The result of a page that a spider or plugin has read, with its exchange for archives."""
-    if capture is None or result.page is None:
-        return result
-    told = result.extracted or Extracted()
-    return msgspec.structs.replace(result, extracted=msgspec.structs.replace(told, capture=capture))

@@ -1,4 +1,5 @@
-"""Records the exchanges of a fetch for archives: each redirect on the way, then the page.
+"""Records the exchanges of a fetch for archives: each redirect on the way, then the last answer,
+whatever its status. The leader keeps those of an attempt that is the request's last.
 
 Made by the pipeline for runs that capture; for others this module is not even loaded. Bodies are
 kept as they came, compressed if they came so, where the engine can tell. What was sent is told
@@ -15,7 +16,7 @@ import msgspec
 
 from zcrawl.mesh.capture import Capture, Exchange, Form
 from zcrawl.mesh.messages import Assignment, Extracted, Page, Result
-from zcrawl.model import Outcome
+from zcrawl.model import NOINDEX
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.sending_loop import Sending
 
@@ -64,19 +65,19 @@ class Recording:
             )
         )
 
-    def capture(self, page: Page) -> bytes:
-        """All of it, when the last answer was the page."""
-        return self._encoded(page.final_url, page.elapsed_ms)
-
     def told(self, result: Result) -> Result:
-        """A redirect elsewhere, or a page that is as it was: not read again, but answered."""
-        if result.outcome is Outcome.FAILED or not self._exchanges:
+        """With all that was answered, unless the last answer asked not to be kept."""
+        if not self._exchanges or result.reason == NOINDEX:
             return result
-        data = self._encoded(self._exchanges[-1].url, 0.0)
-        return msgspec.structs.replace(result, extracted=Extracted(capture=data))
+        found = result.extracted or Extracted()
+        found = msgspec.structs.replace(found, capture=self._encoded(result.page))
+        return msgspec.structs.replace(result, extracted=found)
 
-    def _encoded(self, final_url: str, elapsed_ms: float) -> bytes:
+    def _encoded(self, page: Page | None) -> bytes:
         *hops, last = self._exchanges
+        final_url, elapsed_ms = last.url, 0.0
+        if page is not None:  # a browser's page may have changed its URL
+            final_url, elapsed_ms = page.final_url, page.elapsed_ms
         return msgspec.json.encode(
             Capture(
                 url=self._one.url,
