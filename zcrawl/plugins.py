@@ -126,7 +126,8 @@ class Fetcher(Protocol):
 class ItemStore(Protocol):
     """A place for items outside, on the master that leads: `output.to = ["plugin:NAME"]`. After a
     crash `put` comes again with the same name, the same items and maybe more behind them: it
-    replaces what the name held. May block; what it raises is tried again."""
+    replaces what the name held. A run without items is one `put` of none. May block; what it raises
+    is tried again."""
 
     def put(self, name: str, items: Sequence[bytes]) -> None: ...
 

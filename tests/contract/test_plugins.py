@@ -70,7 +70,7 @@ def test_the_examples_own_tests_pass(package: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout
-    assert "22 passed" in done.stdout
+    assert "23 passed" in done.stdout
 
 
 def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(

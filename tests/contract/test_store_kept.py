@@ -52,6 +52,19 @@ def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) ->
     assert [row.length for row in world.ask(ReadOutputs(job.run), Outputs).rows] == [16]
 
 
+def test_an_output_of_a_run_without_items_is_listed_until_that_is_written_down(
+    world: World,
+) -> None:
+    """By the moment of its part: neither cursor nor length tells it from one that nobody saw."""
+    job = world.submit(A, output=("/out/x.jsonl", "jsonl"))
+    world.finish(job.admitted[0], DEAD)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0, ended=True)
+    assert world.ask(ReadOutputs(), Outputs).rows == [expected]
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", 0, 0, 0, 5.0), Done)
+    assert world.ask(ReadOutputs(), Outputs).rows == []
+    assert [row.part_at for row in world.ask(ReadOutputs(job.run), Outputs).rows] == [5.0]
+
+
 def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -> None:
     """URLs, reasons, names and paths are not changed by the store."""
     path = "/tmp/\udcff-ö.jsonl"  # a file name that is no UTF-8

@@ -132,6 +132,60 @@ def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert sink.settle(True, 7.0) is None, "nothing more came"
 
 
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet", "warc"])
+def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path: Path) -> None:
+    """With columns, header or head; not before the end, written once, and written again by who
+    takes over before the commit."""
+    path = f"x.{form}"
+    for _ in range(2):  # the first one dies before its commit
+        sink = open_sink(output(form, path), tmp_path, no_body)
+        assert sink.settle(False, 6.0) is None
+        mark = sink.settle(True, 7.0)
+        assert mark is not None and (mark.cursor, mark.part_at) == (0, 7.0)
+        assert sink.settle(True, 8.0) is None, "it is there"
+        sink.close()
+    assert [file.name for file in tmp_path.iterdir()] == [path]
+    data = (tmp_path / path).read_bytes()
+    match form:
+        case "parquet":
+            table = pq.read_table(tmp_path / path)
+            assert table.num_rows == 0 and table.schema.field("status").type == pa.int64()
+        case "csv":
+            assert data.startswith(b"url,final_url,status,") and data.count(b"\r\n") == 1
+        case "warc":
+            (info,) = warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
+            assert info.rec_type == "warcinfo"
+        case _:
+            assert data == b""
+    if form == "warc":
+        return
+    # Reopened by `zcrawl retry`, hours later: what comes is added to it, or to a further part.
+    reopened = output(form, path, mark, rotate_seconds=1.0 if form == "jsonl" else 0.0)
+    sink = open_sink(reopened, tmp_path, no_body)
+    sink.take([item(1)], 9_000.0)
+    sink.settle(True, 9_000.5)
+    sink.close()
+    if form == "csv":
+        head, line = (tmp_path / path).read_text().splitlines()
+        assert head.startswith("url,") and line.startswith("http://h.test/1,")
+    else:
+        assert depths(tmp_path) == [1]
+    late = tmp_path / "x-00001.jsonl"
+    assert not late.exists(), "the time of a part begins with its first item"
+
+
+def test_a_csv_whose_columns_nobody_knows_stays_empty_without_items(tmp_path: Path) -> None:
+    """A spider's items may have any keys; where the job has a schema they are known."""
+    for number, schema in enumerate(({}, {"properties": {"a": {"type": "integer"}}})):
+        spec = to_json(JobSpec("x", spider="package:Spider", schema=schema))
+        row = OutputRow(1, f"{number}.csv", "csv", 0, 0, 0, ended=True, spec=spec)
+        sink = open_sink(row, tmp_path, no_body)
+        sink.settle(True, 1.0)
+        sink.close()
+    assert (tmp_path / "0.csv").read_bytes() == b""
+    assert (tmp_path / "1.csv").read_bytes() == b"a,_more\r\n"
+
+
 def test_a_paused_leader_does_not_publish_over_the_part_of_the_next(tmp_path: Path) -> None:
     """Both write part 0, and the one that was paused has fewer items."""
     row = output("parquet", "x.parquet")

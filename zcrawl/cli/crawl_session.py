@@ -232,9 +232,7 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
         lines.append("the address guard refuses what is not public; --allow-private opens more")
     if where is not None:
-        # What appears when it is complete does not appear without anything in it.
-        none = not view["items"] and (is_remote(where) or where.endswith(".parquet"))
-        lines.append(f"no items, so no {where}" if none else f"{view['items']} items in {where}")
+        lines.append(f"{view['items']} items in {where}")
     return lines
 
 

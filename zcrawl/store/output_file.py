@@ -98,17 +98,27 @@ class OutputFile:
         """Write the items and make them durable; the new length. No items: nothing is written."""
         if self._file is None:
             raise StoreError(f"{self._path} is not open", code="output_closed")
-        if not items:
+        return self._put(self._file, self._render(items)) if items else self._length
+
+    def begin(self) -> int:
+        """What a file has before its first item, for a run that ended without any: the head of an
+        archive, a CSV's header where the job tells the columns. The length."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code="output_closed")
+        known = self._format == "warc" or (self._format == "csv" and self._columns is not None)
+        if not known or self._length:
             return self._length
-        data = self._render(items)
-        self._check_size(self._file)
+        return self._put(self._file, self._render(()))
+
+    def _put(self, file: BinaryIO, data: bytes) -> int:
+        self._check_size(file)
         try:
             if self._failed:
-                self._file.truncate(self._length)
+                file.truncate(self._length)
             self._failed = True
-            self._file.seek(self._length)
-            _write_all(self._file, data)
-            os.fsync(self._file.fileno())
+            file.seek(self._length)
+            _write_all(file, data)
+            os.fsync(file.fileno())
             self._failed = False
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):

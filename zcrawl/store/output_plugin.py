@@ -3,6 +3,7 @@
 Opened by `output_sinks_file` for the master's output loop. Pure. Batches have names that follow
 from the cursor before them: after a crash the same name comes again, with the same items and maybe
 more behind them, and the plugin replaces what it has under that name. So each item is there once.
+A run that ends without an item is one batch of none.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 
 from zcrawl import plugins
 from zcrawl.errors import PluginError, StoreUnavailable
-from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_mark import Mark, is_bare
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.spec import JobSpec
 
@@ -22,6 +23,7 @@ class PluginSink:
         self.cursor = row.cursor
         self._name = row.path.removeprefix("plugin:")
         self._run = row.run
+        self._bare = is_bare(row)
         try:
             self._store: plugins.ItemStore = plugins.make(
                 "stores", self._name, spec.plugins.get(self._name, {})
@@ -33,17 +35,23 @@ class PluginSink:
             raise PluginError(text, code=error.code) from error
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
-        name = f"run-{self._run}-after-{self.cursor}"
-        try:
-            self._store.put(name, [row.data for row in rows])
-        except Exception as error:  # foreign code: tried again until it works
-            text = f"store {self._name!r}: {type(error).__name__}: {error}"
-            raise StoreUnavailable(text, code="output_plugin") from error
+        self._put([row.data for row in rows])
         self.cursor = rows[-1].id
         return Mark(self.cursor, 0, 0, 0.0)
 
     def settle(self, ended: bool, utc: float) -> Mark | None:
-        return None
+        if not (ended and self._bare and not self.cursor):
+            return None
+        self._put([])
+        self._bare = False
+        return Mark(0, 0, 0, utc)
+
+    def _put(self, items: list[bytes]) -> None:
+        try:
+            self._store.put(f"run-{self._run}-after-{self.cursor}", items)
+        except Exception as error:  # foreign code: tried again until it works
+            text = f"store {self._name!r}: {type(error).__name__}: {error}"
+            raise StoreUnavailable(text, code="output_plugin") from error
 
     def close(self) -> None:
         with contextlib.suppress(Exception):  # what was put is kept: nothing depends on its end

@@ -7,6 +7,8 @@ Used by the master's output loop. Two ways, both hold each item once whatever di
 - Parquet, and everything in S3, appears part by part: a part is written aside, published under a
   name that follows from its number, then committed. After a crash it is written again, from the
   same cursor, under the same name.
+
+A run that ends without an item leaves an empty file of each; that it does is committed, too.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from zcrawl.errors import StoreUnavailable, UsageError
 from zcrawl.model import Kept
 from zcrawl.store.columns import layout_of
 from zcrawl.store.output_file import OutputFile
-from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_mark import Mark, is_bare
 from zcrawl.store.output_plugin import PluginSink
 from zcrawl.store.parquet_file import ParquetRows
 from zcrawl.store.queries import ItemRow, OutputRow
@@ -87,7 +89,9 @@ class GrowingSink:
         self._row, self._folder, self._body_of = row, folder, body_of
         self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
-        self._part, self._part_at = row.part, row.part_at
+        self._bare = is_bare(row)
+        # A part's time begins with its first item.
+        self._part, self._part_at = row.part, row.part_at if row.cursor else 0.0
         # A part after the first one is begun by its first item: there may be none.
         self._file = self._open(row.length) if row.length or not row.part else None
 
@@ -96,12 +100,15 @@ class GrowingSink:
         if self._file is None:
             self._file = self._open(0)
         length = self._file.append([row.data for row in rows])
-        self.cursor = rows[-1].id
+        self.cursor, self._bare = rows[-1].id, False
         self._part_at = self._part_at or utc
         whole = Mark(self.cursor, length, self._part, self._part_at)
         return self.settle(False, utc) or whole
 
     def settle(self, ended: bool, utc: float) -> Mark | None:
+        if ended and self._bare and self._file is not None:
+            self._bare = False
+            return Mark(self.cursor, self._file.begin(), self._part, utc)
         if self._file is None or not self._rotation.due(self._file.length, self._part_at, utc):
             return None
         self.close()
@@ -130,11 +137,13 @@ class PartSink:
         self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
         self._part, self._part_at = row.part, 0.0
+        self._bare = is_bare(row)
         self._aside: Path | None = None
         self._rows: ParquetRows | OutputFile | None = None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None:
         complete = self.settle(False, utc)  # what comes after its time is not of the old part
+        self._bare = False
         writer = self._rows or self._begin()
         data = [row.data for row in rows]
         if isinstance(writer, ParquetRows):
@@ -146,6 +155,8 @@ class PartSink:
         return self.settle(False, utc) or complete
 
     def settle(self, ended: bool, utc: float) -> Mark | None:
+        if ended and self._bare:
+            return self._without_items(utc)
         writer = self._rows
         if writer is None:
             return None
@@ -155,6 +166,14 @@ class PartSink:
         self._publish()
         self._part, self._part_at = self._part + 1, 0.0
         return Mark(self.cursor, 0, self._part, 0.0)
+
+    def _without_items(self, utc: float) -> Mark:
+        writer = self._begin()
+        if isinstance(writer, OutputFile):
+            writer.begin()
+        self._publish()
+        self._bare, self._part = False, self._part + 1
+        return Mark(self.cursor, 0, self._part, utc)
 
     def close(self) -> None:
         """What is not published is written again later."""

@@ -207,6 +207,10 @@ def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
                 spec,
             )
             for run, path, format, cursor, length, state, last, part, part_at, spec in rows
-            if query.run is not None or not RunState(state).ended or cursor < last
+            # The last: a run that ended without an item, which nobody has written down yet.
+            if query.run is not None
+            or not RunState(state).ended
+            or cursor < last
+            or (not cursor and not part_at)
         ]
     )

@@ -333,7 +333,8 @@ class FakeStore:
             kind = Kept.CAPTURE if output.format == "warc" else Kept.ITEM
             kept = self.tables.items.get(output.run, {}).values()
             last = max((item.id for item in kept if item.kind is kind), default=0)
-            unfinished = not run.state.ended or output.cursor < last
+            bare = not output.cursor and not output.part_at
+            unfinished = not run.state.ended or output.cursor < last or bare
             if of_run == run.id or (
                 of_run is None and unfinished and run.state is not RunState.DELETED
             ):

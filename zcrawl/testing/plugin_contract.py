@@ -165,6 +165,15 @@ class StoreContract(_Contract):
         assert sorted(self.read(store)) == [b'{"n": 1}', b'{"n": 2}', b'{"n": 3}']
         store.close()
 
+    def test_a_run_without_items_is_a_put_of_none(self) -> None:
+        """It holds nothing then, and what comes under the same name later counts."""
+        store = self.make()
+        store.put("run-1-after-0", [])
+        assert list(self.read(store)) == []
+        store.put("run-1-after-0", [b'{"n": 1}'])
+        assert list(self.read(store)) == [b'{"n": 1}']
+        store.close()
+
 
 class ExecutorContract(_Contract):
     group = "executors"
