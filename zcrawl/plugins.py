@@ -109,9 +109,9 @@ class Parser(Protocol):
 
 @runtime_checkable
 class Fetcher(Protocol):
-    """One way to do one request: `fetch.ports.Engine`, where the arguments are explained. One
-    object per worker, called without options. It never follows redirects, raises FetchError and
-    nothing else, and asks `limits.guard` before it connects."""
+    """One way to do one request: `fetch.ports.Engine`, where the arguments are explained. It never
+    follows redirects, raises FetchError and nothing else, and asks `limits.guard` before it
+    connects."""
 
     async def get(self, url: str, headers: Mapping[str, str], limits: Any) -> httpx.Response: ...
 
@@ -183,8 +183,8 @@ def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any
     return made
 
 
-def make_fetcher(name: str) -> Any:
-    return make("fetchers", name)
+def make_fetcher(name: str, options: Mapping[str, Any]) -> Any:
+    return make("fetchers", name, options)
 
 
 def make_middleware(name: str, options: Mapping[str, Any]) -> Middleware:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 
 from tests.integration.crawling import command, items
 from tests.web.echo_site import echo_site
-from tests.web.static_site import static_site
+from tests.web.static_site import serving, static_site
 from zcrawl import plugins
 from zcrawl.errors import PluginError
 from zcrawl.testing.plugin_contract import MiddlewareContract, ParserContract, StoreContract
@@ -70,7 +72,7 @@ def test_the_examples_own_tests_pass(package: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout
-    assert "23 passed" in done.stdout
+    assert "25 passed" in done.stdout
 
 
 def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
@@ -97,6 +99,34 @@ def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
         assert summary["failed"] == 1, "/second was followed, and is not there"
 
 
+def test_a_middleware_may_skip_a_page_by_its_answer(package: Path, tmp_path: Path) -> None:
+    """With its reason; nothing of the page is kept, not in an archive either."""
+
+    class Unwanted(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"<title>Home</title><a href=/x>x</a>"
+            self.send_response(404 if self.path == "/robots.txt" else 200)
+            self.send_header("Content-Type", "text/html")
+            if self.path == "/x":
+                self.send_header("X-Not-Wanted", "1")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """A test's output is not the place for access logs."""
+
+    with serving(Unwanted) as site:
+        job = f'name = "m"\nseeds = ["{site}/"]\nmiddlewares = ["stamp"]\n'
+        summary, found, _ = crawled(tmp_path, package, f'{job}[output]\nto = ["p.warc.gz"]\n')
+    assert (summary["pages"], summary["skipped"]) == (1, 1)
+    assert [one["title"] for one in found] == ["Home"]
+    told = command("job", "m", "--data", "d", "--json", cwd=tmp_path)
+    assert json.loads(told.stdout)["skipped_reasons"] == {"not_wanted": 1}
+    archive = gzip.decompress((tmp_path / "d" / "p.warc.gz").read_bytes())
+    assert archive.count(b"WARC-Type: response") == 1
+
+
 def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(
     package: Path, tmp_path: Path
 ) -> None:
@@ -116,6 +146,41 @@ def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(
         for line in file.read_text().splitlines()
     ]
     assert sorted(json.loads(line)["title"] for line in kept) == ["A", "Home"], "in the store too"
+
+
+FILES = '[fetch]\nengine = "files"\n[politeness]\nrobots = false\n'
+
+
+def test_an_engine_gets_the_jobs_options(package: Path, tmp_path: Path) -> None:
+    """Its pages are those of the job file."""
+    pages = (
+        '[plugins.files]\npages = { "/" = "<title>Mine</title><a href=/b>", "/b" = "<title>B" }\n'
+    )
+    job = f'name = "o"\nseeds = ["http://files.test/"]\n{FILES}{pages}'
+    summary, found, _ = crawled(tmp_path, package, job)
+    assert sorted(one["title"] for one in found) == ["B", "Mine"]
+    assert (summary["pages"], summary["failed"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ('pages = { "a" = "" }', "ValueError: pages: 'a' is no path"),
+        ("folder = 1", "TypeError: Files.__init__() got an unexpected keyword argument 'folder'"),
+    ],
+)
+def test_options_that_an_engine_does_not_take_fail_its_pages_by_name(
+    package: Path, tmp_path: Path, options: str, says: str
+) -> None:
+    """The worker's log has what the plugin raised."""
+    fetch = FILES.replace("[politeness]", "retries = 0\n[politeness]")
+    job = f'name = "o"\nseeds = ["http://files.test/"]\n{fetch}'
+    summary, found, _ = crawled(tmp_path, package, f"{job}[plugins.files]\n{options}\n")
+    assert (summary["pages"], summary["failed"], found) == (0, 1, [])
+    told = command("job", "o", "--data", "d", "--json", cwd=tmp_path)
+    assert json.loads(told.stdout)["failed_reasons"] == {"plugin_broken": 1}
+    logs = "".join(path.read_text() for path in (tmp_path / "d").rglob("*.log"))
+    assert says in logs
 
 
 def test_a_job_of_a_kind_that_a_package_adds_is_executed(package: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ class Rig:
         self._left = 0
         self._done = asyncio.Event()
         self.pipeline = Pipeline(
-            lambda name: self,
+            lambda spec: self,
             lambda: self.now,
             lambda: 1_700_000_000.0,
             on_end=self._end,

@@ -21,6 +21,7 @@ from zcrawl.spider import Page, Request, Spider, on
 from zcrawl.submit.code import check_code, check_engine, code_of
 from zcrawl.submit.extract_spec import Block, Field
 from zcrawl.submit.spec import JobSpec, Scope, SpiderLimits
+from zcrawl.submit.validate import spec_from_dict
 from zcrawl.worker import events as w
 from zcrawl.worker.asked import asked_of
 from zcrawl.worker.outcome import RunContext
@@ -249,6 +250,25 @@ def told_worker(code: str = HASH) -> Worker:
     worker.welcome(grant())
     worker.say(Config([RunConfig(2, 1, b"{}", [], code=code)]))
     return worker
+
+
+@pytest.mark.parametrize("name", ["files", "stamp", "lines", "folder"])
+def test_options_belong_to_a_plugin_that_the_job_uses(name: str) -> None:
+    """An engine, a middleware, a parser, a store; a typing error is told with the nearest name."""
+    used = {
+        "name": "x",
+        "fetch": {"engine": "files"},
+        "middlewares": ["stamp"],
+        "parsers": ["lines"],
+        "output": {"to": ["plugin:folder"]},
+    }
+    spec = spec_from_dict({**used, "plugins": {name: {"key": 1}}}, "job")
+    assert spec.plugins == {name: {"key": 1}}
+    with pytest.raises(JobError, match=f"did you mean '{name}'"):
+        spec_from_dict({**used, "plugins": {f"{name}x": {}}}, "job")
+    with pytest.raises(JobError, match=r"plugins\.http: no middleware") as refused:
+        spec_from_dict({"name": "x", "plugins": {"http": {}}}, "job")
+    assert refused.value.code == "unused_options"
 
 
 def test_a_worker_takes_only_code_whose_hash_it_was_told() -> None:

@@ -10,19 +10,55 @@ from typing import TYPE_CHECKING, cast
 
 from zcrawl.errors import JobError
 from zcrawl.runtime import clock_os
+from zcrawl.submit.spec import ENGINES, JobSpec
 
 if TYPE_CHECKING:
     from zcrawl.fetch.ports import Engine
 
+Note = Callable[[str, str], None]
+
+
+class Engines:
+    """Those of one worker. Its own ones are made once and shared by all runs."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._shared: dict[str, Engine] = {}
+
+    def of(self, spec: JobSpec) -> Engine:
+        """A plugin's engine is the run's, who closes it."""
+        name = spec.fetch.engine
+        return self.shared(name) if name in ENGINES else make_engine(spec, self._plain)
+
+    def shared(self, name: str) -> Engine:
+        found = self._shared.get(name)
+        if found is None:
+            found = self._shared[name] = _own_engine(name, self._plain, self._note)
+        return found
+
+    async def aclose(self) -> None:
+        for one in self._shared.values():
+            await one.aclose()
+
+    def _plain(self) -> Engine:
+        return self.shared("http")
+
 
 def make_engine(
-    name: str,
-    plain: Callable[[], Engine],
-    note: Callable[[str, str], None] = lambda name, detail: None,
+    spec: JobSpec, plain: Callable[[], Engine], note: Note = lambda name, detail: None
 ) -> Engine:
     """`plain` gives the engine for what a browser need not render, `note` writes logs. JobError
     where the engine is not installed: the run's pages fail with that code. PluginError: no plugin
-    of that name."""
+    of that name, or one that does not take the job's options."""
+    name = spec.fetch.engine
+    if name in ENGINES:
+        return _own_engine(name, plain, note)
+    from zcrawl.plugins import make_fetcher
+
+    return cast("Engine", make_fetcher(name, spec.plugins.get(name, {})))
+
+
+def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
     if name == "httpx":
         from zcrawl.fetch.fetch_httpx import HttpxEngine
 
@@ -36,10 +72,6 @@ def make_engine(
                 code="no_browser",
             ) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
-    if name != "http":
-        from zcrawl.plugins import make_fetcher
-
-        return cast("Engine", make_fetcher(name))
     from zcrawl.fetch.fetch_aiohttp import AiohttpWire
 
     return AiohttpWire()

@@ -56,7 +56,7 @@ class Recorder:
         return await self._note(method, url, headers, limits, sending)
 
     async def aclose(self) -> None:
-        await self._engine.aclose()
+        """Who made the engine closes it."""
 
     async def _note(
         self, method: str, url: str, headers: Mapping[str, str], limits: HopLimits, sending: Any
@@ -95,11 +95,12 @@ async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
     context = RunContext(config, os.environ)
     async with AiohttpWire() as plain:
-        recorder = Recorder(make_engine(spec.fetch.engine, lambda: plain))
+        engine = make_engine(spec, lambda: plain)
+        recorder = Recorder(engine)
         try:
             results, notes = await _fetch(recorder, spec, config, start, label)
         finally:
-            await recorder.aclose()
+            await engine.aclose()
     result = results[-1]
     report: dict[str, Any] = {
         "url": start,
@@ -141,7 +142,7 @@ async def _fetch(
         loop.call_soon(pipeline.permit, seq)
 
     pipeline = Pipeline(
-        lambda name: recorder,
+        lambda spec: recorder,
         clock_os.now,
         clock_os.utc,
         on_end=lambda seq, result: ended.put_nowait(result),

@@ -21,7 +21,6 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 
 if TYPE_CHECKING:
-    from zcrawl.fetch.ports import Engine
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.mesh.security import MeshKeys
 
@@ -99,7 +98,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
     from zcrawl import __version__
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.roles.blobs import open_blobs
-    from zcrawl.roles.engines import make_engine
+    from zcrawl.roles.engines import Engines
     from zcrawl.runtime import clock_os
     from zcrawl.telemetry.logs import EventLog
     from zcrawl.worker.machine import WorkerMachine
@@ -118,16 +117,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         pid=os.getpid(),
         replaces=spec.replaces,
     )
-    engines: dict[str, Engine] = {}
-
-    def engine(name: str) -> Engine:
-        """Made when first asked for: most workers need one, and httpx's own is slow to load."""
-        found = engines.get(name)
-        if found is None:
-            found = make_engine(name, lambda: engine("http"), log)
-            engines[name] = found
-        return found
-
+    engines = Engines(log)
     with ZmqWorkerMesh(
         spec.id,
         spec.incarnation,
@@ -147,9 +137,9 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             after=spec.after,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
-        engine("http")
+        engines.shared("http")
         pipeline = Pipeline(
-            engine,
+            engines.of,
             clock_os.now,
             clock_os.utc,
             on_end=worker.fetch_ended,
@@ -169,8 +159,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             looking = group.create_task(_follow_supervisor(spec, mesh), name="supervisor")
             reason = await worker.run(pipeline)
             looking.cancel()
-        for one in engines.values():
-            await one.aclose()
+        await engines.aclose()
     return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED
 
 

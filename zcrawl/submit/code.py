@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import JobError, RefusedError
-from zcrawl.submit.spec import CRAWL, JobSpec, SpiderCode
+from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec, SpiderCode
 
 MAX_SOURCE: Final = 500_000  # bytes
 MAX_ARGS: Final = 50_000  # bytes of JSON
@@ -54,6 +54,7 @@ def check_code(spec: JobSpec) -> None:
             if not PLUGIN_NAME.fullmatch(name):
                 raise JobError(f"{key}: {name!r} is no plugin's name")
     _check_size("plugins", spec.plugins)
+    _check_options(spec)
     _check_size("schema", spec.schema)
     made = spec.extract or spec.spider or spec.parsers or spec.kind != CRAWL
     if spec.schema and not made:
@@ -117,6 +118,24 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
     for key, given in unused.items():
         if given:
             raise JobError(f"{key} is for crawls; a job of kind {kind!r} fetches no pages")
+
+
+def _check_options(spec: JobSpec) -> None:
+    """Options of a plugin that the job does not use are a typing error, or a wrong idea of what
+    has options."""
+    stores = (one.removeprefix("plugin:") for one in spec.output.to if one.startswith("plugin:"))
+    named = {*spec.middlewares, *spec.parsers, *stores, spec.fetch.engine, spec.kind}
+    named -= {CRAWL, *ENGINES}
+    for name in spec.plugins:
+        if name in named:
+            continue
+        near = difflib.get_close_matches(name, named, n=1, cutoff=0.6)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise JobError(
+            f"plugins.{name}: no middleware, parser, engine, store or executor of this job has "
+            f"that name{meant}",
+            code="unused_options",
+        )
 
 
 def _check_source(code: SpiderCode) -> None:

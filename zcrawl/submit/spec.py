@@ -16,6 +16,7 @@ from zcrawl.submit.extract_spec import Block
 from zcrawl.submit.recrawl_spec import Recrawl
 
 CRAWL: Final = "crawl"
+ENGINES: Final = ("http", "httpx", "browser")  # any other name is a plugin's
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -25,10 +25,9 @@ from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.recrawl_spec import check_recrawl
 from zcrawl.submit.seeds import check_seed
-from zcrawl.submit.spec import CRAWL, JobSpec
+from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 from zcrawl.submit.tags import check_tags
 
-ENGINES: Final = ("http", "httpx", "browser")
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
 # silence would be worse than refusing them.

@@ -131,6 +131,20 @@ class FetcherContract(_Contract):
         assert isinstance(response, httpx.Response) and isinstance(response.content, bytes)
         assert not response.history
 
+    def test_closing_one_leaves_another_alive(self) -> None:
+        """Each run has one of its own, and ends when it ends."""
+
+        async def ask() -> httpx.Response:
+            ending, going_on = self.make(), self.make()
+            await ending.aclose()
+            try:
+                found: httpx.Response = await going_on.get(self.good_url, {}, HopLimits())
+                return found
+            finally:
+                await going_on.aclose()
+
+        assert isinstance(asyncio.run(ask()), httpx.Response)
+
     def test_it_fails_with_fetch_errors_only(self) -> None:
         """Whatever a server or the network does is a FetchError with a code."""
 

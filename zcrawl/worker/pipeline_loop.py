@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import httpx
@@ -36,6 +36,7 @@ from zcrawl.parse.json_page import is_json
 from zcrawl.parse.page import NOTHING_PARSED, is_html
 from zcrawl.parse.sitemap import MAX_BYTES as SITEMAP_BYTES
 from zcrawl.worker import outcome, readings, traits_httpx
+from zcrawl.worker.engine_book_loop import EngineBook, EngineOf
 from zcrawl.worker.extras_book_loop import ExtrasBook
 from zcrawl.worker.fetching_loop import (
     Blobs,
@@ -69,7 +70,7 @@ class Pipeline:
 
     def __init__(
         self,
-        engines: Callable[[str], Engine],
+        engines: EngineOf,
         clock: Clock,
         utc: Clock,
         *,
@@ -83,7 +84,7 @@ class Pipeline:
         rate: float = 0.0,
         bandwidth: float = 0.0,
     ) -> None:
-        self._engines = engines
+        self._engines = EngineBook(engines)
         self._clock, self._utc = clock, utc
         self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
         self._on_late, self._on_lacks = on_late, on_lacks
@@ -105,14 +106,13 @@ class Pipeline:
     def adopt(self, config: RunConfig) -> None:
         try:
             context = self._runs[config.run] = RunContext(config, self._environ)
+            engine = self._engines.adopt(config.run, context.spec)
             if needs_session(context.spec) and config.run not in self._sessions:
-                engine = self._engines(context.spec.fetch.engine)
                 session = Session(
                     context.spec, engine, self._environ, self._clock, kept_cookies(config.cookies)
                 )
                 self._sessions[config.run] = session
             self._extras.adopt(config.run, context.spec)
-            self._engines(context.spec.fetch.engine)
         except (JobError, PluginError) as error:  # its requests will fail with that code
             self._runs.pop(config.run, None)
             self._refused[config.run] = error.code
@@ -127,6 +127,7 @@ class Pipeline:
         for known in (self._runs, self._sessions, self._refused):
             known.pop(run, None)
         self._extras.forget(run)
+        self._engines.forget(run)
 
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
@@ -153,6 +154,7 @@ class Pipeline:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._extras.close()
+        await self._engines.close()
         await self._reader.close()
 
     # ------------------------------------------------------------ one fetch
@@ -198,7 +200,7 @@ class Pipeline:
         if extras is not None and extras.takes(one):
             return await extras.start(one, context, self._utc)
         session = self._sessions.get(one.run)
-        engine = at_address(fetch, session or self._engines(context.spec.fetch.engine))
+        engine = at_address(fetch, session or self._engines.of_run[one.run])
         if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
             self._on_late(one.seq)
         if context.spec.politeness.robots:
@@ -332,7 +334,7 @@ class Pipeline:
         if context is None or not self._allows(one.run, context, url):
             return None
         await self._next_hop(fetch)
-        engine = self._sessions.get(one.run) or self._engines(context.spec.fetch.engine)
+        engine = self._sessions.get(one.run) or self._engines.of_run[one.run]
         answer = await at_address(fetch, engine).get(url, context.headers, context.limits)
         kind = header_of(answer, b"content-type") or ""
         if answer.status_code != 200 or not is_html(kind, answer.content):

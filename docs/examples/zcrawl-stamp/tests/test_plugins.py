@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from zcrawl_stamp import Files, Lines, Stamp
 from zcrawl_stamp.executors import Count
 from zcrawl_stamp.stores import Folder
@@ -34,7 +35,12 @@ class TestFiles(FetcherContract):
     good_url = "http://a.test/"
 
     def make(self) -> Files:
-        return Files()
+        return Files(pages={"/": "<title>Mine"})
+
+    def test_a_path_that_is_none_is_refused(self) -> None:
+        """Options come from a job file: whatever they are, the plugin says what is wrong."""
+        with pytest.raises(ValueError, match="no path"):
+            Files(pages={"a": ""})
 
 
 class TestFolder(StoreContract):

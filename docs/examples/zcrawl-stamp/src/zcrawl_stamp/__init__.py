@@ -45,14 +45,22 @@ class Lines:
 class Files:
     """Answers from memory: an engine for jobs that must not touch a network."""
 
-    PAGES: Mapping[str, bytes] = {"/": b"<title>Home</title><a href=/a>a</a>", "/a": b"<title>A"}
+    PAGES: Mapping[str, str] = {"/": "<title>Home</title><a href=/a>a</a>", "/a": "<title>A"}
+
+    def __init__(self, pages: Mapping[str, str] = PAGES) -> None:
+        """`pages` is the job's `[plugins.files] pages`, by path. What is wrong with it is raised
+        here: the pages of such a job fail with that text, `plugin_broken`."""
+        for path in pages:
+            if not path.startswith("/"):
+                raise ValueError(f"pages: {path!r} is no path; it begins with /")
+        self._pages = pages
 
     async def get(self, url: str, headers: Mapping[str, str], limits: Any) -> httpx.Response:
         path = httpx.URL(url).path
-        if path not in self.PAGES:
+        if path not in self._pages:
             raise FetchError(f"no file {path}", code="no_file", retry=RetryClass.PERMANENT)
         kind = {"Content-Type": "text/html"}
-        return httpx.Response(200, headers=kind, content=self.PAGES[path])
+        return httpx.Response(200, headers=kind, content=self._pages[path].encode())
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: Any

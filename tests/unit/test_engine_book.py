@@ -1,0 +1,67 @@
+"""Which engine fetches for which run, and when a plugin's is closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from zcrawl.errors import PluginError
+from zcrawl.submit.spec import Fetch, JobSpec
+from zcrawl.worker.engine_book_loop import EngineBook
+
+
+class Closable:
+    def __init__(self, options: Any = None) -> None:
+        self.options = options
+        self.closed = 0
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        raise RuntimeError("a plugin that cannot even be closed")
+
+
+SHARED = Closable()
+
+
+def engine_of(spec: JobSpec) -> Any:
+    if spec.fetch.engine == "nobody":
+        raise PluginError("fetcher 'nobody'", code=PluginError.MISSING)
+    return Closable(spec.plugins) if spec.fetch.engine == "mine" else SHARED
+
+
+def job(engine: str, **options: Any) -> JobSpec:
+    return JobSpec("x", fetch=Fetch(engine=engine), plugins={engine: options} if options else {})
+
+
+async def test_a_plugins_engine_is_its_runs_own_and_ends_with_it() -> None:
+    """Two runs with other options have two; a newer revision of a run keeps the one it has."""
+    book = EngineBook(engine_of)
+    first: Any = book.adopt(1, job("mine", a=1))
+    second: Any = book.adopt(2, job("mine", a=2))
+    assert (first.options, second.options) == ({"mine": {"a": 1}}, {"mine": {"a": 2}})
+    assert book.adopt(1, job("mine", a=3)) is first is book.of_run[1]
+    book.forget(1)
+    book.forget(1)
+    assert 1 not in book.of_run
+    await book.close()
+    assert (first.closed, second.closed) == (1, 1)
+
+
+async def test_an_engine_of_zcrawls_own_is_shared_and_stays() -> None:
+    """Who made it closes it."""
+    book = EngineBook(engine_of)
+    assert book.adopt(1, job("http")) is book.adopt(2, job("http")) is SHARED
+    book.forget(1)
+    assert book.of_run == {2: SHARED}
+    await book.close()
+    assert SHARED.closed == 0
+
+
+async def test_what_this_worker_lacks_is_raised_and_leaves_nothing() -> None:
+    """The run is rejected by that name."""
+    book = EngineBook(engine_of)
+    with pytest.raises(PluginError, match="nobody"):
+        book.adopt(1, job("nobody"))
+    assert book.of_run == {}
+    await book.close()
