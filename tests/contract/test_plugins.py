@@ -118,13 +118,14 @@ def test_a_middleware_may_skip_a_page_by_its_answer(package: Path, tmp_path: Pat
 
     with serving(Unwanted) as site:
         job = f'name = "m"\nseeds = ["{site}/"]\nmiddlewares = ["stamp"]\n'
-        summary, found, _ = crawled(tmp_path, package, f'{job}[output]\nto = ["p.warc.gz"]\n')
+        summary, found, said = crawled(tmp_path, package, f'{job}[output]\nto = ["p.warc.gz"]\n')
     assert (summary["pages"], summary["skipped"]) == (1, 1)
     assert [one["title"] for one in found] == ["Home"]
     told = command("job", "m", "--data", "d", "--json", cwd=tmp_path)
     assert json.loads(told.stdout)["skipped_reasons"] == {"not_wanted": 1}
     archive = gzip.decompress((tmp_path / "d" / "p.warc.gz").read_bytes())
     assert archive.count(b"WARC-Type: response") == 1
+    assert "middleware 'stamp' runs inside the workers" in said
 
 
 def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(

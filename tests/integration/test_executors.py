@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.crawling import FAST, command, items, run_of, submission, until
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.spec import Fetch, JobSpec
 
 SOURCE = """
 import asyncio, os, time
@@ -42,17 +42,22 @@ class Second:
 NAMES = ("Raises", "Hangs", "Blocks", "Dies", "Second")
 
 
-@pytest.fixture
-def package(tmp_path: Path) -> Path:
-    """A distribution with these executors, as an installer leaves it."""
-    folder = tmp_path / "installed"
+def installed(folder: Path, source: str, groups: dict[str, tuple[str, ...]]) -> Path:
+    """A distribution with plugins by their names in lower case, as an installer leaves it."""
     about = folder / "mine-1.0.dist-info"
     about.mkdir(parents=True)
-    (folder / "mine.py").write_text(SOURCE)
+    (folder / "mine.py").write_text(source)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
-    points = "".join(f"{name.lower()} = mine:{name}\n" for name in NAMES)
-    (about / "entry_points.txt").write_text(f"[zcrawl.executors]\n{points}")
+    lines = []
+    for group, names in groups.items():
+        lines += [f"[zcrawl.{group}]", *(f"{name.lower()} = mine:{name}" for name in names)]
+    (about / "entry_points.txt").write_text("\n".join(lines) + "\n")
     return folder
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return installed(tmp_path / "installed", SOURCE, {"executors": NAMES})
 
 
 def executed(package: Path, job: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -97,12 +102,23 @@ def test_a_task_that_fails_once_is_done_at_its_next_attempt(package: Path) -> No
     assert {(one["attempt"], one["name"]) for one in found} == {(2, "job")}
 
 
-async def test_a_job_waits_for_a_worker_that_has_its_executor_and_says_so(tmp_path: Path) -> None:
+ABSENT = {
+    "executor": JobSpec(name="absent", kind="nobody-has-it", politeness=FAST),
+    "fetcher": JobSpec(name="absent", fetch=Fetch(engine="nobody-has-it"), politeness=FAST),
+    "middleware": JobSpec(name="absent", middlewares=("nobody-has-it",), politeness=FAST),
+    "parser": JobSpec(name="absent", parsers=("nobody-has-it",), politeness=FAST),
+}
+
+
+@pytest.mark.parametrize("kind", ABSENT)
+async def test_a_job_waits_for_a_worker_that_has_its_plugin_and_says_so(
+    tmp_path: Path, kind: str
+) -> None:
     """Nothing fails, and the job tells what it waits for."""
-    spec = JobSpec(name="absent", kind="nobody-has-it", politeness=FAST)
+    seeds = [] if kind == "executor" else ["http://127.0.0.1:9/"]
     async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
-        reply = await cluster.ask("submit", submission(spec, [], None))
-        says = "waiting: no worker has executor 'nobody-has-it'"
+        reply = await cluster.ask("submit", submission(ABSENT[kind], seeds, None))
+        says = f"waiting: no worker has {kind} 'nobody-has-it'"
         await until(lambda: run_of(cluster, reply["run"]).get("reason") == says)
         view = await cluster.ask("job", {"ref": "absent"})
         assert (view["reason"], view["state"], view["failed"]) == (says, "running", 0)

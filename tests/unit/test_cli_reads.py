@@ -11,11 +11,11 @@ import pytest
 from zcrawl.cli import connect, rows
 from zcrawl.cli.base import Settings, load_settings
 from zcrawl.cli.export import write_file
-from zcrawl.cli.feed import in_daemon_thread
 from zcrawl.cli.jobs import readable
 from zcrawl.cli.rows import Source, chunks_of
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.model import Kept, RequestState, RunState
+from zcrawl.runtime.daemon_thread import in_daemon_thread
 from zcrawl.store.queries import (
     FailedRow,
     Failures,

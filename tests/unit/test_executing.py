@@ -17,6 +17,7 @@ from zcrawl.model import Outcome
 from zcrawl.plugins import Skip, Task
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.validate import spec_from_dict
+from zcrawl.worker.aside_loop import Aside
 from zcrawl.worker.executing_loop import Executing
 
 SPEC = JobSpec("nightly", kind="mine", plugins={"mine": {"say": "hi"}})
@@ -48,7 +49,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
 
 async def done(url: str = START_URL, timeout_s: float = 5.0) -> Result:
     one = Assignment(1, 2, 3, 4, url, 0, 2, None)
-    return await Executing(SPEC).do(one, timeout_s, lambda: 100.0)
+    return await Executing(SPEC, Aside()).do(one, timeout_s, lambda: 100.0)
 
 
 async def test_what_an_executor_gives_becomes_the_tasks_item(mine: Mine) -> None:
@@ -129,7 +130,7 @@ async def test_an_executor_that_hangs_is_cut_off(mine: Mine) -> None:
 def test_an_executor_that_is_not_installed_is_named() -> None:
     """The worker rejects the run by these words."""
     with pytest.raises(PluginError) as caught:
-        Executing(JobSpec("x", kind="nobody-has-it"))
+        Executing(JobSpec("x", kind="nobody-has-it"), Aside())
     assert (caught.value.code, str(caught.value)) == ("plugin_missing", "executor 'nobody-has-it'")
 
 

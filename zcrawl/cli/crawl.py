@@ -44,7 +44,9 @@ def crawl_command(
     Links are followed within the hosts of the URLs. Ctrl-C once finishes what is in flight, saves,
     and prints the command that goes on; twice stops now and loses nothing either.
     """
+    from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
+    from zcrawl.submit.advice import advice
 
     if resume:
         given = {"URLs": urls, "--job": job_file, "--seeds": seeds, "--out": out, **changes}
@@ -59,6 +61,7 @@ def crawl_command(
     else:
         submission = prepare(urls, job_file, seeds, with_capture(changes, out), lists_vouch=True)
         make_folder(settings.data)
+        output.note_if(advice(submission.spec))
         to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)

@@ -9,20 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
+from zcrawl.runtime.daemon_thread import in_daemon_thread
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import Items, ReadItems
 from zcrawl.store.render import render_jsonl
 
-T = TypeVar("T")
 BATCH: Final = 500  # items per read
 
 
@@ -45,32 +43,6 @@ async def close_seeds(ask: Ask, run: int) -> None:
     """Tell the leader that no more seeds come, so that the run can complete without them."""
     with contextlib.suppress(RefusedError):  # it has ended, or its list is closed: as wanted
         await ask("add_seeds", {"run": run, "seeds": [], "last": True})
-
-
-async def in_daemon_thread(call: Callable[[], T]) -> T:
-    """Like asyncio.to_thread, but a call that never returns does not keep the process alive."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(result: T | None, error: BaseException | None) -> None:
-        if future.done():  # cancelled meanwhile
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def work() -> None:
-        result, failure = None, None
-        try:
-            result = call()
-        except Exception as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle, result, failure)
-
-    threading.Thread(target=work, name="zcrawl-reader", daemon=True).start()
-    return await future
 
 
 class ItemStream:

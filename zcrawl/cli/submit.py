@@ -79,10 +79,12 @@ async def _submit(
     from zcrawl.cli import connect, output
     from zcrawl.cli.crawl_session import ENDED, closing_lines, exit_code
     from zcrawl.cli.feed import send_seeds
+    from zcrawl.submit.advice import advice
     from zcrawl.telemetry.views import summary
 
     async with connect.running(settings) as ask:
         reply = await ask("submit", submission.args(mode, to))
+        output.note_if(advice(submission.spec))
         if not settings.json:
             output.data(str(reply["job"]))
         if submission.more:

@@ -22,6 +22,7 @@ from zcrawl.plugins import Skip, Task
 from zcrawl.submit.job_toml import to_dict
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker import outcome
+from zcrawl.worker.aside_loop import Aside
 
 MOST_BYTES: Final = 1_000_000  # of what is kept of a task
 MOST_REASON: Final = 80
@@ -31,8 +32,9 @@ JSON: Final = "application/json"
 class Executing:
     """PluginError: this worker does not have the executor."""
 
-    def __init__(self, spec: JobSpec) -> None:
+    def __init__(self, spec: JobSpec, aside: Aside) -> None:
         self._name = spec.kind
+        self._aside = aside
         self._job = to_dict(spec)
         self._executor = plugins.make_executor(spec.kind, spec.plugins.get(spec.kind, {}))
 
@@ -48,7 +50,7 @@ class Executing:
             raise PageSkipped(f"executor {self._name}", code=skip.reason[:MOST_REASON]) from None
         except FetchError:
             raise  # it knows itself whether to try again
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # an exit would be the whole worker's
             raise self._failed("executor_error", f"{type(error).__name__}: {error}") from error
         page = Page(
             final_url=one.url,
@@ -64,7 +66,7 @@ class Executing:
         execute = self._executor.execute
         if inspect.iscoroutinefunction(execute):
             return await execute(task)
-        found = await asyncio.to_thread(execute, task)  # plain: it may take its time
+        found = await self._aside.call(lambda: execute(task))  # plain: it may take its time
         return await found if inspect.isawaitable(found) else found
 
     def _failed(self, code: str, text: str) -> FetchError:

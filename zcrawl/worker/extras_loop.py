@@ -24,6 +24,7 @@ from zcrawl.parse.item_check import Check, compile_check
 from zcrawl.submit.code import is_file
 from zcrawl.submit.spec import CRAWL, JobSpec
 from zcrawl.worker import outcome
+from zcrawl.worker.aside_loop import Aside
 from zcrawl.worker.asked import asked_of
 from zcrawl.worker.executing_loop import Executing
 from zcrawl.worker.item_schema import held_to
@@ -45,6 +46,7 @@ class RunExtras:
         self._spec = spec
         self._code_of = code_of
         self._process: SpiderProcess | None = None
+        self._aside = Aside()
         self._middlewares = [
             (name, plugins.make_middleware(name, spec.plugins.get(name, {})))
             for name in spec.middlewares
@@ -53,7 +55,7 @@ class RunExtras:
             (name, plugins.make_parser(name, spec.plugins.get(name, {}))) for name in spec.parsers
         ]
         self._check = compile_check(spec.schema, "schema") if spec.schema else None
-        self._executing = Executing(spec) if spec.kind != CRAWL else None
+        self._executing = Executing(spec, self._aside) if spec.kind != CRAWL else None
         if spec.spider and not is_file(spec.spider):
             package = spec.spider.partition(":")[0].partition(".")[0]
             if importlib.util.find_spec(package) is None:
@@ -63,7 +65,8 @@ class RunExtras:
         """None: a plain GET."""
         if not one.extra and not self._middlewares:
             return None
-        return Sending(one, context.headers, self._middlewares)
+        most_s = context.spec.fetch.timeout
+        return Sending(one, context.headers, self._middlewares, most_s)
 
     async def close(self) -> None:
         if self._process is not None:
@@ -154,10 +157,10 @@ class RunExtras:
         for name, one in self._parsers:
             try:
                 accepts = one.accepts(url, content_type)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise _parser_failed(name, error) from error
             if accepts:
-                return functools.partial(_parse, name, one, self._check)
+                return functools.partial(_parse, name, one, self._check, self._aside)
         return None
 
 
@@ -165,6 +168,7 @@ async def _parse(
     name: str,
     parser: plugins.Parser,
     check: Check | None,
+    aside: Aside,
     one: Assignment,
     context: RunContext,
     page: Page,
@@ -172,14 +176,20 @@ async def _parse(
     crawl_delay_s: float,
     sending: Sending | None,
 ) -> Result:
-    """The page as a plugin reads it, in a thread: it may take its time."""
-    url = page.final_url
+    """The page as a plugin reads it, in a thread: it may take its time, but not for ever."""
+    url, most_s = page.final_url, context.spec.fetch.timeout
     try:
-        found = await asyncio.to_thread(parser.parse, url, page.content_type, response.content)
+        async with asyncio.timeout(most_s):
+            found = await aside.call(lambda: parser.parse(url, page.content_type, response.content))
         items = [_object(item) for item in found.items]
         resolver = LinkResolver(context.rules)
         links = dict(filter(None, (resolver.resolve(url, href) for href in found.links)))
         title = None if found.title is None else outcome.clean(str(found.title))
+    except TimeoutError as error:
+        text = f"parser {name}: no end after {most_s:g} s"
+        raise FetchError(text, code="parser_timeout", retry=RetryClass.PERMANENT) from error
+    except FetchError:
+        raise  # too many that do not end
     except Exception as error:
         raise _parser_failed(name, error) from error
     inside, trapped = context.inside(list(links.items()), one.depth + 1, one.url, page.fetched_at)
@@ -198,6 +208,6 @@ def _object(item: Any) -> bytes:
     return data
 
 
-def _parser_failed(name: str, error: Exception) -> FetchError:
+def _parser_failed(name: str, error: BaseException) -> FetchError:
     text = f"parser {name}: {type(error).__name__}: {error}"
     return FetchError(text, code="parser_error", retry=RetryClass.PERMANENT)

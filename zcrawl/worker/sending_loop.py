@@ -6,6 +6,7 @@ raises costs its page only.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -31,7 +32,10 @@ class Sending:
         one: Assignment,
         headers: dict[str, str],
         middlewares: Sequence[tuple[str, Middleware]],
+        most_s: float = 30.0,
     ) -> None:
+        """`most_s` is how long a middleware may wait for something."""
+        self._most_s = most_s
         self.extra: Extra = decode(one.extra)
         self._one = one
         self._headers = {**headers, **self.extra.headers}
@@ -46,14 +50,14 @@ class Sending:
         headers = {**self._headers, **condition}
         out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
         for name, one in self._middlewares:
-            await _called(name, one.before_request, out)
+            await self._called(name, one.before_request, out)
         if out.method == "GET" and not out.body:
             response = await engine.get(url, out.headers, limits)
         else:
             response = await engine.send(out.method, url, out.headers, out.body, limits)
         self.out, self.answer = out, response
         for name, one in reversed(self._middlewares):
-            changed = await _called(name, one.after_response, out, response)
+            changed = await self._called(name, one.after_response, out, response)
             response = response if changed is None else changed
         return response
 
@@ -84,12 +88,26 @@ class Sending:
         for data in result.items:
             item: dict[str, Any] | None = msgspec.json.decode(data)
             for name, one in self._middlewares:
-                item = await _called(name, one.before_item, item, facts)
+                item = await self._called(name, one.before_item, item, facts)
                 if item is None:
                     break
             if item is not None:
                 kept.append(_encoded(item))
         return msgspec.structs.replace(result, items=kept)
+
+    async def _called(self, name: str, call: Any, *arguments: Any) -> Any:
+        try:
+            result = call(*arguments)
+            if not inspect.isawaitable(result):
+                return result
+            async with asyncio.timeout(self._most_s):
+                return await result
+        except Skip as skip:
+            raise PageSkipped(f"middleware {name}", code=skip.reason[:MOST_REASON]) from None
+        except FetchError:
+            raise
+        except (Exception, SystemExit) as error:  # an exit would be the whole worker's
+            raise _failed(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _onward(extra: Extra, status: int) -> Extra:
@@ -103,18 +121,6 @@ def _encoded(item: dict[str, Any]) -> bytes:
     if not data.startswith(b"{"):
         raise _failed("an item must stay a JSON object")
     return data
-
-
-async def _called(name: str, call: Any, *arguments: Any) -> Any:
-    try:
-        result = call(*arguments)
-        return await result if inspect.isawaitable(result) else result
-    except Skip as skip:
-        raise PageSkipped(f"middleware {name}", code=skip.reason[:MOST_REASON]) from None
-    except FetchError:
-        raise
-    except Exception as error:
-        raise _failed(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _failed(text: str) -> FetchError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from typing import Final
 
@@ -58,6 +59,7 @@ class SpiderProcess:
             CHILD,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            start_new_session=True,  # what it starts itself ends with it
             limit=2**20,
         )
         load = msgspec.structs.replace(self._load, parent=os.getpid())
@@ -104,9 +106,9 @@ class SpiderProcess:
         if patient:
             with contextlib.suppress(TimeoutError):  # it is on its way out: its own code tells why
                 await asyncio.wait_for(child.wait(), EXIT_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # all of them are gone
+            os.killpg(child.pid, signal.SIGKILL)
         if child.returncode is None:
-            with contextlib.suppress(ProcessLookupError):  # it has just ended
-                child.kill()
             await child.wait()
 
 
