@@ -15,7 +15,7 @@ from tests.bench.bench import REPORT, REPOSITORY, machine, say, write_report
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-jobs", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=9, help="crawls of each kind (default 9)")
+    parser.add_argument("--rounds", type=int, default=100, help="at most (default: 150 s of them)")
     parser.add_argument("--no-exports", action="store_true", help="without a million items")
     parser.add_argument("--quick", action="store_true", help="3 rounds, nothing is written")
     options = parser.parse_args()
@@ -28,7 +28,8 @@ def main() -> None:
     if not (options.no_exports or options.quick):
         say("exports of a million items")
         sections.append(f"### Exports\n\n{bench_outputs.exports()}")
-    basis = f"Machine: {machine()}; load before: {load:.1f}. Medians (lowest–highest)."
+    spread = "Medians (lowest–highest; of outputs, quartiles)."
+    basis = f"Machine: {machine()}; load before: {load:.1f}. {spread}"
     text = "\n\n".join([basis, *sections])
     print(text)
     if not options.quick:

@@ -1,26 +1,30 @@
-"""What outputs cost; a part of `make bench-jobs`.
+"""What outputs cost; a part of `make bench-jobs`, and `python -m tests.bench.bench_outputs` alone.
 
 The PostgreSQL manual behind nginx is crawled into the database alone, and with JSON lines and with
-Parquet beside it, in an order that moves on with each round, so that a busy machine slows all. A
-crawl ends when its output is complete. What counts is a crawl's speed by that of the plain crawl of
-its own round: JSON lines should keep 95 %, Parquet 85 %. The CPU of all processes is told too:
-other work on the machine blurs it less. Then a million items are exported in each format, and the
-memory of the exporting process is told.
+Parquet beside it. A crawl ends when its output is complete. Crawls of the kinds are interleaved,
+and each one with an output is compared with the mean of the plain crawls right before and right
+after it: other work on the machine comes and goes, and slows neighbours alike. JSON lines should
+keep 95 % of the speed, Parquet 85 %. Beside it stands the CPU of all processes, which other work
+blurs less: what an output costs shows there first. Medians with quartiles; it says where it is and
+ends when its time is over, 150 s unless told. Then a million items are exported in each format,
+and the memory of the exporting process is told.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from tests.bench.measure import Spread
 from tests.integration.crawling import FAST, crawl
 from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL
@@ -29,6 +33,8 @@ from zcrawl.submit.spec import JobSpec, Output
 
 PLAIN = "database alone"
 KINDS = {PLAIN: ("sql",), "JSON lines": ("jsonl",), "Parquet": ("parquet",)}
+OUTPUTS = [name for name in KINDS if name != PLAIN]
+MOST_S = 150.0
 MILLION = 1_000_000
 # Memory as the kernel saw it at most; a child's ru_maxrss would begin with its parent's.
 PEAK = """
@@ -53,26 +59,65 @@ async def once(url: str, to: tuple[str, ...]) -> tuple[float, float]:
     return view["pages"] / seconds, 1000 * used / view["pages"]
 
 
-def crawls(rounds: int) -> str:
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in KINDS}
-    names = list(KINDS)
+class Figures:
+    """Crawls in the order in which they ran: (kind, pages a second, CPU ms a page)."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[str, float, float]] = []
+
+    def of(self, kind: str) -> list[tuple[float, float]]:
+        return [(speed, cpu) for name, speed, cpu in self.rows if name == kind]
+
+    def against_plain(self, kind: str) -> list[tuple[float, float]]:
+        """Per cent of the neighbours' speed and CPU, of each crawl that has plain ones on both
+        sides. A plain crawl is compared so too: how far its median is from 100 is the noise."""
+        found = []
+        for at, (name, speed, cpu) in enumerate(self.rows):
+            before = next((r for r in reversed(self.rows[:at]) if r[0] == PLAIN), None)
+            after = next((r for r in self.rows[at + 1 :] if r[0] == PLAIN), None)
+            if name == kind and before is not None and after is not None:
+                mean_speed, mean_cpu = (before[1] + after[1]) / 2, (before[2] + after[2]) / 2
+                found.append((100 * speed / mean_speed, 100 * cpu / mean_cpu))
+        return found
+
+
+def quartiles(values: Sequence[float], digits: int = 0) -> str:
+    if len(values) < 2:
+        return f"{values[0]:,.{digits}f}" if values else "–"
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:,.{digits}f} ({low:,.{digits}f}–{high:,.{digits}f})"
+
+
+def crawls(rounds: int, most_s: float = MOST_S) -> str:
+    """As many rounds as fit into the time, at most `rounds`."""
+    figures, began = Figures(), time.monotonic()
     with nginx_site(POSTGRES_MANUAL) as site:
-        asyncio.run(once(site.url, ("sql",)))  # files and code come into the machine's caches
+        asyncio.run(once(site.url, KINDS[PLAIN]))  # files and code come into the machine's caches
         for number in range(rounds):
-            for name in names[number % 3 :] + names[: number % 3]:
-                found[name].append(asyncio.run(once(site.url, KINDS[name])))
-            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+            order = OUTPUTS if number % 2 == 0 else OUTPUTS[::-1]
+            kinds = [kind for one in order for kind in (PLAIN, one)]
+            late = number > 0 and time.monotonic() - began > most_s * number / (number + 1)
+            if late or number + 1 == rounds:
+                kinds.append(PLAIN)  # the last output has a neighbour behind it, too
+            for kind in kinds:
+                speed, cpu = asyncio.run(once(site.url, KINDS[kind]))
+                figures.rows.append((kind, speed, cpu))
+                told = f"{kind}: {speed:,.0f} pages/s, {cpu:.2f} CPU ms a page"
+                print(f"{time.monotonic() - began:4.0f} s  {told}", file=sys.stderr, flush=True)
+            if len(kinds) > 2 * len(OUTPUTS):
+                break
     lines = [
-        f"| {rounds} rounds | pages/s | speed, % of plain | CPU ms/page | CPU, % of plain |",
+        f"| {len(figures.of(OUTPUTS[0]))} rounds | pages/s | speed, % of plain | CPU ms/page | "
+        "CPU, % of plain |",
         "|---|---|---|---|---|",
     ]
-    for name, rows in found.items():
-        speeds, costs = zip(*rows, strict=True)
-        plain = zip(rows, found[PLAIN], strict=True)
-        kept, more = zip(*((100 * a[0] / b[0], 100 * a[1] / b[1]) for a, b in plain), strict=True)
+    for name in KINDS:
+        speeds, costs = zip(*figures.of(name), strict=True)
+        against = figures.against_plain(name)
+        kept, more = [one[0] for one in against], [one[1] for one in against]
         lines.append(
-            f"| {name} | {Spread.of(speeds).text()} | {Spread.of(kept).text()} "
-            f"| {Spread.of(costs).text(2)} | {Spread.of(more).text()} |"
+            f"| {name} | {quartiles(speeds)} | {quartiles(kept)} "
+            f"| {quartiles(costs, 2)} | {quartiles(more)} |"
         )
     return "\n".join(lines)
 
@@ -87,7 +132,7 @@ def exports() -> str:
         fill(data / "zcrawl.db")
         for name in ("x.jsonl", "x.csv", "x.parquet"):
             began = time.monotonic()
-            args = ["export", "bench", "--data", folder, "--out", str(data / name)]
+            args = ["export", "bench-1", "--data", folder, "--out", str(data / name)]
             command = [sys.executable, "-c", PEAK, *args]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             seconds = time.monotonic() - began
@@ -97,24 +142,27 @@ def exports() -> str:
     return "\n".join(lines)
 
 
-def fill(path: Path) -> None:
+def fill(path: Path, run: int = 1, count: int = MILLION) -> None:
+    """A completed run of a job of its own, with as many default items."""
     import sqlite3
 
     from zcrawl.submit.job_toml import to_json
 
     database = sqlite3.connect(path)
-    spec = to_json(JobSpec("bench"))
+    spec = to_json(JobSpec(f"bench-{run}"))
     database.execute(
-        "INSERT INTO jobs (id, name, spec, created_at) VALUES (1, 'bench', ?, 1)", (spec,)
+        "INSERT INTO jobs (id, name, spec, created_at) VALUES (?, ?, ?, 1)",
+        (run, f"bench-{run}", spec),
     )
     database.execute(
         "INSERT INTO runs (id, job, state, spec, seed_hosts, seeding, created_at, started_at) "
-        "VALUES (1, 1, 'completed', ?, '[]', 0, 1, 1)",
-        (spec,),
+        "VALUES (?, ?, 'completed', ?, '[]', 0, 1, 1)",
+        (run, run, spec),
     )
-    rows = ((n, n, item(n)) for n in range(1, MILLION + 1))
+    first = 2 * (run - 1) * MILLION
+    rows = ((first + n, run, n, item(n)) for n in range(1, count + 1))
     database.executemany(
-        "INSERT INTO items (id, run, seq, kind, data) VALUES (?, 1, ?, 0, ?)", rows
+        "INSERT INTO items (id, run, seq, kind, data) VALUES (?, ?, ?, 0, ?)", rows
     )
     database.commit()
     database.close()
@@ -135,3 +183,18 @@ def item(n: int) -> bytes:
             "parent": "https://example.test/",
         }
     )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.bench_outputs")
+    parser.add_argument("--rounds", type=int, default=100, help="at most (default: by time)")
+    parser.add_argument("--seconds", type=float, default=MOST_S, help="for crawls (default 150)")
+    parser.add_argument("--exports", action="store_true", help="a million items, too")
+    options = parser.parse_args()
+    print(crawls(max(1, options.rounds), options.seconds))
+    if options.exports:
+        print(f"\n{exports()}")
+
+
+if __name__ == "__main__":
+    main()
