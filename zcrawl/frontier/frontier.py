@@ -67,6 +67,7 @@ class Frontier:
         self.lanes: dict[LaneKey, Lane] = {}
         self.generation = 0  # a refill that was asked before a load is void
         self.rows = 0
+        self._coming = 0  # rows that refills under way may bring
         self._window_rows = window_rows
         self._lane_rows = lane_rows
         self._due: list[tuple[float, int, int, int]] = []  # (due, run, host, seq)
@@ -78,7 +79,7 @@ class Frontier:
         self.lanes.clear()
         self._due.clear()
         self._hungry.clear()
-        self.rows = 0
+        self.rows = self._coming = 0
         for count in counts:
             key = (count.run, count.host)
             self.lanes[key] = Lane(*key, cursor=START, beyond=count.queued)
@@ -220,7 +221,6 @@ class Frontier:
     def wants(self) -> tuple[LaneWant, ...]:
         """Lanes that run low while the database has more; at most REFILL_LANES at a time."""
         wants: list[LaneWant] = []
-        room = self._window_rows - self.rows
         for key in list(self._hungry):
             if len(wants) == REFILL_LANES:
                 break
@@ -228,9 +228,10 @@ class Frontier:
             if lane is None or lane.refill is not None or not self._is_hungry(lane):
                 del self._hungry[key]
                 continue
+            room = self._window_rows - self.rows - self._coming
             limit = REFILL_ROWS if room > REFILL_ROWS else CROWDED_ROWS
             limit = min(limit, self._lane_rows)
-            room -= limit
+            self._coming += limit
             after = None if lane.cursor == START else lane.cursor
             wants.append(LaneWant(lane.run, lane.host, after, limit))
             lane.refill = _RefillLog()
@@ -243,6 +244,7 @@ class Frontier:
         """Rows that a refill read; `clock_offset` turns stored UTC into `now`'s clock."""
         changed = []
         for want, rows, ends in answer.lanes:
+            self._coming -= want.limit
             key = (want.run, want.host)
             lane = self.lanes.get(key)
             if lane is None or lane.refill is None:
@@ -274,13 +276,15 @@ class Frontier:
     def refill_failed(self, wants: Iterable[LaneWant]) -> None:
         """Of this generation: they are wanted again."""
         for want in wants:
+            self._coming -= want.limit
             lane = self.lanes.get((want.run, want.host))
             if lane is not None:
                 lane.refill = None
                 self._note_hunger(lane)
 
     def _is_hungry(self, lane: Lane) -> bool:
-        below = REFILL_BELOW if self.rows < self._window_rows else CROWDED_ROWS // 2
+        is_full = self.rows + self._coming >= self._window_rows
+        below = CROWDED_ROWS // 2 if is_full else REFILL_BELOW
         # Delayed rows count as well: a dead host must not pull its whole queue into memory.
         crowded = lane.rows >= self._lane_rows
         return lane.cursor != END and len(lane.ready) < below and not crowded
@@ -306,3 +310,4 @@ class Frontier:
             assert lane.beyond >= 0
             total += lane.rows
         assert total == self.rows, "rows in memory are counted"
+        assert self._coming >= 0
