@@ -93,3 +93,22 @@ async def test_a_recrawl_and_duplicates_go_together(tmp_path: Path, near: str) -
     assert second["skipped"] == skipped
     assert second["unchanged"] == second["pages"] == len(SITE) - skipped
     assert second["items"] == 0
+
+
+@pytest.mark.parametrize(("distance", "copies"), [(3, 0), (5, 1)])
+async def test_a_job_chooses_how_much_two_texts_may_differ(
+    tmp_path: Path, distance: int, copies: int
+) -> None:
+    """Every 80th word is another one: not the same page by default, and the same by its wish."""
+    revised = prose(5)
+    revised[::80] = [f"revised{n}" for n in range(len(revised[::80]))]
+    politeness, near = ONE_BY_ONE, Duplicates("skip", distance)
+    spec = JobSpec("site", politeness=politeness, duplicates=near)
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path / "d", 1) as cluster:
+        web.shelf = {
+            "top": Document("<p>two articles</p>", links=("first", "second")),
+            "first": Document(f"<p>{' '.join(prose(5))}</p>"),
+            "second": Document(f"<p>{' '.join(revised)}</p>"),
+        }
+        view = await crawl(cluster, spec, [web.url("/shelf/top")])
+    assert (view["pages"], view["skipped"]) == (3 - copies, copies)

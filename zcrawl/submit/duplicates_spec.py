@@ -15,12 +15,12 @@ OFF: Final = "off"
 MARK: Final = "mark"
 SKIP: Final = "skip"
 CHOICES: Final = (OFF, MARK, SKIP)
-MOST_DISTANCE: Final = 3  # beyond that too few would be found: see `store.near`
+MOST_DISTANCE: Final = 6  # beyond that pages that are not alike would be taken for copies
 
 
 class Duplicates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     near: str = OFF  # off | mark: items name the first page | skip: the page is not kept
-    distance: int = 3  # in how many of 64 bits the fingerprints of two texts may differ
+    distance: int = 5  # in how many of 64 bits the fingerprints of two texts may differ
 
 
 def check_duplicates(duplicates: Duplicates) -> None:
