@@ -19,8 +19,8 @@ def drop_the_duplicate_check() -> Iterator[None]:
     """A result for a request that is final is applied once more."""
     settle = fake_store_commands._settle
 
-    def careless(tables: Any, change: Any, newest: int) -> Disposition:
-        fate = settle(tables, change, newest)
+    def careless(tables: Any, change: Any, newest: int, now: float) -> Disposition:
+        fate = settle(tables, change, newest, now)
         request = tables.requests.get(change.seq)
         if fate is not Disposition.DUPLICATE or request.state is RequestState.QUEUED:
             return fate
@@ -37,7 +37,7 @@ def ack_before_commit() -> Iterator[None]:
     execute = Commits._execute
 
     def hasty(self: Commits, batch: Batch, now: float, effects: Any) -> None:
-        self._state.receiver.commit(batch.results)
+        self._state.receiver.commit(batch.results, self._state.utc(now))
         self._ack_batch(batch, [Disposition.APPLIED] * len(batch.results), effects)
         execute(self, batch, now, effects)
 
