@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.machine_tools import assignment, grant
-from zcrawl.mesh.messages import Manner
+from tests.unit.machine_tools import assignment, grant, result
+from zcrawl.errors import RetryClass
+from zcrawl.mesh.messages import Manner, Page
+from zcrawl.model import Outcome
 from zcrawl.worker.intake import Intake
 
 
@@ -37,3 +39,29 @@ def test_lateness_of_several_requests_does_not_add_up() -> None:
     for _ in range(5):
         intake.put_off(1, 10.3)
     assert intake.hosts[1].pace.next_at == pytest.approx(10.8)
+
+
+LATE_PAGE = Page("http://h1.test/1", "title", "text/html", 10, 0.0, 15_000.0)
+LATE = {
+    "slow answers": {"page": LATE_PAGE, "status": 200},
+    "timeouts": {
+        "outcome": Outcome.FAILED,
+        "reason": "read_timeout",
+        "retry": RetryClass.TRANSIENT,
+    },
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("slept", [True, False])
+def test_a_process_that_slept_blames_no_host_for_it(late: str, slept: bool) -> None:
+    """What was under way says nothing about the host; without a sleep it does."""
+    intake = running(0.0, 6)
+    intake.learn(1, result(1), 10.1)
+    for moment in [10.0, 25.0] if slept else range(10, 26):
+        intake.turned(float(moment), 1.0)
+    for n in range(2, 7):
+        intake.learn(n, result(n, **LATE[late]), 25.0)
+    manners = intake.hosts[1].manners
+    is_blamed = manners.throttle.slow_s > 0.0 or manners.breaker.opens > 0
+    assert is_blamed is not slept

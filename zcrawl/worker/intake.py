@@ -18,6 +18,7 @@ Invariants, asserted by `check()`:
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
 
 import msgspec
@@ -29,6 +30,7 @@ from zcrawl.worker.manners import HostManners
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
 LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
+STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 
 
 class Held(msgspec.Struct):
@@ -79,6 +81,8 @@ class Intake:
         self._timers: list[tuple[float, int]] = []
         self._hop_timers: list[tuple[float, int]] = []
         self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
+        self._turned_at = math.inf
+        self._stood_still_until = -math.inf
 
     # ------------------------------------------------------------ taking in
 
@@ -233,6 +237,13 @@ class Intake:
         self.finish(seq)
         return True
 
+    def turned(self, now: float, usual_s: float) -> None:
+        """Told of every turn of the loop, of which there is one in `usual_s`. After a longer pause
+        this process slept: what was under way tells nothing about its host's speed."""
+        if now - self._turned_at > usual_s + STOOD_STILL_S:
+            self._stood_still_until = now
+        self._turned_at = now
+
     def learn(self, seq: int, result: Result, now: float) -> Manner | None:
         """What a finished request tells about its host counts from now on; the news of it."""
         held = self.held.get(seq)
@@ -241,8 +252,9 @@ class Intake:
             return None
         host.crawl_delay_s = result.crawl_delay_s or host.crawl_delay_s
         interval_s = max(host.grant.interval_s, host.crawl_delay_s)
+        timed = held.started_at >= self._stood_still_until
         not_before = host.manners.ended(
-            result, held.started_at, interval_s, host.grant.concurrency, now
+            result, held.started_at, interval_s, host.grant.concurrency, now, timed=timed
         )
         host.renew_interval()
         if not_before is not None:

@@ -126,6 +126,7 @@ class WorkerMachine:
 
     def handle(self, event: Event, now: float) -> Effects:
         effects: Effects = []
+        self.intake.turned(now, self._heartbeat_s)
         match event:
             case MessageCame(header, body):
                 self._on_message(header, body, now, effects)

@@ -32,23 +32,33 @@ class HostManners(msgspec.Struct):
             self._told = manner
 
     def ended(
-        self, result: Result, started_at: float, interval_s: float, concurrency: int, now: float
+        self,
+        result: Result,
+        started_at: float,
+        interval_s: float,
+        concurrency: int,
+        now: float,
+        *,
+        timed: bool = True,
     ) -> float | None:
         """A request ended so; the moment before which the host must be left alone, if any.
 
-        `interval_s` is what the jobs allow, `concurrency` this owner's part.
+        `interval_s` is what the jobs allow, `concurrency` this owner's part. Without `timed` this
+        process slept meanwhile: neither silence nor a late answer was the host's.
         """
         if result.reason == "robots_unavailable" and result.retry is RetryClass.POSTPONED:
             return now + (result.retry_after_s or 0.0)
         if result.reason in SILENT:
-            return self.breaker.failed(result.reason, started_at, now)
+            return self.breaker.failed(result.reason, started_at, now) if timed else None
         if result.status == 0:
             return None  # nothing was asked for
         self.breaker.answered()
         if result.retry is RetryClass.THROTTLED:
             return self.throttle.refused(started_at, result.retry_after_s, interval_s, now)
         if result.outcome is not Outcome.FAILED or result.status < 500:
-            took_s = self.throttle.usual_s if result.page is None else result.page.elapsed_ms / 1000
+            took_s = self.throttle.usual_s
+            if timed and result.page is not None:
+                took_s = result.page.elapsed_ms / 1000
             self.throttle.answered(took_s, interval_s, concurrency)
         return None
 
