@@ -53,7 +53,9 @@ class Test(Base):
     def forks(self, page):
         if os.fork() == 0:  # it holds the pipes, and outlives its parent
             with open(os.environ["FORKED"], "a") as file:
-                print(os.getpid(), file=file)
+                here = "/proc/self/fd"
+                held = [os.path.realpath(f"{here}/{fd}") for fd in os.listdir(here)]
+                print(os.getpid(), sum(path.endswith("/lock") for path in held), file=file)
             time.sleep(600)
         time.sleep(0.5)
         os._exit(0)
@@ -121,8 +123,9 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(
         for path in ("hangs", "spins", "matches", "eats", "exits", "leaves", "crashes", "forks"):
             assert len(site.of(f"/{path}")) == 3, path
         assert len(site.of("/writes")) == len(site.of("/forges")) == 3
-        forked = (tmp_path / "forked").read_text().split()
-        assert len(forked) == 3 and not any(alive(int(pid)) for pid in forked)
+        forked = [line.split() for line in (tmp_path / "forked").read_text().splitlines()]
+        assert len(forked) == 3 and not any(alive(int(pid)) for pid, _ in forked)
+        assert {locks for _, locks in forked} == {"0"}, "the data folder's lock is not theirs"
         assert len(site.of("/raises")) == len(site.of("/endless")) == 1
         failed = command(
             "export", str(first["job"]), "--failed", "--data", tmp_path / "d", cwd=tmp_path

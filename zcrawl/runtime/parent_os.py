@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Final
 
 DRAINED: Final = 0  # exit code of a worker that was asked to leave: not started again
@@ -21,6 +22,7 @@ _PR_SET_PDEATHSIG: Final = 1
 def end_with_parent(parent: int, pipe: int) -> None:
     """Called first of all: whatever happens to the parent, this process ends too."""
     die_with_parent(parent)
+    _hold_alone()
     threading.Thread(target=_wait_for_eof, args=(pipe,), name="parent", daemon=True).start()
 
 
@@ -30,6 +32,15 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+def _hold_alone() -> None:
+    """What the parent passed on, children of this process do not get: whatever a spider leaves
+    behind would go on holding the data folder's lock."""
+    for path in list(Path("/dev/fd").iterdir()):
+        fd = int(path.name)
+        with contextlib.suppress(OSError):  # closed: it was the listing's own
+            os.set_inheritable(fd, fd < 3)
 
 
 def _wait_for_eof(pipe: int) -> None:
