@@ -51,7 +51,7 @@ class AtOnce:
 
     async def close(self) -> None: ...
 
-    def start(self, one: Assignment, address: str | None = None) -> None:
+    def start(self, one: Assignment, *_: object) -> None:
         n = int(one.url.rpartition("/")[2])
         children = range(FAN * n + 1, min(FAN * n + FAN + 1, self._site.pages))
         urls = [self._site.url(child) for child in children]

@@ -200,6 +200,23 @@ def test_pause_holds_back_and_resume_goes_on() -> None:
     assert len(story.assigned()) == 5
 
 
+def test_a_resume_that_was_applied_unseen_is_known_although_its_repeat_failed() -> None:
+    """The client asks again and is told of the stored answer; work goes on all the same."""
+    story = LeaderStory().elect()
+    story.submit(*urls(9))
+    ask(story, "act", ref="1", action="pause")
+    story.join()
+    faults: list[Fault] = ["fail", "unknown_applied"]
+
+    def choose(one: object) -> Fault | None:
+        return faults.pop() if isinstance(one, ChangeRun) and faults else None
+
+    story.store.faults = choose
+    assert not ask(story, "act", id="same", ref="1", action="resume").ok
+    assert ask(story, "act", id="same", ref="1", action="resume").ok and not faults
+    assert len({one.seq for one in story.assigned()}) == 5
+
+
 def test_retry_queues_dead_requests_again() -> None:
     """And says how many."""
     story = leading()

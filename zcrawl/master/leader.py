@@ -275,8 +275,9 @@ class Leader:
             case SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | KeepReply():
                 if isinstance(error, CommitUnknown):
                     self._repeat(command, now)  # a stored answer makes the repeat harmless
-                    if isinstance(command, RetryDead):
-                        self.commits.reload(now, effects)  # the rows that it queued, if it did
+                    if isinstance(command, ChangeRun | TuneRun | RetryDead):
+                        # That answer does not tell what was changed, and the repeat may fail.
+                        self.commits.reload(now, effects)
                 else:
                     self.desk.failed(command, error, effects)
             case _:
