@@ -151,7 +151,7 @@ async def test_a_small_terminal_has_all_pages_and_survives_all_keys(
     async with crawling(data):
         terminal.open([*ZCRAWL, "console", "--readonly", "--data", str(data)], 80, 24)
         await terminal.shows("● live")
-        heads = ("pages/s", "Memory", "Done", "Delayed", "Why it waits", "Reason", "What")
+        heads = ("pages/s", "Memory", "Done", "Unacked", "Why it waits", "Reason", "What")
         for key, head in zip("1234567", heads, strict=True):
             terminal.keys(key)
             await terminal.shows(head)
