@@ -119,14 +119,18 @@ def test_an_archive_has_every_hop_and_bodies_as_they_came(
         assert sorted(urls) == sorted(kept)
     asked = [r.http_headers for r, _ in found if r.rec_type == "request"]
     assert all(one["X-Mark"] == "here" and one["Accept-Encoding"] for one in asked)
+    assert_replay_gives_the_items(tmp_path / "d", 3)
+
+
+def assert_replay_gives_the_items(data: Path, count: int) -> None:
+    """An item has the URL that was asked for: /old, where the archive has /book."""
     again = [
         item
-        for url, body in replayed(tmp_path / "d" / "pages.warc.gz")
+        for url, body in replayed(data / "pages.warc.gz")
         for item in extracted(FIELDS, body, url=url)
     ]
-    # An item has the URL that was asked for: /old, where the archive has /book.
-    told = items(tmp_path / "d" / "items.jsonl")
-    assert _without_url(again) == _without_url(told) and len(told) == 3
+    told = items(data / "items.jsonl")
+    assert _without_url(again) == _without_url(told) and len(told) == count
 
 
 def replayed(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -228,13 +232,7 @@ def test_an_archive_has_the_answers_that_failed_their_pages(tmp_path: Path, engi
         assert kept[f"{origin}/missing"][0].http_headers.statusline == "404 Not Found"
         assert [r.rec_type for r, _ in found].count("request") == len(kept)
         assert [r.rec_type for r, _ in found].count("metadata") == len(kept)
-        again = [
-            item
-            for url, body in replayed(tmp_path / "d" / "pages.warc.gz")
-            for item in extracted(FIELDS, body, url=url)
-        ]
-        told = items(tmp_path / "d" / "items.jsonl")
-        assert _without_url(again) == _without_url(told) and len(told) == 3
+        assert_replay_gives_the_items(tmp_path / "d", 3)
         done = command("export", "a", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert _check(tmp_path / "e.warc.gz") == 0
