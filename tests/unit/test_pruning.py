@@ -11,6 +11,7 @@ from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.roles.client import GIVE_UP_S
 from zcrawl.store.commands import Asked, Forget, KeepReply
 from zcrawl.submit.spec import Fetch
+from zcrawl.testing.fake_store import Fault
 
 DAY = 86_400.0
 
@@ -134,12 +135,12 @@ def test_many_rows_go_in_small_transactions() -> None:
 def test_what_could_not_be_removed_is_removed_later() -> None:
     """The database was away for a moment."""
     story = working()
-    faults = ["fail", "unknown_lost", "unknown_applied"]
+    faults: list[Fault] = ["fail", "unknown_lost", "unknown_applied"]
 
-    def choose(command: object) -> object:
+    def choose(command: object) -> Fault | None:
         return faults.pop() if isinstance(command, Forget) and faults else None
 
-    story.store.faults = choose  # type: ignore[assignment]
+    story.store.faults = choose
     pass_days(story, 1.1)
     assert not faults and story.store.tables.watermarks == {}
 

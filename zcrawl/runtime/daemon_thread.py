@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,26 +21,22 @@ def begin(call: Callable[[], T], name: str) -> asyncio.Future[T]:
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
-    def settle(result: T | None, error: Exception | None) -> None:
-        if future.done():  # cancelled meanwhile
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    def settle(how: Callable[[], None]) -> None:
+        if not future.done():  # else cancelled meanwhile
+            how()
 
     def work() -> None:
-        result: T | None = None
-        failure: Exception | None = None
+        how: Callable[[], None]
         try:
-            result = call()
+            how = functools.partial(future.set_result, call())
         except (SystemExit, StopIteration) as error:
             # The one would end our loop, which is not its own; the other no future can hold.
             failure = RuntimeError(f"{type(error).__name__}: {error}")
+            how = functools.partial(future.set_exception, failure)
         except Exception as error:
-            failure = error
+            how = functools.partial(future.set_exception, error)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            loop.call_soon_threadsafe(settle, result, failure)
+            loop.call_soon_threadsafe(settle, how)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return future
