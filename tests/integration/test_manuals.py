@@ -33,12 +33,12 @@ def asked_twice(site: NginxSite) -> dict[str, int]:
 
 
 def test_the_postgres_manual_is_found_whole_and_each_page_is_fetched_once(tmp_path: Path) -> None:
-    """1,169 pages, none failed, each requested once as nginx counts, robots.txt by each worker."""
+    """All pages, none failed, each requested once as nginx counts, robots.txt per worker."""
     expected = reference_set(POSTGRES_MANUAL).pages
     with nginx_site(POSTGRES_MANUAL) as site:
         view, found = crawled(site, tmp_path)
         twice, asked = asked_twice(site), set(site.requests())
-    assert len(expected) == 1169
+    assert len(expected) > 1_000  # 1,169 or 1,167, by the release that Debian has
     assert len(found) == len(set(found))
     assert set(found) == expected
     assert (view["state"], view["failed"], view["queued"]) == ("completed", 0, 0)
@@ -48,12 +48,12 @@ def test_the_postgres_manual_is_found_whole_and_each_page_is_fetched_once(tmp_pa
 
 
 def test_the_python_manual_is_found_whole_with_its_one_dead_link(tmp_path: Path) -> None:
-    """526 pages; the one link of the manual that leads nowhere is failed: http_404, and listed."""
+    """All pages; the one link that leads nowhere is failed: http_404, and listed."""
     expected = reference_set(PYTHON_MANUAL)
     with nginx_site(PYTHON_MANUAL) as site:
         view, found = crawled(site, tmp_path)
         twice = asked_twice(site)
-    assert len(expected.pages) == 526
+    assert len(expected.pages) > 500 and len(expected.missing) == 1
     assert len(found) == len(set(found))
     assert set(found) == expected.pages
     assert (view["state"], view["queued"]) == ("completed", 0)

@@ -25,11 +25,11 @@ def wget2_set(folder: Path, target: Path) -> set[str]:
     return {path for path in got if path.endswith(".html")}
 
 
-@pytest.mark.parametrize(("folder", "count"), [(POSTGRES_MANUAL, 1169), (PYTHON_MANUAL, 526)])
-def test_the_reference_set_is_what_wget2_finds(folder: Path, count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("folder", "least"), [(POSTGRES_MANUAL, 1_000), (PYTHON_MANUAL, 500)])
+def test_the_reference_set_is_what_wget2_finds(folder: Path, least: int, tmp_path: Path) -> None:
     """Read from the files or crawled by wget2, a manual has the same pages."""
     expected = reference_set(folder)
-    assert len(expected.pages) == count
+    assert len(expected.pages) > least  # the figure itself changes with Debian's releases
     assert wget2_set(folder, tmp_path) == expected.pages
 
 
