@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable
 
 from zcrawl.cli.main import main
-from zcrawl.fetch import connection_aiohttp, fetch_aiohttp, guard
+from zcrawl.fetch import guard
 
 
 def take_the_guard_out() -> None:
@@ -24,10 +24,6 @@ def take_the_guard_out() -> None:
 
     guard.Guard.check = check  # type: ignore[method-assign]
     guard.Guard.pick = pick  # type: ignore[method-assign]
-    # What aiohttp does by itself.
-    del connection_aiohttp.GuardedRequest.connection_key
-    del connection_aiohttp.Connector._resolve_host
-    assert fetch_aiohttp.Connector is connection_aiohttp.Connector
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from tests.contract.store_world import World
 from tests.servers.mariadb import Mariadb, find_server, mariadb
 from tests.web import MisbehavingWeb
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.ports import Engine
 from zcrawl.store.ports import Store
@@ -63,7 +64,7 @@ def world(store: Store) -> World:
     return World(store)
 
 
-@pytest.fixture(params=[AiohttpWire, HttpxEngine], ids=["aiohttp", "httpx"])
+@pytest.fixture(params=[HttpEngine, AiohttpWire, HttpxEngine], ids=["http", "aiohttp", "httpx"])
 async def engine(request: pytest.FixtureRequest) -> AsyncIterator[Engine]:
     async with request.param() as engine:
         yield engine

@@ -14,7 +14,7 @@ from tests.contract.engine_tools import HEADERS, OPEN, PATIENT, failure
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import FetchError, RetryClass
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.ports import Engine, HopLimits
 
 HASTY = HopLimits(read_s=0.3, guard=OPEN)  # silence ends it
@@ -161,7 +161,7 @@ def test_the_names_are_the_same_on_uvloop() -> None:
     """The product runs on uvloop, whose transports end in other ways than asyncio's."""
 
     async def main() -> list[str]:
-        async with MisbehavingWeb() as web, AiohttpWire() as wire:
+        async with MisbehavingWeb() as web, HttpEngine() as wire:
             errors = [failure(wire, web.url(path), limits) for path, limits, _ in MISBEHAVIOURS]
             return [error.code for error in await asyncio.gather(*errors)]
 

@@ -16,6 +16,7 @@ from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import AddressMoved, BlockedAddress, FetchError, RetryClass
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import Engine, HopLimits
@@ -63,7 +64,18 @@ async def httpx_engine(answers: Answers) -> AsyncIterator[Engine]:
         yield engine
 
 
-@pytest.fixture(params=[aiohttp_engine, httpx_engine], ids=["aiohttp", "httpx"])
+@contextlib.asynccontextmanager
+async def http_engine(answers: Answers) -> AsyncIterator[Engine]:
+    async def look_up(name: str, port: int) -> list[str]:
+        return answers(name)
+
+    async with HttpEngine(look_up=look_up) as engine:
+        yield engine
+
+
+@pytest.fixture(
+    params=[http_engine, aiohttp_engine, httpx_engine], ids=["http", "aiohttp", "httpx"]
+)
 def make(request: pytest.FixtureRequest) -> MakeEngine:
     make: MakeEngine = request.param
     return make
@@ -209,7 +221,10 @@ async def test_an_httpx_client_on_the_wire_is_guarded_too() -> None:
         assert not inside.log
 
 
-async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
+@pytest.mark.parametrize("kind", [HttpEngine, HttpxEngine])
+async def test_a_look_up_that_hangs_ends_by_the_connect_timeout(
+    kind: type[HttpEngine] | type[HttpxEngine],
+) -> None:
     """DNS belongs to the time that a connection may take."""
 
     async def never(name: str, port: int) -> list[str]:
@@ -217,7 +232,7 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout() -> None:
         return []
 
     look_up: Callable[[str, int], Awaitable[list[str]]] = never
-    async with HttpxEngine(look_up=look_up) as engine:
+    async with kind(look_up=look_up) as engine:
         with pytest.raises(FetchError) as caught:
             await engine.get("http://slow.example/", HEADERS, HopLimits(connect_s=0.05))
     assert caught.value.code == "connect_timeout"

@@ -12,15 +12,15 @@ from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from tests.web.proxies import HttpProxy, SocksProxy
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import Engine, HopLimits
 
 OPEN = HopLimits(guard=Guard(allow_private=True), verify_tls=False, connect_s=5.0)
 Proxy = HttpProxy | SocksProxy
-Kind = tuple[type[AiohttpWire] | type[HttpxEngine], type[Proxy]]
-KINDS: list[Kind] = [(AiohttpWire, HttpProxy), (AiohttpWire, SocksProxy), (HttpxEngine, HttpProxy)]
+Kind = tuple[type[HttpEngine] | type[HttpxEngine], type[Proxy]]
+KINDS: list[Kind] = [(HttpEngine, HttpProxy), (HttpEngine, SocksProxy), (HttpxEngine, HttpProxy)]
 
 
 @pytest.fixture(params=KINDS, ids=["aiohttp-http", "aiohttp-socks5", "httpx-http"])
@@ -149,7 +149,7 @@ async def test_connections_of_two_proxies_are_not_mixed(
 
 async def test_a_socks_proxy_is_told_the_address_that_was_checked(web: MisbehavingWeb) -> None:
     """A proxy with another DNS cannot be led elsewhere by a name."""
-    async with AiohttpWire() as wire, SocksProxy(names={"localhost": "203.0.113.1"}) as proxy:
+    async with HttpEngine() as wire, SocksProxy(names={"localhost": "203.0.113.1"}) as proxy:
         url = web.url("/status/200").replace("127.0.0.1", "localhost")
         assert (await wire.get(url, HEADERS, through(proxy))).content == PAGE
         assert proxy.asked[0].startswith(("127.0.0.1:", "::1:"))

@@ -9,7 +9,7 @@ import pytest
 from tests.contract.engine_tools import HEADERS, OPEN, failure
 from tests.servers.certificates import Certificates, make_certificates
 from tests.web.tls_servers import http2_only, members_only
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.ports import Engine, HopLimits, TlsFiles
 
@@ -51,7 +51,7 @@ async def test_files_that_cannot_be_used_are_named(engine: Engine, tmp_path: Pat
 async def test_http2_is_spoken_where_it_is_asked_for(made: Certificates) -> None:
     """By httpx, in clients of their own: the fast engine and plain jobs keep HTTP/1.1."""
     two = HopLimits(guard=OPEN, tls=TlsFiles(str(made.ca)), http2=True)
-    async with http2_only(made) as url, HttpxEngine() as httpx, AiohttpWire() as wire:
+    async with http2_only(made) as url, HttpxEngine() as httpx, HttpEngine() as wire:
         assert (await httpx.get(url, HEADERS, two)).content == b"two"
         assert (await httpx.get(url, HEADERS, limits(made.ca))).content == b"1.1"
         assert (await httpx.get(url, HEADERS, two)).content == b"two"

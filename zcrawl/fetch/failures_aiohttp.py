@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+import aiohttp
 import httpx
-
-from zcrawl.fetch.tls_aiohttp import aiohttp  # isort: skip - before aiohttp's parts
 from aiohttp.http_exceptions import HttpProcessingError
 
 from zcrawl.errors import FetchError

@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any
 
+import aiohttp
 import httpx
 import msgspec
-
-from zcrawl.fetch.tls_aiohttp import aiohttp, context_for  # isort: skip - before aiohttp's parts
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -34,21 +33,17 @@ from zcrawl.fetch.connection_aiohttp import (
     pinned,
     socks,
 )
-from zcrawl.fetch.exchange_aiohttp import (
-    MAX_HEADER_BYTES,
-    READ_BUFFER_BYTES,
-    Answer,
-    Exchanges,
-    split_plain,
-)
 from zcrawl.fetch.failures_aiohttp import as_httpx, translate
 from zcrawl.fetch.policy import ACCEPT_ENCODING, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.response_httpx import LeanResponse
+from zcrawl.fetch.tls_file import context_for
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
 DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
+READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
+MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies
 
 
 class AiohttpWire(httpx.AsyncBaseTransport):
@@ -67,7 +62,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         self._limits = limits or HopLimits()
         self._session: aiohttp.ClientSession | None = None
         self._connector: Connector | None = None
-        self._exchanges: Exchanges | None = None
         self._closed = False
         self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
 
@@ -173,7 +167,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 resolver=self._resolver,
                 keepalive_timeout=KEEPALIVE_S,
             )
-            self._exchanges = Exchanges(self._connector, asyncio.get_running_loop())
             self._session = aiohttp.ClientSession(
                 connector=self._connector,
                 request_class=GuardedRequest,
@@ -199,40 +192,30 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         headers: Headers,
         body: bytes | None,
         limits: HopLimits,
-    ) -> Answer | aiohttp.ClientResponse:
+    ) -> aiohttp.ClientResponse:
         """The answer up to its headers."""
         session = self._session or self._open()
         limits.guard.check(url)
         guard.set(limits.guard)
         pinned.set(limits.address)
-        timeout = self._timeout(limits)
-        plain = None
-        if method == "GET" and body is None and limits.proxy is None and not limits.archives:
-            plain = split_plain(url)
-        ask: Callable[[], Awaitable[Answer | aiohttp.ClientResponse]]
-        if plain is not None and isinstance(headers, Mapping):
-            socks.set(None)
-            assert self._exchanges is not None
-            ask = functools.partial(self._exchanges.get, *plain, headers, limits, timeout)
+        target = URL(url, encoded=True)  # canonical already: sent byte for byte
+        options: dict[str, Any] = {}
+        if limits.proxy is not None:
+            options, headers = await self._through(limits.proxy, target, limits, headers)
         else:
-            target = URL(url, encoded=True)  # canonical already: sent byte for byte
-            options: dict[str, Any] = {}
-            if limits.proxy is not None:
-                options, headers = await self._through(limits.proxy, target, limits, headers)
-            else:
-                socks.set(None)
-            if url.startswith("https:"):
-                options["ssl"] = context_for(limits.tls, limits.verify_tls)
-            ask = functools.partial(
-                session.request,
-                method,
-                target,
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                **options,
-            )
+            socks.set(None)
+        if url.startswith("https:"):
+            options["ssl"] = context_for(limits.tls, limits.verify_tls)
+        ask = functools.partial(
+            session.request,
+            method,
+            target,
+            data=body,
+            headers=headers,
+            timeout=self._timeout(limits),
+            allow_redirects=False,
+            **options,
+        )
         repeatable = method in ("GET", "HEAD")
         while True:
             fresh.set(False)
@@ -295,7 +278,7 @@ class _WireStream(httpx.AsyncByteStream):
     def __init__(
         self,
         request: httpx.Request,
-        response: Answer | aiohttp.ClientResponse,
+        response: aiohttp.ClientResponse,
         reader: BodyReader,
     ) -> None:
         self._request = request
@@ -320,7 +303,7 @@ class _WireStream(httpx.AsyncByteStream):
 
 
 async def _read_whole(
-    url: str, response: Answer | aiohttp.ClientResponse, limits: HopLimits
+    url: str, response: aiohttp.ClientResponse, limits: HopLimits
 ) -> httpx.Response:
     reader = BodyReader(_content_encoding(response), limits.max_bytes, limits.archives)
     announced = response.content_length
@@ -340,13 +323,11 @@ async def _read_whole(
     return LeanResponse(url, response.status, _headers(response, reader), body, **told)
 
 
-def _content_encoding(response: Answer | aiohttp.ClientResponse) -> str:
+def _content_encoding(response: aiohttp.ClientResponse) -> str:
     return response.headers.get("Content-Encoding", "")
 
 
-def _headers(
-    response: Answer | aiohttp.ClientResponse, reader: BodyReader
-) -> list[tuple[bytes, bytes]]:
+def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:
     """The answer's headers without those that the decoding has made untrue."""
     raw = response.raw_headers
     if not reader.decodes:
@@ -354,5 +335,5 @@ def _headers(
     return [pair for pair in raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
 
 
-def _extensions(response: Answer | aiohttp.ClientResponse) -> dict[str, Any]:
+def _extensions(response: aiohttp.ClientResponse) -> dict[str, Any]:
     return {"wire_headers": response.raw_headers}  # as sent, for archives

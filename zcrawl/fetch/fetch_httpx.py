@@ -21,7 +21,7 @@ from zcrawl.errors import FetchError
 from zcrawl.fetch.backend_httpx import Resolve, guarded_transport, resolve
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.tls_aiohttp import context_for
+from zcrawl.fetch.tls_file import context_for
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
 

@@ -72,6 +72,6 @@ def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
                 code="no_browser",
             ) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
-    from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+    from zcrawl.fetch.fetch_http_loop import HttpEngine
 
-    return AiohttpWire()
+    return HttpEngine()

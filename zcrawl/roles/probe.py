@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpx
 
 from zcrawl.errors import BadUrl, FetchError
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
@@ -94,7 +94,7 @@ async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
     seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
     context = RunContext(config, os.environ)
-    async with AiohttpWire() as plain:
+    async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
         recorder = Recorder(engine)
         try:

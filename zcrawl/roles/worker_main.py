@@ -28,7 +28,7 @@ FAILED = 1
 # What a worker will need; `run_worker` imports by itself what is not loaded yet.
 MODULES = (
     "uvloop",
-    "zcrawl.fetch.fetch_aiohttp",
+    "zcrawl.fetch.fetch_http_loop",
     "zcrawl.mesh.mesh_zmq_worker",
     "zcrawl.store.blobs_file",
     "zcrawl.telemetry.logs",
