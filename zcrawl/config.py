@@ -5,8 +5,6 @@ it: a flag, an environment variable ZCRAWL_SECTION__KEY, the TOML file, the defa
 remembers which, and `zcrawl config show` tells it.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping

@@ -11,6 +11,7 @@ from tests.contract.engine_tools import HEADERS, OPEN, PATIENT
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.behaviours import CHARSETS, PAGE
 from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.response_httpx import as_httpx
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ async def test_what_browsers_can_read_is_read(
     """Odd but readable answers give the page, decoded."""
     response = await engine.get(web.url(path), HEADERS, PATIENT)
     assert (response.status_code, response.content) == (200, PAGE)
-    assert "hello" in response.text
+    assert "hello" in as_httpx(response).text
 
 
 @pytest.mark.parametrize("path", ["/lies-short", "/lies-short-at-once", "/lies-short-and-closes"])
@@ -131,7 +132,7 @@ async def test_bodies_are_bytes_whatever_they_are(
     response = await engine.get(web.url(path), HEADERS, PATIENT)
     assert response.status_code == 200
     assert response.content
-    assert isinstance(response.text, str)
+    assert isinstance(as_httpx(response).text, str)
 
 
 @pytest.mark.parametrize("name", sorted(CHARSETS))
@@ -140,7 +141,7 @@ async def test_a_charset_in_the_header_is_honoured(
 ) -> None:
     """`text` reads the body as the header says."""
     response = await engine.get(web.url(f"/charset/{name}"), HEADERS, PATIENT)
-    assert CHARSETS[name] in response.text
+    assert CHARSETS[name] in as_httpx(response).text
 
 
 @pytest.mark.parametrize("name", ["lying", "unheard-of"])
@@ -149,7 +150,7 @@ async def test_a_wrong_charset_raises_nothing(
 ) -> None:
     """A charset that lies or does not exist gives some text."""
     response = await engine.get(web.url(f"/charset/{name}"), HEADERS, PATIENT)
-    assert "title" in response.text
+    assert "title" in as_httpx(response).text
 
 
 async def test_a_decoded_body_has_no_headers_of_the_encoded_one(
@@ -179,8 +180,8 @@ async def test_the_url_is_sent_byte_for_byte(engine: Engine, web: MisbehavingWeb
     """The canonical form is not normalised a second time on its way out."""
     path = "/echo/a%2Fb/%7e;x='y'|%C3%BC?q=%41&r=a+b&empty=&s=%2B[]"
     response = await engine.get(web.url(path), HEADERS, PATIENT)
-    assert response.text.splitlines()[0] == path
-    assert str(response.request.url).startswith(web.origin)
+    assert as_httpx(response).text.splitlines()[0] == path
+    assert str(as_httpx(response).request.url).startswith(web.origin)
 
 
 async def test_the_headers_are_those_of_the_caller(engine: Engine, web: MisbehavingWeb) -> None:
@@ -203,7 +204,7 @@ async def test_a_mapping_that_is_changed_between_two_requests_is_sent_as_it_is(
     for number in ("1", "2"):
         headers["X-Number"] = number
         response = await engine.get(web.url("/echo"), headers, PATIENT)
-        assert f"x-number: {number}" in response.text.lower()
+        assert f"x-number: {number}" in as_httpx(response).text.lower()
 
 
 async def test_connections_are_used_again(engine: Engine, web: MisbehavingWeb) -> None:

@@ -14,7 +14,7 @@ from zcrawl.errors import FetchError, JobError, RetryClass
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login
-from zcrawl.worker.session_loop import Session, needs_session
+from zcrawl.worker.session_loop import Session
 
 Answer = Callable[[str, Mapping[str, str], HopLimits], httpx.Response]
 HEADERS = {"User-Agent": "base", "Accept": "*/*"}
@@ -53,7 +53,7 @@ def make(
     **fetch: object,
 ) -> Session:
     spec = JobSpec("j", fetch=Fetch(**fetch), login=login or Login())  # type: ignore[arg-type]
-    assert needs_session(spec)
+    assert spec.needs_session
     return Session(spec, engine, environ or {}, lambda: 0.0, {})
 
 
@@ -63,7 +63,7 @@ async def get(session: Session, url: str = SITE + "/") -> httpx.Response:
 
 def test_a_plain_job_needs_no_session() -> None:
     """And pays for none."""
-    assert not needs_session(JobSpec("j"))
+    assert not JobSpec("j").needs_session
 
 
 async def test_a_host_keeps_its_user_agent_and_header_set() -> None:

@@ -15,6 +15,8 @@ from typing import Any, Final
 import httpx
 import msgspec
 
+from zcrawl.fetch.ports import Response
+
 MAX_COOKIES: Final = 100  # of one host
 MAX_BYTES: Final = 16_384  # of one host's cookies as kept
 _FIELDS: Final = ("name", "value", "domain", "path", "secure", "expires")
@@ -45,7 +47,7 @@ class CookieStore:
         self._cookies.set_cookie_header(request)
         return str(request.headers.get("cookie", ""))
 
-    def take(self, url: str, response: httpx.Response) -> None:
+    def take(self, url: str, response: Response) -> None:
         """Keep what an answer sets."""
         if "set-cookie" in response.headers:
             kept = httpx.Response(

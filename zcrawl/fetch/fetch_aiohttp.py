@@ -35,7 +35,7 @@ from zcrawl.fetch.connection_aiohttp import (
 )
 from zcrawl.fetch.failures_aiohttp import as_httpx, translate
 from zcrawl.fetch.policy import ACCEPT_ENCODING, BodyReader, fetch_error
-from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.response_httpx import LeanResponse
 from zcrawl.fetch.tls_file import context_for
 
@@ -85,12 +85,12 @@ class AiohttpWire(httpx.AsyncBaseTransport):
 
     # ------------------------------------------------------------ the pipeline's face
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._ask("GET", url, headers, None, limits)
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         return await self._ask(method, url, headers, body or None, limits)
 
     async def _ask(
@@ -100,7 +100,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         headers: Mapping[str, str],
         body: bytes | None,
         limits: HopLimits,
-    ) -> httpx.Response:
+    ) -> Response:
         try:
             response = await self._send(method, url, headers, body, limits)
             try:
@@ -304,7 +304,7 @@ class _WireStream(httpx.AsyncByteStream):
 
 async def _read_whole(
     url: str, response: aiohttp.ClientResponse, limits: HopLimits
-) -> httpx.Response:
+) -> LeanResponse:
     reader = BodyReader(_content_encoding(response), limits.max_bytes, limits.archives)
     announced = response.content_length
     if announced is not None and announced > limits.max_bytes:

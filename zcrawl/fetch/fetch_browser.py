@@ -30,7 +30,7 @@ from zcrawl.fetch.browser_shelf import Shelf, Slot
 from zcrawl.fetch.chromium_browser import Chromium, find_chromium
 from zcrawl.fetch.gate_browser import Gate
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.tab_browser import Tab
 from zcrawl.frontier.url import origin_of
 from zcrawl.submit.browser_spec import Browser
@@ -87,7 +87,7 @@ class BrowserEngine:
     def chromium(self) -> Chromium | None:
         return self._chromium
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         orders = limits.browser or Browser()
         if urlsplit(url).path == "/robots.txt":
             return await self._plain.get(url, headers, limits)
@@ -119,7 +119,7 @@ class BrowserEngine:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         return await self._plain.send(method, url, headers, body, limits)
 
     async def aclose(self) -> None:

@@ -11,14 +11,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-import httpx
-
 from zcrawl.errors import FetchError
 from zcrawl.fetch.dial_loop import LookUp
 from zcrawl.fetch.line_loop import Answer
 from zcrawl.fetch.plain_loop import PlainWire, split_plain
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
-from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.response_httpx import LeanResponse
 
 if TYPE_CHECKING:
@@ -54,7 +52,7 @@ class HttpEngine:
         if self._full is not None:
             await self._full.aclose()
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         plain = None
         if limits.proxy is None and not limits.archives:
             plain = split_plain(url)
@@ -79,7 +77,7 @@ class HttpEngine:
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         return await self._full_wire().send(method, url, headers, body, limits)
 
     def _plain_wire(self) -> PlainWire:

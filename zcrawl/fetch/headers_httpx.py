@@ -6,21 +6,28 @@ one, which costs more than the rest of the answer.
 
 from __future__ import annotations
 
-import httpx
+from zcrawl.fetch.ports import Response
 
 
-def header_of(response: httpx.Response, name: bytes) -> str | None:
-    """The first header of that name, as sent: httpx would read all headers to find one, which
-    costs more than the rest of the answer."""
+def header_of(response: Response, name: bytes) -> str | None:
+    """The first header of that name."""
     sent = response.extensions.get("wire_headers")
     for key, value in response.headers.raw if sent is None else sent:
         if key.lower() == name:
-            return value.decode("latin-1")
+            return _text(value)
     return None
 
 
-def headers_of(response: httpx.Response, name: bytes) -> list[str]:
+def headers_of(response: Response, name: bytes) -> list[str]:
     """All headers of that name."""
     sent = response.extensions.get("wire_headers")
     found = response.headers.raw if sent is None else sent
-    return [value.decode("latin-1") for key, value in found if key.lower() == name]
+    return [_text(value) for key, value in found if key.lower() == name]
+
+
+def _text(value: bytes) -> str:
+    """As httpx reads it: some servers write a Location in UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

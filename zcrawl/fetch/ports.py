@@ -1,19 +1,22 @@
 """What the pipeline needs from a fetch engine: one hop at a time, bounded, typed.
 
-Engines answer with `httpx.Response`, whatever wire they use. They never follow redirects: the
-pipeline does, hop by hop, through the same checks as the first request.
+An engine answers with an `httpx.Response`, or with something that reads like one (`Response`);
+plugins and spiders see httpx's own type (`response_httpx.as_httpx`). Engines never follow
+redirects: the pipeline does, hop by hop, through the same checks as the first request.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import httpx
 import msgspec
 
 from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.submit.browser_spec import Browser
+
+if TYPE_CHECKING:
+    import httpx
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
@@ -43,10 +46,25 @@ class HopLimits(msgspec.Struct, frozen=True):
     address: str | None = None  # the only one to connect to; AddressMoved if the host has another
 
 
+class Response(Protocol):
+    """What the pipeline reads of an answer. Loading httpx for its type is a tenth of a start."""
+
+    status_code: int
+
+    @property
+    def extensions(self) -> Any: ...
+
+    @property
+    def content(self) -> bytes: ...
+
+    @property
+    def headers(self) -> httpx.Headers: ...
+
+
 class Engine(Protocol):
     """One way to do one HTTP request."""
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         """The answer to one GET with its decoded body read whole.
 
         Raises FetchError, and nothing else, for whatever the network or the server does.
@@ -55,7 +73,7 @@ class Engine(Protocol):
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         """The answer to a request that is no plain GET: of logins and spiders."""
         ...
 

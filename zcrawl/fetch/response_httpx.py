@@ -1,58 +1,57 @@
-"""The answer that the wire gives: an `httpx.Response` that is cheap to make.
+"""The answer that the wire gives, and the `httpx.Response` that it becomes for who wants one.
 
-Made by `fetch_aiohttp` for every page.
+Made by `fetch_http_loop` and `fetch_aiohttp` for every page. httpx is loaded by the first who asks
+for its types.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx
+if TYPE_CHECKING:
+    import httpx
 
-_BODY_IS_READ = httpx.ByteStream(b"")
+    from zcrawl.fetch.ports import Response
 
 
-class LeanResponse(httpx.Response):
-    """An `httpx.Response` whose body is there already and whose request and headers are built on
-    demand: they cost more than the rest of the answer. The pipeline knows the URL, and finds the
-    one header that it needs among `extensions["wire_headers"]`.
-    """
+class LeanResponse:
+    """Reads like an `httpx.Response`, and is cheap to make: most pages need no more than status,
+    body and one header, which is found among `extensions["wire_headers"]`."""
+
+    __slots__ = ("_headers", "_raw_headers", "_url", "content", "extensions", "status_code")
 
     def __init__(
         self, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes, **ext: Any
     ) -> None:
-        # What httpx.Response's own __init__ sets, without what it makes for a body to come.
         self.status_code = status
+        self.content = body
+        self.extensions = ext
+        self._url = url
         self._raw_headers = raw_headers
         self._headers: httpx.Headers | None = None
-        self._request: httpx.Request | None = None
-        self.next_request = None
-        self.extensions = ext
-        self.history: list[httpx.Response] = []
-        self.is_closed = True
-        self.is_stream_consumed = True
-        self.default_encoding = "utf-8"
-        self.stream = _BODY_IS_READ
-        self._num_bytes_downloaded = len(body)
-        self._content = body
-        self._url = url
 
     @property
     def headers(self) -> httpx.Headers:
         if self._headers is None:
+            import httpx
+
             self._headers = httpx.Headers(self._raw_headers)
         return self._headers
 
-    @headers.setter
-    def headers(self, value: httpx.Headers) -> None:
-        self._headers = value
+    def as_httpx(self) -> httpx.Response:
+        import httpx
 
-    @property
-    def request(self) -> httpx.Request:
-        if self._request is None:
-            self._request = httpx.Request("GET", self._url)
-        return self._request
+        request = httpx.Request("GET", self._url)
+        answer = httpx.Response(
+            self.status_code, headers=self.headers, request=request, extensions=self.extensions
+        )
+        answer._content = self.content  # decoded already: not to be done again by its headers
+        answer.is_closed = answer.is_stream_consumed = True
+        return answer
 
-    @request.setter
-    def request(self, value: httpx.Request) -> None:
-        self._request = value
+
+def as_httpx(response: Response) -> httpx.Response:
+    """For plugins and spiders, and for what only httpx can say of an answer."""
+    if isinstance(response, LeanResponse):
+        return response.as_httpx()
+    return response  # type: ignore[return-value] # every other engine makes httpx's own

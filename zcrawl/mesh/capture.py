@@ -3,8 +3,6 @@
 Made by the worker's `recording_loop`, read by `store.warc`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

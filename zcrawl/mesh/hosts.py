@@ -3,8 +3,6 @@
 Frozen, arrays on the wire.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, TypeAlias
 
 import msgspec

@@ -3,8 +3,6 @@
 Nothing is decided by it, and nothing of it is sent again. A part of the closed union `messages`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

@@ -3,9 +3,10 @@
 A message is two frames: a `Header` and a body. The header's `subject` names the request that a
 RESULT is about, so that a result whose body cannot be read can still be consumed (rule 3).
 docs/protocol.md explains each message and the fifteen rules.
-"""
 
-from __future__ import annotations
+Annotations here and in the modules that it takes types from are no strings: msgspec would compile
+each of them again in every process, which was 30 ms of a start.
+"""
 
 from typing import Annotated, Any, TypeAlias
 

@@ -4,8 +4,6 @@ The leader knows its own, and workers tell theirs in HEARTBEAT. Nothing is decid
 nothing of it is sent again. A part of the closed union `messages`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import msgspec

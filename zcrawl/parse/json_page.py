@@ -15,11 +15,6 @@ from zcrawl.parse.page import PageOptions, ParsedPage
 _OTHER_SCHEME = "unsupported_scheme"
 
 
-def is_json(content_type: str) -> bool:
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind in ("application/json", "text/json") or kind.endswith("+json")
-
-
 def parse_json(
     body: bytes, content_type: str, options: PageOptions, resolver: LinkResolver, facts: PageFacts
 ) -> ParsedPage:

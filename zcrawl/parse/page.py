@@ -19,11 +19,11 @@ from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
 from zcrawl.parse.directives import forbids_following, forbids_index
-from zcrawl.parse.extract_page import PageFacts, SourcePage
 from zcrawl.parse.links import links_of, tag_id
 
 if TYPE_CHECKING:  # loaded by jobs that extract
     from zcrawl.parse.extract import Extracted, Plan
+    from zcrawl.parse.extract_page import PageFacts
 
 MAX_TITLE_CHARS: Final = 500
 MAX_ALTERNATES: Final = 200
@@ -99,6 +99,11 @@ def is_html(content_type: str, body: bytes) -> bool:
     return start.startswith(_HTML_STARTS)
 
 
+def is_json(content_type: str) -> bool:
+    kind = content_type.partition(";")[0].strip().lower()
+    return kind in ("application/json", "text/json") or kind.endswith("+json")
+
+
 def parse_page(
     body: bytes,
     content_type: str,
@@ -138,6 +143,8 @@ def parse_page(
     if follows and (plan is None or facts is None or not plan.picks_links):
         links, base = links_of(tree, url, options.follow_nofollow, resolver)
     if plan is not None and facts is not None:
+        from zcrawl.parse.extract_page import SourcePage
+
         source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow, base)
         extracted = plan.apply(source)
         if follows and plan.picks_links:

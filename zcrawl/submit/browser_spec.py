@@ -3,8 +3,6 @@
 Used with `fetch.engine = "browser"`; `docs/browser.md` explains each key. Pure.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -3,8 +3,6 @@
 `spec` has it as `duplicates`; `validate` calls `check_duplicates`. Pure. docs/recrawl.md explains.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import msgspec

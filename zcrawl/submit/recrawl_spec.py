@@ -3,8 +3,6 @@
 `spec` has it as `recrawl`; `validate` calls `check_recrawl`. Pure. docs/recrawl.md tells the story.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Final
 

@@ -4,8 +4,6 @@ Called by `zcrawl config schema`. Pure. The types know the long forms only; what
 write shorter is added here.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

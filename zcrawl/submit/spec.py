@@ -2,9 +2,10 @@
 
 Called by the CLI (from a TOML file or flags) and by the leader (from a submission). The stored
 form is the JSON of `JobSpec`; `docs/job-file.md` explains each key.
-"""
 
-from __future__ import annotations
+Annotations here and in the modules that it takes types from are no strings: msgspec would compile
+each of them again in every process, which was 30 ms of a start.
+"""
 
 from typing import Any, Final
 
@@ -174,3 +175,16 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     middlewares: tuple[str, ...] = ()  # plugins, in the order in which requests pass them
     parsers: tuple[str, ...] = ()  # plugins: the first that accepts a page reads it
     plugins: dict[str, dict[str, Any]] = {}  # options of plugins, by name
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether its requests have more to them than a plain GET (`worker.session_loop`)."""
+        fetch = self.fetch
+        return bool(
+            fetch.proxies
+            or fetch.user_agents
+            or fetch.header_sets
+            or fetch.auth
+            or fetch.cookies
+            or self.login.url
+        )

@@ -4,8 +4,6 @@ Called by `validate` (which words are tags), by the commands (`--tag` adds to th
 whoever shows a job. Pure.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -12,11 +12,11 @@ import importlib.util
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import httpx
 import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
+from zcrawl.fetch.ports import Response
 from zcrawl.frontier.extra import START, START_URL
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page, Result
@@ -37,7 +37,7 @@ QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's proces
 CodeOf = Callable[[str], bytes | None]
 Utc = Callable[[], float]
 Reader = Callable[
-    [Assignment, RunContext, Page, httpx.Response, float, Sending | None], Awaitable[Result]
+    [Assignment, RunContext, Page, Response, float, Sending | None], Awaitable[Result]
 ]
 
 
@@ -96,7 +96,7 @@ class RunExtras:
         one: Assignment,
         context: RunContext,
         page: Page,
-        response: httpx.Response,
+        response: Response,
         crawl_delay_s: float,
         sending: Sending | None,
     ) -> Result:
@@ -172,7 +172,7 @@ async def _parse(
     one: Assignment,
     context: RunContext,
     page: Page,
-    response: httpx.Response,
+    response: Response,
     crawl_delay_s: float,
     sending: Sending | None,
 ) -> Result:

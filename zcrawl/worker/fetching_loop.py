@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from zcrawl.fetch.policy import fetch_error
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.frontier.robots_place import robots_group
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result, Traits
 from zcrawl.worker.group_work import Keys
 
 if TYPE_CHECKING:
-    import httpx
     from aiolimiter import AsyncLimiter
 
     from zcrawl.worker.recording_loop import Recording
@@ -71,12 +70,12 @@ class AtAddress:
     def __init__(self, engine: Engine, url: str, address: str) -> None:
         self._engine, self._origin, self._address = engine, origin_of(url), address
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._engine.get(url, headers, self._at(url, limits))
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         return await self._engine.send(method, url, headers, body, self._at(url, limits))
 
     async def aclose(self) -> None:

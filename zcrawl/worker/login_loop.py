@@ -13,11 +13,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-import httpx
-
 from zcrawl.errors import FetchError, RetryClass
 from zcrawl.fetch.policy import REDIRECT_STATUSES
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits, Response
+from zcrawl.fetch.response_httpx import as_httpx
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import canonicalize, join, origin_of
 from zcrawl.parse.forms import find_form
@@ -87,7 +86,7 @@ class LoginStep:
             target, response = await self._follow(engine, onward, headers, limits, next_hop)
         if response.status_code >= 400:
             raise _failed(f"{target} answered with status {response.status_code}")
-        if self._success is not None and not self._success.search(response.text):
+        if self._success is not None and not self._success.search(as_httpx(response).text):
             raise _failed(f"{target} does not have what login.success looks for")
         await next_hop()  # for the page itself
 
@@ -98,7 +97,7 @@ class LoginStep:
         headers: Mapping[str, str],
         limits: HopLimits,
         next_hop: NextHop,
-    ) -> tuple[str, httpx.Response]:
+    ) -> tuple[str, Response]:
         for _ in range(MAX_HOPS):
             response = await engine.get(url, headers, limits)
             location = response.headers.get("location")

@@ -23,7 +23,6 @@ from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunC
 from zcrawl.model import NOINDEX, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
-from zcrawl.parse.sitemap import Sitemap
 from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
@@ -31,6 +30,7 @@ from zcrawl.worker.pages import iso
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract import Plan
+    from zcrawl.parse.sitemap import Sitemap
 
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200

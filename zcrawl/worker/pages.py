@@ -9,10 +9,10 @@ import datetime
 from typing import TYPE_CHECKING, Any
 
 from zcrawl.mesh.messages import Assignment, Extracted
-from zcrawl.parse.extract_page import PageFacts
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract import Extracted as Found
+    from zcrawl.parse.extract_page import PageFacts
 
 
 def page_facts(
@@ -24,6 +24,8 @@ def page_facts(
     fetched_at: float,
     main: dict[str, Any] | None,
 ) -> PageFacts:
+    from zcrawl.parse.extract_page import PageFacts  # of jobs that extract
+
     values = {
         "url": one.url,
         "final_url": final_url,

@@ -13,7 +13,6 @@ import functools
 from collections.abc import Awaitable, Mapping
 from typing import TYPE_CHECKING, Final
 
-import httpx
 import msgspec
 
 from zcrawl.errors import (
@@ -27,14 +26,12 @@ from zcrawl.errors import (
 )
 from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
-from zcrawl.fetch.ports import Engine
+from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
-from zcrawl.parse.json_page import is_json
-from zcrawl.parse.page import NOTHING_PARSED, is_html
-from zcrawl.parse.sitemap import MAX_BYTES as SITEMAP_BYTES
+from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
 from zcrawl.worker import outcome, readings, traits_httpx
 from zcrawl.worker.engine_book_loop import EngineBook, EngineOf
 from zcrawl.worker.extras_book_loop import ExtrasBook
@@ -56,11 +53,11 @@ from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import page_facts
 from zcrawl.worker.reading_loop import PageReader
 from zcrawl.worker.robots_loop import RobotsCache
-from zcrawl.worker.session_loop import Session, kept_cookies, needs_session
 from zcrawl.worker.special_loop import SpecialPages
 
 if TYPE_CHECKING:
     from zcrawl.worker.sending_loop import Sending
+    from zcrawl.worker.session_loop import Session
 
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
@@ -107,7 +104,9 @@ class Pipeline:
         try:
             context = self._runs[config.run] = RunContext(config, self._environ)
             engine = self._engines.adopt(config.run, context.spec)
-            if needs_session(context.spec) and config.run not in self._sessions:
+            if context.spec.needs_session and config.run not in self._sessions:
+                from zcrawl.worker.session_loop import Session, kept_cookies
+
                 session = Session(
                     context.spec, engine, self._environ, self._clock, kept_cookies(config.cookies)
                 )
@@ -214,7 +213,9 @@ class Pipeline:
         fetch.waited_s = 0.0
         limits, url = context.limits, one.url
         if one.prio == SITEMAP_PRIO:
-            limits = msgspec.structs.replace(limits, max_bytes=SITEMAP_BYTES)
+            from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
+
+            limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
         chain: RedirectChain | None = None
         condition = traits_httpx.NO_CONDITION
         if one.known:
@@ -243,10 +244,10 @@ class Pipeline:
                 if status == traits_httpx.NOT_MODIFIED and condition and fetch.known is not None:
                     traits = traits_httpx.confirmed(fetch.known, response)
                     return self._unchanged(fetch, url, response, traits, began)
-                wait = outcome.wait_asked_for(response.headers.get("retry-after"), self._utc())
+                wait = outcome.wait_asked_for(header_of(response, b"retry-after"), self._utc())
                 return readings.refused(one, verdict, status, wait, fetch.crawl_delay_s)
             chain = chain or RedirectChain(one.url, context.spec.fetch.max_redirects, context.rules)
-            step = chain.next_hop(url, response.headers.get("location"))
+            step = chain.next_hop(url, header_of(response, b"location"))
             if not isinstance(step, Follow):
                 moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
                 return moved if sending is None else sending.handed_over(moved, status)
@@ -263,7 +264,7 @@ class Pipeline:
         fetch: Fetching,
         context: RunContext,
         url: str,
-        response: httpx.Response,
+        response: Response,
         began: float,
         sending: Sending | None,
     ) -> Result:
@@ -321,7 +322,7 @@ class Pipeline:
         return traits_httpx.with_traits(result, traits, prints)
 
     def _unchanged(
-        self, fetch: Fetching, url: str, response: httpx.Response, traits: Traits, began: float
+        self, fetch: Fetching, url: str, response: Response, traits: Traits, began: float
     ) -> Result:
         took_s, utc = self._clock() - began - fetch.waited_s, self._utc()
         page = readings.bare_page(url, len(response.content), utc, took_s)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.extract_page import PageFacts
-from zcrawl.parse.json_page import parse_json
 from zcrawl.parse.page import ParsedPage, is_html, parse_page
 from zcrawl.worker.outcome import RunContext
 
 if TYPE_CHECKING:
     from zcrawl.parse.content_os import ContentReader
     from zcrawl.parse.extract import Plan
+    from zcrawl.parse.extract_page import PageFacts
     from zcrawl.worker.fetching_loop import Blobs
     from zcrawl.worker.recording_loop import Recording
 
@@ -58,6 +57,8 @@ class PageReader:
     ) -> ParsedPage:
         def read(resolver: LinkResolver) -> ParsedPage:
             if facts is not None and not is_html(content_type, body):
+                from zcrawl.parse.json_page import parse_json  # of jobs that extract
+
                 return parse_json(body, content_type, context.options, resolver, facts)
             return parse_page(body, content_type, url, context.options, resolver, facts)
 

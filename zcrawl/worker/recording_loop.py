@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final
 
-import httpx
 import msgspec
 
+from zcrawl.fetch.ports import Response
 from zcrawl.mesh.capture import Capture, Exchange, Form
 from zcrawl.mesh.messages import Assignment, Extracted, Page, Result
 from zcrawl.model import NOINDEX
@@ -39,9 +39,7 @@ class Recording:
         self._secret = _SECRET | {name.lower() for name, value in written if "${" in value}
         self._exchanges: list[Exchange] = []
 
-    async def add(
-        self, url: str, response: httpx.Response, sending: Sending | None, utc: float
-    ) -> None:
+    async def add(self, url: str, response: Response, sending: Sending | None, utc: float) -> None:
         """One more answer. A middleware may have made it another one: what came is kept."""
         answer, method, sent = response, "GET", b""
         if sending is not None and sending.out is not None:
@@ -101,7 +99,7 @@ class Recording:
         return [(name, REMOVED if name.lower() in self._secret else v) for name, v in sent]
 
 
-def _form(answer: httpx.Response, headers: list[tuple[str, str]], as_it_came: bool) -> Form:
+def _form(answer: Response, headers: list[tuple[str, str]], as_it_came: bool) -> Form:
     """An engine that does not tell what the wire carried may have decoded it."""
     if answer.extensions.get("rendered"):
         return "rendered"

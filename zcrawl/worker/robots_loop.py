@@ -21,6 +21,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
+from zcrawl.fetch.headers_httpx import header_of
 from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
@@ -208,7 +209,7 @@ class RobotsCache:
             if response.status_code not in REDIRECT_STATUSES:
                 return _Answer(response.status_code, response.content)
             try:
-                step = chain.next_hop(url, response.headers.get("location"))
+                step = chain.next_hop(url, header_of(response, b"location"))
             except FetchError:  # a loop, too many, or to nowhere: there are no rules
                 break
             if step.url in way:

@@ -11,11 +11,11 @@ import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import httpx
 import msgspec
 
 from zcrawl.errors import FetchError, PageSkipped, RetryClass
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits, Response
+from zcrawl.fetch.response_httpx import as_httpx
 from zcrawl.frontier.extra import Extra, decode, encode, request_key
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.plugins import Middleware, Outgoing, PageFacts, Skip
@@ -41,11 +41,11 @@ class Sending:
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
         self.out: Outgoing | None = None  # what was sent last, and the answer as it came
-        self.answer: httpx.Response | None = None
+        self.answer: Response | None = None
 
     async def send(
         self, engine: Engine, url: str, limits: HopLimits, condition: Mapping[str, str]
-    ) -> httpx.Response:
+    ) -> Response:
         extra = self.extra
         headers = {**self._headers, **condition}
         out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
@@ -57,6 +57,7 @@ class Sending:
             response = await engine.send(out.method, url, out.headers, out.body, limits)
         self.out, self.answer = out, response
         for name, one in reversed(self._middlewares):
+            response = as_httpx(response)
             changed = await self._called(name, one.after_response, out, response)
             response = response if changed is None else changed
         return response

@@ -12,14 +12,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-import httpx
 import msgspec
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.cookies_httpx import CookieStore
 from zcrawl.fetch.identity import Identity
 from zcrawl.fetch.policy import RETRY_CLASS_OF
-from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.proxies import Busy, Down, ProxyPool, Take
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import origin_of
@@ -29,18 +28,6 @@ from zcrawl.worker.login_loop import LoginStep
 NextHop = Callable[[], Awaitable[None]]
 What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
-
-
-def needs_session(spec: JobSpec) -> bool:
-    fetch = spec.fetch
-    return bool(
-        fetch.proxies
-        or fetch.user_agents
-        or fetch.header_sets
-        or fetch.auth
-        or fetch.cookies
-        or spec.login.url
-    )
 
 
 def kept_cookies(jar: bytes) -> dict[str, bytes]:
@@ -86,12 +73,12 @@ class Session:
         if self._login is not None and self._login.concerns(url):
             await self._login.ensure(self, headers, limits, next_hop)
 
-    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._send(url, headers, limits, None)
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
-    ) -> httpx.Response:
+    ) -> Response:
         return await self._send(url, headers, limits, (method, body))
 
     async def aclose(self) -> None:
@@ -99,7 +86,7 @@ class Session:
 
     async def _send(
         self, url: str, headers: Mapping[str, str], limits: HopLimits, what: What
-    ) -> httpx.Response:
+    ) -> Response:
         origin = origin_of(url)
         headers = {**headers, **self._identity.headers(origin)}
         if self.cookies is not None:
@@ -116,7 +103,7 @@ class Session:
 
     async def _ask(
         self, url: str, headers: Mapping[str, str], limits: HopLimits, what: What
-    ) -> httpx.Response:
+    ) -> Response:
         if what is None:
             return await self._engine.get(url, headers, limits)
         method, body = what
@@ -130,7 +117,7 @@ class Session:
         headers: Mapping[str, str],
         limits: HopLimits,
         what: What,
-    ) -> httpx.Response:
+    ) -> Response:
         tried: frozenset[str] = frozenset()
         last = ""
         while True:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import httpx
-
+from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.parse.page import ParsedPage
-from zcrawl.parse.sitemap import is_packed, read_sitemap
 from zcrawl.worker import outcome
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.reading_loop import INLINE_BYTES
@@ -50,9 +48,11 @@ class SpecialPages:
         return None
 
     async def sitemap(
-        self, context: RunContext, one: Assignment, url: str, response: httpx.Response
+        self, context: RunContext, one: Assignment, url: str, response: Response
     ) -> Result:
         """Its entries become links of the next depth, its children sitemaps of the same one."""
+        from zcrawl.parse.sitemap import is_packed, read_sitemap  # most runs have none
+
         body, utc = response.content, self._utc()
         if len(body) > INLINE_BYTES or is_packed(body):
             sitemap = await asyncio.to_thread(read_sitemap, body, utc)

@@ -11,10 +11,10 @@ import email.utils
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-import httpx
 import msgspec
 
 from zcrawl.fetch.headers_httpx import header_of
+from zcrawl.fetch.ports import Response
 from zcrawl.mesh.messages import Assignment, Result, Traits
 from zcrawl.model import Outcome
 
@@ -50,7 +50,7 @@ def condition_of(
     return headers
 
 
-def traits_of(one: Assignment, known: Traits | None, url: str, response: httpx.Response) -> Traits:
+def traits_of(one: Assignment, known: Traits | None, url: str, response: Response) -> Traits:
     """The traits of a page that came whole; `url` is where it came from after redirects."""
     content = blake2b(response.content, digest_size=HASH_BYTES).digest()
     unchanged = known is not None and known.content == content
@@ -60,7 +60,7 @@ def traits_of(one: Assignment, known: Traits | None, url: str, response: httpx.R
     return Traits(_etag(response), _last_modified(response), content, unchanged, prints)
 
 
-def confirmed(known: Traits, response: httpx.Response) -> Traits:
+def confirmed(known: Traits, response: Response) -> Traits:
     """The traits of a page that its server calls unchanged; it may tell newer validators."""
     return msgspec.structs.replace(
         known,
@@ -78,13 +78,13 @@ def with_traits(result: Result, traits: Traits | None, fingerprint: bytes) -> Re
     return msgspec.structs.replace(result, traits=traits)
 
 
-def _etag(response: httpx.Response) -> str:
+def _etag(response: Response) -> str:
     """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came."""
     value = (header_of(response, b"etag") or "").strip()
     return value if len(value) <= MOST_ETAG and value.isascii() and value.isprintable() else ""
 
 
-def _last_modified(response: httpx.Response) -> str:
+def _last_modified(response: Response) -> str:
     """A date, in any form that can be read; servers answer to other texts as they like."""
     value = (header_of(response, b"last-modified") or "").strip()
     if not value or not value.isascii() or not value.isprintable():
