@@ -23,7 +23,7 @@ from zcrawl.fetch.policy import ACCEPT_ENCODING, fetch_error
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 
 KEEPALIVE_S: Final = 15.0
-_MOST_DESTINATIONS: Final = 10_000
+SWEEP_S: Final = 5.0  # between two looks at what nobody uses
 
 # Nothing in it that could end the request line, be cut off it, or mean somebody's password.
 _PLAIN: Final = re.compile(r"(https?)://([^/?#@\\\s]+)(/[!\"$-~]*)?", re.ASCII)
@@ -38,6 +38,7 @@ class _Destination(msgspec.Struct):
     place: Place
     host_line: str
     idle: list[Line] = msgspec.field(default_factory=list)  # the one used last at the end
+    busy: int = 0  # requests under way
 
 
 class PlainWire:
@@ -61,17 +62,20 @@ class PlainWire:
         block, names_host = self._headers(headers)
         host = "" if names_host else destination.host_line
         head = f"GET {path} HTTP/1.1\r\n{host}{block}".encode()
-        line = self._take(destination)
-        if line is not None:
-            try:
-                return await self._ask(line, destination, head, limits, deadline)
-            except Unanswered:
-                pass  # closed while our request was on its way: it is sent again, once
-        line = await self._dialer.dial(destination.place, limits)
+        destination.busy += 1
         try:
+            line = self._take(destination)
+            if line is not None:
+                try:
+                    return await self._ask(line, destination, head, limits, deadline)
+                except Unanswered:
+                    pass  # closed while our request was on its way: it is sent again, once
+            line = await self._dialer.dial(destination.place, limits)
             return await self._ask(line, destination, head, limits, deadline)
         except Unanswered as error:
             raise fetch_error("reset", f"{netloc}: {error}") from error
+        finally:
+            destination.busy -= 1
 
     def close(self) -> None:
         if self._sweeper is not None:
@@ -93,8 +97,6 @@ class PlainWire:
         if line.usable:
             line.idle_since = self._loop.time()
             to.idle.append(line)
-            if self._sweeper is None:
-                self._sweeper = self._loop.call_later(KEEPALIVE_S, self._sweep)
         return answer
 
     # ------------------------------------------------------------ connections
@@ -108,25 +110,27 @@ class PlainWire:
         return None
 
     def _sweep(self) -> None:
-        """Close what nobody has used for a while."""
+        """Close what nobody has used for a while, and forget where nobody goes any more."""
         self._sweeper = None
         oldest = self._loop.time() - KEEPALIVE_S
-        left = False
-        for destination in self._destinations.values():
-            while destination.idle and destination.idle[0].idle_since <= oldest:
-                destination.idle.pop(0).close()
-            left = left or bool(destination.idle)
-        if left:
-            self._sweeper = self._loop.call_later(KEEPALIVE_S / 3, self._sweep)
+        for key, destination in list(self._destinations.items()):
+            kept = [line for line in destination.idle if line.usable and line.idle_since > oldest]
+            for line in destination.idle:
+                if line not in kept:
+                    line.close()
+            destination.idle = kept
+            if not kept and not destination.busy:
+                del self._destinations[key]
+        if self._destinations:
+            self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def _destination(self, scheme: str, netloc: str, limits: HopLimits) -> _Destination:
         key = (scheme, netloc, limits.guard.policy, limits.tls, limits.verify_tls, limits.address)
         known = self._destinations.get(key)
         if known is None:
-            if len(self._destinations) >= _MOST_DESTINATIONS:
-                for idle in [key for key, one in self._destinations.items() if not one.idle]:
-                    del self._destinations[idle]
             known = self._destinations[key] = _made(scheme, netloc)
+            if self._sweeper is None:
+                self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         return known
 
     def _headers(self, headers: Mapping[str, str]) -> tuple[str, bool]:

@@ -1,0 +1,208 @@
+"""Whatever a server sends, in whatever pieces: a line gives the same answer, or a named error."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.line_loop import Answer, Line, Unanswered
+from zcrawl.fetch.ports import HopLimits
+
+LIMITS = HopLimits(max_bytes=100_000)
+HEAD = b"GET / HTTP/1.1\r\n\r\n"
+
+
+class Wire(asyncio.Transport):
+    """Takes what is written and notes that it was cut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = b""
+        self.cut = False
+
+    def write(self, data: Any) -> None:
+        self.sent += bytes(data)
+
+    def abort(self) -> None:
+        self.cut = True
+
+
+def on_a_line(play: Callable[[Line, Wire], asyncio.Future[Answer]]) -> tuple[Any, Line, Wire]:
+    """What the answer came to: an Answer, an error, or None while it is waited for."""
+
+    async def main() -> tuple[Any, Line, Wire]:
+        line, wire = Line(asyncio.get_running_loop()), Wire()
+        line.connection_made(wire)
+        waiting = play(line, wire)
+        came: Any = None
+        if waiting.done():
+            came = waiting.exception() or waiting.result()
+        line.close()
+        return came, line, wire
+
+    return asyncio.run(main())
+
+
+def ask(line: Line) -> asyncio.Future[Answer]:
+    loop = asyncio.get_running_loop()
+    return line.ask(HEAD, LIMITS, loop.time() + 100)
+
+
+def cut_at(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
+    return [data[a:b] for a, b in itertools.pairwise(edges) if a < b]
+
+
+def chunked(body: bytes, places: list[int], trailer: bool) -> bytes:
+    parts = cut_at(body, places) if body else []
+    framed = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
+    return framed + b"0\r\n" + (b"X-Trailer: late\r\n" if trailer else b"") + b"\r\n"
+
+
+answers = st.fixed_dictionaries(
+    {
+        "status": st.sampled_from([200, 201, 301, 404, 429, 500, 503]),
+        "body": st.binary(max_size=400),
+        "framing": st.sampled_from(["length", "chunked", "close"]),
+        "packed": st.booleans(),
+        "interim": st.sampled_from([b"", b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early "
+                                    b"Hints\r\nLink: </s.css>\r\n\r\n"]),
+        "pieces": st.lists(st.integers(0, 1_000), max_size=4),
+        "trailer": st.booleans(),
+        "extra": st.binary(max_size=20),
+    }
+)  # fmt: skip
+places = st.lists(st.integers(0, 2_000), max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(answers, places)
+def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
+    told: dict[str, Any], where: list[int]
+) -> None:
+    """Status, own headers and decoded body; interim answers, trailers and bytes behind it are
+    not part of it, and only a clean end leaves the line to the next request."""
+    body = gzip.compress(told["body"]) if told["packed"] else told["body"]
+    head = b"HTTP/1.1 %d Any\r\nX-A: 1\r\nX-Empty:\r\n" % told["status"]
+    head += b"Content-Encoding: gzip\r\n" if told["packed"] else b""
+    if told["framing"] == "length":
+        sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    elif told["framing"] == "chunked":
+        framed = chunked(body, told["pieces"], told["trailer"])
+        sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + framed
+    else:
+        sent = head + b"\r\n" + body
+    extra = b"" if told["framing"] == "close" else told["extra"]
+    # What is behind an answer counts only if it comes together with its end.
+    pieces = cut_at(told["interim"] + sent, where)
+    pieces[-1] += extra
+
+    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+        waiting = ask(line)
+        for piece in pieces:
+            line.data_received(piece)
+        if told["framing"] == "close":
+            assert not waiting.done()
+            line.connection_lost(None)
+        came.append(line.usable)
+        return waiting
+
+    came: list[bool] = []
+    answer, _, wire = on_a_line(play)
+    assert isinstance(answer, Answer), answer
+    assert (answer.status, answer.body) == (told["status"], told["body"])
+    assert (b"X-A", b"1") in answer.headers and (b"X-Empty", b"") in answer.headers
+    assert not {b"X-Trailer", b"Link"} & dict(answer.headers).keys()
+    assert answer.decoded == told["packed"]
+    assert wire.sent == HEAD
+    assert came == [told["framing"] != "close" and not extra]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.builds(
+            lambda status, rest: b"HTTP/1.1 " + status + rest,
+            st.sampled_from([b"200 OK\r\n", b"99\r\n", b"101 X\r\n", b"304 N\r\n\r\n", b"200 OK"]),
+            st.binary(max_size=200),
+        ),
+        st.lists(
+            st.sampled_from(
+                [b"HTTP/1.1 200 OK\r\n", b"Content-Length: 5\r\n", b"Content-Length: x\r\n",
+                 b"Transfer-Encoding: chunked\r\n", b"Content-Encoding: gzip\r\n", b"\r\n",
+                 b"hello", b"5\r\nhello\r\n", b"fffffffffffffffffff\r\n", b"0\r\n\r\n",
+                 b"Upgrade: h2c\r\n",
+                 b"Connection: close\r\n", b"Connection: upgrade\r\n", b"\0",
+                 b"HTTP/1.0 204\r\n\r\n"]
+            ), max_size=9,
+        ).map(b"".join),
+    ),
+    places,
+    st.sampled_from([None, ConnectionResetError("reset")]),
+)  # fmt: skip
+def test_nonsense_has_a_name_and_ends_the_line(
+    data: bytes, where: list[int], end: Exception | None
+) -> None:
+    """An answer, a FetchError, or nobody answered: after the end of the connection nobody waits,
+    and nothing else is ever raised."""
+
+    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+        waiting = ask(line)
+        for piece in cut_at(data, where):
+            line.data_received(piece)
+        line.connection_lost(end)
+        return waiting
+
+    came, line, _ = on_a_line(play)
+    assert isinstance(came, Answer | FetchError | Unanswered), came
+    assert not line.usable
+
+
+def test_what_nobody_asked_for_ends_the_line() -> None:
+    """An idle line that hears something is of no use to the next request."""
+
+    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+        first = ask(line)
+        line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        assert line.usable and not wire.cut
+        line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")
+        assert not line.usable and wire.cut
+        return first
+
+    answer, _, _ = on_a_line(play)
+    assert answer.body == b"hi"
+
+
+def test_who_stops_waiting_gets_nothing_and_breaks_nothing() -> None:
+    """A cancelled request's answer may still arrive."""
+
+    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+        waiting = ask(line)
+        waiting.cancel()
+        line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+        line.connection_lost(None)
+        return asyncio.get_running_loop().create_future()
+
+    came, _, _ = on_a_line(play)
+    assert came is None
+
+
+def test_a_reset_is_no_end_of_a_body_without_a_length() -> None:
+    """Half a page is not taken for the whole."""
+
+    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+        waiting = ask(line)
+        line.data_received(b"HTTP/1.1 200 OK\r\n\r\nhalf a pa")
+        line.connection_lost(ConnectionResetError("reset"))
+        return waiting
+
+    came, _, _ = on_a_line(play)
+    assert isinstance(came, FetchError) and came.code == "truncated"
