@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
 
 import pytest
 
@@ -18,26 +17,21 @@ from zcrawl.fetch.plain_loop import split_plain
 from zcrawl.fetch.ports import HopLimits
 
 
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110 - what is waited for has no event
-            await asyncio.sleep(0)
-
-
 async def test_one_look_up_serves_all_connections_of_a_name() -> None:
     """Also those that are wanted while it is under way; another name is another look-up."""
     asked: list[str] = []
-    answered = asyncio.Event()
+    begun, answered = asyncio.Event(), asyncio.Event()
 
     async def look_up(name: str, port: int) -> list[str]:
         asked.append(name)
+        begun.set()
         await answered.wait()
         return ["127.0.0.1"]
 
     async with MisbehavingWeb() as web, HttpEngine(look_up=look_up) as engine:
         urls = [f"http://a.example:{web.port}/status/200"] * 5
         many = [asyncio.create_task(engine.get(url, HEADERS, PATIENT)) for url in urls]
-        await until(lambda: bool(asked))
+        await begun.wait()
         answered.set()
         assert {(await one).content for one in many} == {PAGE}
         await engine.get(f"http://b.example:{web.port}/status/200", HEADERS, PATIENT)
@@ -63,14 +57,18 @@ async def test_a_failed_look_up_is_asked_again() -> None:
 
 async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """And forgotten with their hosts; the next request makes a new one, and nobody notices."""
-    monkeypatch.setattr(plain_loop, "KEEPALIVE_S", 0.05)
-    monkeypatch.setattr(plain_loop, "SWEEP_S", 0.02)
     async with MisbehavingWeb() as web, HttpEngine() as engine:
         for number in (1, 2):
             assert (await engine.get(web.url("/status/200"), HEADERS, PATIENT)).content == PAGE
-            assert engine._plain is not None
-            await until(lambda: not engine._plain._destinations)
             assert web.log[-1].connection == number
+            wire = engine._plain
+            assert wire is not None
+            wire._sweep()
+            assert len(wire._destinations) == 1, "it was used a moment ago"
+            monkeypatch.setattr(plain_loop, "KEEPALIVE_S", 0.0)
+            wire._sweep()
+            monkeypatch.undo()
+            assert not wire._destinations
 
 
 async def test_a_host_is_not_forgotten_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

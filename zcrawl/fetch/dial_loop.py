@@ -1,7 +1,7 @@
 """From a host's name to a connection: look-up, guard, connect, TLS.
 
-Called by `plain_loop`. One look-up serves all connections of a minute; what the guard lets through
-is what the sockets get, and no name is looked up again behind it.
+Called by `plain_loop`. One look-up serves all connections of a minute to one port; what the guard
+lets through is what the sockets get, and no name is looked up again behind it.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Dialer:
     def __init__(self, loop: asyncio.AbstractEventLoop, look_up: LookUp | None = None) -> None:
         self._loop = loop
         self._look_up = look_up or self._ask_system
-        self._known: dict[str, tuple[float, list[str]]] = {}  # until, addresses
+        self._known: dict[Place, tuple[float, list[str]]] = {}  # until, addresses
         self._dialled = 0
-        self._asking: dict[str, asyncio.Future[list[str]]] = {}
+        self._asking: dict[Place, asyncio.Future[list[str]]] = {}
 
     async def dial(self, place: Place, limits: HopLimits) -> Line:
         """A new connection; FetchError blocked_address, dns, connect, tls or connect_timeout."""
@@ -96,25 +96,25 @@ class Dialer:
         return line
 
     async def _addresses(self, place: Place) -> list[str]:
-        name = place.name
-        if as_address(name) is not None:
-            return [name]
-        known = self._known.get(name)
+        if as_address(place.name) is not None:
+            return [place.name]
+        known = self._known.get(place)
         if known is not None and known[0] > self._loop.time():
             return known[1]
-        asking = self._asking.get(name)
+        asking = self._asking.get(place)
         if asking is None:  # one question for all who want to know at the same time
-            asking = self._asking[name] = asyncio.ensure_future(self._look_up(name, place.port))
-            asking.add_done_callback(lambda done: self._learn(name, done))
+            asking = asyncio.ensure_future(self._look_up(place.name, place.port))
+            self._asking[place] = asking
+            asking.add_done_callback(lambda done: self._learn(place, done))
         return await asyncio.shield(asking)
 
-    def _learn(self, name: str, asked: asyncio.Future[list[str]]) -> None:
-        del self._asking[name]
+    def _learn(self, place: Place, asked: asyncio.Future[list[str]]) -> None:
+        del self._asking[place]
         # A failure is told to those who wait, and not remembered.
         if not asked.cancelled() and asked.exception() is None and asked.result():
             if len(self._known) >= _MOST_NAMES:
                 self._known.clear()
-            self._known[name] = (self._loop.time() + NAMES_S, asked.result())
+            self._known[place] = (self._loop.time() + NAMES_S, asked.result())
 
     async def _ask_system(self, name: str, port: int) -> list[str]:
         found = await self._loop.getaddrinfo(
