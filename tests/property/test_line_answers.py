@@ -206,3 +206,35 @@ def test_a_reset_is_no_end_of_a_body_without_a_length() -> None:
 
     came, _, _ = on_a_line(play)
     assert isinstance(came, FetchError) and came.code == "truncated"
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time stands until somebody moves it."""
+
+    moment = 1_000.0
+
+    def time(self) -> float:
+        return self.moment
+
+
+def test_a_process_that_stood_still_blames_no_server() -> None:
+    """A timer far behind its time gives the answer, which may be there already, its seconds again;
+    one that is in time ends the wait with its name."""
+    loop = Clock()
+    try:
+        line, wire = Line(loop), Wire()
+        line.connection_made(wire)
+        waiting = line.ask(HEAD, HopLimits(read_s=15.0), loop.time() + 40.0)
+        loop.moment += 3_600.0  # it slept for an hour
+        line._look_at_the_clock()
+        assert not waiting.done()
+        loop.moment += 14.0
+        line._look_at_the_clock()
+        assert not waiting.done()
+        loop.moment += 1.5
+        line._look_at_the_clock()
+        error = waiting.exception()
+        assert isinstance(error, FetchError) and error.code == "read_timeout"
+        assert wire.cut
+    finally:
+        loop.close()

@@ -28,6 +28,7 @@ from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 
+SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server
 MAX_HEAD_BYTES: Final = 131_072  # of a status line and all headers; real cookies need 8 KB and more
 
 
@@ -234,6 +235,10 @@ class Line(asyncio.Protocol):
         if reading is None:
             return
         now, limits = self._loop.time(), reading.limits
+        late_s = now - reading.wakeup()
+        if late_s > SLEPT_S:  # what came meanwhile is still to be read
+            reading.heard_at = now
+            reading.deadline += late_s + SLEPT_S
         if now >= reading.deadline:
             text = f"no whole answer in {limits.total_s} s"
             self._fail(reading, fetch_error("total_timeout", text))
