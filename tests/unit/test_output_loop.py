@@ -193,3 +193,26 @@ async def test_whatever_a_writer_raises_hinders_no_other_output(
         await scene.outputs.flush()
     assert scene.notes.get_nowait() == name
     assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+
+
+async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written is kept; a plugin that raises at its end ends nothing else."""
+    scene.crawl(2, str(tmp_path / "bad"), name="bad")
+    scene.crawl(3, str(scene.path), name="good")
+    await scene.outputs.flush()
+    closed = []
+    real = OutputFile.close
+
+    def close(self: OutputFile) -> None:
+        closed.append(self._path.name)
+        real(self)
+        if self._path.name == "bad":
+            raise RuntimeError("a plugin that cannot even be closed")
+
+    monkeypatch.setattr(OutputFile, "close", close)
+    await scene.outputs.close()
+    assert sorted(closed) == ["bad", "out.jsonl"]
+    assert scene.notes.get_nowait() == "output_not_closed"
+    assert scene.notes.empty()

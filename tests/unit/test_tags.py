@@ -225,7 +225,16 @@ def test_a_master_that_knows_no_tags_gets_no_job_cancelled(
     assert run(["jobs"]) == 0
 
 
-@pytest.mark.parametrize("arguments", [["pause"], ["pause", "docs", "--tag", "shop"]])
-def test_a_job_or_a_tag_is_needed_and_not_both(cluster: Tagged, arguments: list[str]) -> None:
-    """Which of them was meant?"""
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["pause"], "give a job's id or name, or --tag NAME"),
+        (["pause", "docs", "--tag", "shop"], "both a job (docs) and --tag shop were given"),
+    ],
+)
+def test_a_job_or_a_tag_is_needed_and_not_both(
+    cluster: Tagged, arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which of them was meant? The message tells what was typed."""
     assert run(arguments) == 2 and not cluster.asked
+    assert says in capsys.readouterr().err

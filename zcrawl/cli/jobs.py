@@ -151,7 +151,9 @@ def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _act_on(settings: Settings, ref: str, tag: str, action: str) -> int:
-    if bool(ref) == bool(tag):
+    if ref and tag:
+        raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
+    if not ref and not tag:
         raise UsageError("give a job's id or name, or --tag NAME")
     return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action)
 

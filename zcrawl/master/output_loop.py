@@ -26,6 +26,7 @@ from zcrawl.store.queries import Items, OutputRow, Outputs, ReadItems, ReadOutpu
 from zcrawl.store.warc import GetBody
 
 INTERVAL_S: Final = 0.2
+CLOSE_S: Final = 10.0  # a plugin may hang
 ROTATION_S: Final = 5.0  # how often parts are looked at that may have become too old
 
 Log = Callable[[str, str], None]
@@ -82,9 +83,7 @@ class OutputLoop:
             with contextlib.suppress(asyncio.CancelledError):  # as we told it to
                 await self._task
         async with self._lock:
-            for sink in self._sinks.values():
-                sink.close()
-            self._sinks.clear()
+            await self._close_all()
         self._thread.shutdown(wait=False)
 
     async def _run(self) -> None:
@@ -106,9 +105,7 @@ class OutputLoop:
         async with self._lock:
             if self._stale:
                 self._stale = False
-                for sink in self._sinks.values():
-                    sink.close()
-                self._sinks.clear()
+                await self._close_all()
             epoch = self._epoch()
             if not epoch:
                 return  # another master leads, and writes
@@ -122,7 +119,7 @@ class OutputLoop:
                 self._failed(error)
                 return
             for key in [key for key in self._sinks if key not in rows]:
-                self._sinks.pop(key).close()
+                await self._close(key)
             failed = False
             for row in rows.values():
                 try:
@@ -130,9 +127,7 @@ class OutputLoop:
                 except Exception as error:  # told, and the other outputs are not given up
                     failed = True
                     self._failed(_named(row.path, error))
-                    broken = self._sinks.pop((row.run, row.path), None)
-                    if broken is not None:
-                        broken.close()
+                    await self._close((row.run, row.path))
             if not failed:
                 self.error = None
 
@@ -158,6 +153,22 @@ class OutputLoop:
         self._check_leading(row, epoch)
         settled = await loop.run_in_executor(self._thread, sink.settle, row.ended, self._utc())
         await self._commit(row, epoch, settled)
+
+    async def _close_all(self) -> None:
+        for key in [*self._sinks]:
+            await self._close(key)
+
+    async def _close(self, key: tuple[int, str]) -> None:
+        """In the thread that writes, after what it writes. What was put is kept: nothing depends on
+        the end of a sink, so an error there, of a plugin most likely, is told and no more."""
+        sink = self._sinks.pop(key, None)
+        if sink is None:
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.get_running_loop().run_in_executor(self._thread, sink.close)
+        except Exception as error:
+            self._note("output_not_closed", f"{key[1]}: {type(error).__name__}: {error}")
 
     def _check_leading(self, row: OutputRow, epoch: int) -> None:
         if self._epoch() != epoch:

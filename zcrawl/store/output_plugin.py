@@ -8,7 +8,6 @@ A run that ends without an item is one batch of none.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 
 from zcrawl import plugins
@@ -54,5 +53,4 @@ class PluginSink:
             raise StoreUnavailable(text, code="output_plugin") from error
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):  # what was put is kept: nothing depends on its end
-            self._store.close()
+        self._store.close()

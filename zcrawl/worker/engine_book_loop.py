@@ -13,12 +13,13 @@ from zcrawl.fetch.ports import Engine
 from zcrawl.submit.spec import ENGINES, JobSpec
 
 EngineOf = Callable[[JobSpec], Engine]
+OnError = Callable[[str, str], None]
 
 
 class EngineBook:
-    def __init__(self, engine_of: EngineOf) -> None:
+    def __init__(self, engine_of: EngineOf, on_error: OnError) -> None:
         """`engine_of` closes what is shared, and nothing else."""
-        self._engine_of = engine_of
+        self._engine_of, self._on_error = engine_of, on_error
         self._own: dict[int, Engine] = {}  # of plugins, by run
         self._endings: set[asyncio.Task[None]] = set()  # of engines whose run has ended
         self.of_run: dict[int, Engine] = {}
@@ -37,7 +38,7 @@ class EngineBook:
         self.of_run.pop(run, None)
         own = self._own.pop(run, None)
         if own is not None:
-            ending = asyncio.get_running_loop().create_task(_closed(own))
+            ending = asyncio.get_running_loop().create_task(self._closed(run, own))
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
 
@@ -46,9 +47,9 @@ class EngineBook:
             self.forget(run)
         await asyncio.gather(*self._endings)
 
-
-async def _closed(engine: Engine) -> None:
-    try:
-        await engine.aclose()
-    except Exception:  # foreign code: its run is over, and the worker goes on
-        return
+    async def _closed(self, run: int, engine: Engine) -> None:
+        try:
+            await engine.aclose()
+        except Exception as error:  # foreign code: its run is over, and the worker goes on
+            told = f"run {run}: its fetcher was not closed: {type(error).__name__}: {error}"
+            self._on_error("plugin_not_closed", told)

@@ -81,7 +81,7 @@ class Pipeline:
         rate: float = 0.0,
         bandwidth: float = 0.0,
     ) -> None:
-        self._engines = EngineBook(engines)
+        self._engines = EngineBook(engines, on_error)
         self._clock, self._utc = clock, utc
         self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
         self._on_late, self._on_lacks = on_late, on_lacks
