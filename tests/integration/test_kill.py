@@ -173,8 +173,8 @@ def test_a_worker_that_is_killed_before_the_master_is_killed_loses_nothing(
 def test_a_worker_that_sleeps_for_15_seconds_changes_nothing(
     site: NginxSite, tmp_path: Path
 ) -> None:
-    """SIGSTOP in mid-crawl: the other worker does its work once it is lost. SIGCONT: what it had
-    in hand arrives late and is no second item."""
+    """SIGSTOP in mid-crawl: the other worker does its work once it is lost. SIGCONT: what it had in
+    hand is no second item. (That late results do arrive is shown in test_processes.)"""
     crawl = Crawl(site, tmp_path, rate=60)
     with crawl.running() as process:
         wait_until(lambda: crawl.pages() >= 100, 30)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import signal
+import sqlite3
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from tests.integration.crawling import (
     until,
     wait_until,
 )
+from tests.servers.page_site import page_site
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import demo_site
 from zcrawl.roles.embedded import EmbeddedCluster
@@ -123,31 +127,62 @@ def test_a_crawl_whose_master_was_killed_goes_on_where_it_was(tmp_path: Path) ->
 
 
 async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path) -> None:
-    """SIGSTOP until it is lost and its work is given away, then SIGCONT: late results are
-    duplicates, and the worker is one of the cluster again."""
-    with demo_site(BOOKS) as shop:
-        out = tmp_path / "o.jsonl"
-        async with EmbeddedCluster(tmp_path / "data", 2) as cluster:
-            spec = JobSpec("books", politeness=Politeness(rate=60, concurrency=8, spread=True))
-            reply = await cluster.ask("submit", submission(spec, [shop.url], out))
+    """SIGSTOP with requests in flight, until the worker is lost and others have fetched what it
+    held; then SIGCONT. The answers that came in its sleep are reported, late: the leader counts
+    them as duplicates, no row of those pages changes, and the worker is of the cluster again."""
+    out, data = tmp_path / "o.jsonl", tmp_path / "data"
+    with page_site(tmp_path, 500, delay_s=0.5) as site:
+        async with EmbeddedCluster(data, 2) as cluster:
+            spec = JobSpec("slow", politeness=Politeness(rate=20, concurrency=16, spread=True))
+            reply = await cluster.ask("submit", submission(spec, [site.seed], out))
             run = reply["run"]
             await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
             sleeper = cluster.snapshot()["workers"][0]
             os.kill(sleeper["pid"], signal.SIGSTOP)
             try:
-                await asyncio.sleep(15)
+                asked = await cluster.ask("in_flight", {"worker": sleeper["id"], "limit": 500})
+                held = {row["url"] for row in asked["rows"]}
+                asleep = asyncio.create_task(asyncio.sleep(15))
+
+                def in_sleep() -> set[str]:  # under way when it fell asleep, and done by others
+                    twice = {path for path, n in site.fetched().items() if n > 1}
+                    return {url for url in held if url.endswith(tuple(twice))} & stored(data).keys()
+
+                await until(lambda: bool(in_sleep()))
+                await asleep
+                late, before = in_sleep(), stored(data)
+                counted = Counter(cluster.snapshot()["counters"])
+                assert run_of(cluster, run)["state"] == "running", "too short for this test"
             finally:
                 os.kill(sleeper["pid"], signal.SIGCONT)
+
+            def duplicates() -> int:
+                now = Counter(cluster.snapshot()["counters"])
+                return (now - counted)["results_duplicate"]
+
+            await until(lambda: duplicates() >= 1)
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await until(
                 lambda: all(row["state"] == "idle" for row in cluster.snapshot()["workers"])
             )
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
+        after = stored(data)
+        assert late and {url: after[url] for url in late} == {url: before[url] for url in late}
         found = [item["url"] for item in items(out)]
         assert len(found) == len(set(found))
-        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
-        assert view["failed"] == 0
+        assert set(found) == site.urls() == after.keys()
+        assert (view["failed"], view["pages"], view["items"]) == (0, 500, 500)
+
+
+def stored(data: Path) -> dict[str, tuple[object, ...]]:
+    """All that the database has of each page that is done, by its URL."""
+    select = """
+        SELECT q.url, q.attempts, q.status, p.*, i.id, i.data FROM requests q
+        JOIN pages p ON p.seq = q.seq JOIN items i ON i.seq = q.seq
+    """
+    with contextlib.closing(sqlite3.connect(data / "zcrawl.db")) as database:
+        return {row[0].decode(): row[1:] for row in database.execute(select)}
 
 
 async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
