@@ -29,6 +29,7 @@ from tests.integration.crawling import (
 from tests.servers.page_site import page_site
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import demo_site
+from zcrawl.dispatch.planner import Planner
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.runtime.supervisor_os import how_it_ended
 from zcrawl.submit.spec import JobSpec, Politeness
@@ -204,4 +205,39 @@ async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
             assert cluster.snapshot()["counters"]["machine_error"] == 1
         found = [item["url"] for item in items(out)]
         assert len(found) == len(set(found))
+        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+
+
+async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`doctor` and `job` tell the error while it lasts; when it is gone, nothing was lost."""
+    out, data = tmp_path / "o.jsonl", tmp_path / "data"
+
+    def fails(self: object, now: float) -> object:
+        raise LookupError("planted")
+
+    async def told(*args: object) -> str:
+        done = await asyncio.to_thread(command, *args, "--data", data, cwd=tmp_path)
+        return done.stdout + done.stderr
+
+    with demo_site(BOOKS) as shop:
+        async with EmbeddedCluster(data, 2) as cluster:
+            spec = JobSpec("books", politeness=FAST)
+            reply = await cluster.ask("submit", submission(spec, [shop.url], out))
+            run = reply["run"]
+            await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
+            with monkeypatch.context() as planted:
+                planted.setattr(Planner, "plan", fails)
+                await until(lambda: cluster.snapshot()["mishaps"]["in_row"] >= 5)
+                doctor = await told("doctor")
+                assert "fail  cluster: its leader failed" in doctor
+                assert "LookupError: planted" in doctor
+                assert "by an error of its own: LookupError: planted" in await told("job", 1)
+                assert cluster.snapshot()["epoch"] < 20, "not without a pause"
+            await until(lambda: run_of(cluster, run).get("state") == "completed")
+            await cluster.flush_outputs()
+            view = await cluster.ask("job", {"ref": str(reply["job"])})
+        found = [item["url"] for item in items(out)]
+        assert len(found) == len(set(found)) and view["failed"] == 0
         assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}

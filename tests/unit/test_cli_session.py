@@ -14,7 +14,7 @@ from zcrawl.cli import crawl_session
 from zcrawl.cli.crawl_session import Plan, Session, closing_lines, exit_code
 from zcrawl.cli.interrupt import Interrupt, resume_command
 from zcrawl.cli.specs import prepare
-from zcrawl.errors import RefusedError, StoreError
+from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 
 OK = {"state": "ok", "error": None, "since_s": 0.0}
 RUNNING, DONE = {"state": "running"}, {"state": "completed", "pages": 3, "items": 3}
@@ -34,6 +34,7 @@ class FakeCluster:
     def __init__(self, *story: list[dict[str, Any]], store: Mapping[str, Any] = OK) -> None:
         self.story = list(story)
         self.store = store
+        self.mishaps = {"total": 0, "in_row": 0, "last": ""}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.calls: list[str] = []
         self.jobs: list[dict[str, Any]] = []
@@ -44,7 +45,8 @@ class FakeCluster:
     def snapshot(self) -> dict[str, Any]:
         self.on_snapshot()
         rows = self.story.pop(0) if len(self.story) > 1 else self.story[0]
-        return {"runs": rows, "workers": [], "store": self.store, "statuses": {}, "failed": {}}
+        rest = {"workers": [], "statuses": {}, "failed": {}, "mishaps": self.mishaps}
+        return {"runs": rows, "store": self.store, **rest}
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         self.asked.append((op, args))
@@ -187,6 +189,20 @@ async def test_a_store_that_keeps_failing_stops_the_crawl_by_its_name(tmp_path: 
         await session.run()
     assert caught.value.code == "disk_full"
     assert caught.value.exit_code == 1
+    assert recorder.notes[-1] == f"go on with: {resume_command(tmp_path)}"
+
+
+async def test_a_leader_that_fails_at_every_try_stops_the_crawl_by_its_name(tmp_path: Path) -> None:
+    """A bug would let it wait for ever. A few failures are cured by a reload, and stop nothing."""
+    cluster, recorder = FakeCluster([row()], [row(**DONE)]), Recorder()
+    cluster.mishaps = {"total": 9, "in_row": 5, "last": "KeyError: 7"}
+    assert (await crawl(cluster, plan(tmp_path)))[0] == 0
+    cluster = FakeCluster([row()])
+    cluster.mishaps = {"total": 9, "in_row": 6, "last": "KeyError: 7"}
+    session = Session(cluster, plan(tmp_path), recorder, Interrupt(lambda: ""))
+    with pytest.raises(ZcrawlError, match=r"6 times in a row .* KeyError: 7") as caught:
+        await session.run()
+    assert (caught.value.code, caught.value.exit_code) == ("machine_error", 1)
     assert recorder.notes[-1] == f"go on with: {resume_command(tmp_path)}"
 
 

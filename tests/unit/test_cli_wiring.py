@@ -47,6 +47,7 @@ def row(**values: Any) -> dict[str, Any]:
 def snapshot() -> dict[str, Any]:
     store = {"state": "ok", "error": None, "since_s": 0.0}
     lists = {"workers": [WORKER], "runs": [row()], "statuses": {}, "failed": {}}
+    lists["mishaps"] = {"total": 0, "in_row": 0, "last": ""}
     return {"leader": "m1", "epoch": 5, "at": 0.0, **lists, "store": store, "counters": {}}
 
 

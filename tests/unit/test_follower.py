@@ -88,7 +88,7 @@ def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> N
     story.handle(m.QueryDone(ListJobs(), "q1", JobList([])))
     (answered,) = story.effects
     assert isinstance(answered, m.ReplyTo) and answered.reply.ok
-    stale = {"answered_by": "m2", "leader_silent_s": LEADER_SILENT_S + 1}
+    stale = {"answered_by": "m2", "leader_silent_s": LEADER_SILENT_S + 1, "why": ""}
     assert answered.reply.data == {"jobs": [], "stale": stale}
 
 

@@ -128,4 +128,5 @@ def stale_note(reply: dict[str, Any]) -> str | None:
         return None
     silent = stale["leader_silent_s"]
     since = "" if silent is None else f" for {silent:.0f} s"
-    return f"no leader{since}: {stale['answered_by']} answers from the database"
+    why = f" ({stale['why']})" if stale.get("why") else ""
+    return f"no leader{since}{why}: {stale['answered_by']} answers from the database"

@@ -21,13 +21,15 @@ from zcrawl.cli.display import Display
 from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
 from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
-from zcrawl.errors import RefusedError, StoreError
+from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.model import RunState
+from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.telemetry.views import summary
 
 POLL_S: Final = 0.1
 STORE_PATIENCE_S: Final = 10.0
+MISHAPS_MOST: Final = 6  # of the leader in a row; the waits between them add up to 6 s
 DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
 ENDED: Final = frozenset(str(state) for state in RunState if state.ended)
 
@@ -126,6 +128,7 @@ class Session:
                 snapshot = self._cluster.snapshot()
                 self._display.show(snapshot, self._runs)
                 self._check_store(snapshot)
+                self._check_leader(snapshot)
                 if self._ended(snapshot):
                     return
                 await self._pump()
@@ -151,6 +154,18 @@ class Session:
         self._display.note(f"go on with: {resume_command(self._plan.data)}")
         raise StoreError(
             f"stopped: the store has failed for {store['since_s']:.0f} s", code=store["error"]
+        )
+
+    def _check_leader(self, snapshot: dict[str, Any]) -> None:
+        """A bug that comes back at every try would let this wait for ever."""
+        mishaps = snapshot["mishaps"]
+        if mishaps["in_row"] < MISHAPS_MOST:
+            return
+        self._display.note(f"go on with: {resume_command(self._plan.data)}")
+        raise ZcrawlError(
+            f"stopped: the leader failed {mishaps['in_row']} times in a row by an error of its own "
+            f"(machine_error in {self._plan.data / LOG}); the last: {mishaps['last']}",
+            code="machine_error",
         )
 
     async def _pump(self) -> None:

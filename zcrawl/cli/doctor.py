@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import click
 
@@ -167,12 +167,17 @@ def check_cluster(settings: Settings) -> Check:
 
     from zcrawl.cli.connect import running
 
-    async def ask() -> dict[str, object]:
+    async def ask() -> dict[str, Any]:
         async with running(settings) as asked:
             return await asked("nodes", {})
 
-    workers = asyncio.run(ask())["workers"]
-    assert isinstance(workers, list)
+    reply = asyncio.run(ask())
+    workers, mishaps = reply["workers"], reply.get("mishaps", {})
+    if mishaps.get("total"):
+        detail = f"its leader failed {mishaps['total']} times by an error of its own, in a row "
+        detail += f"{mishaps['in_row']}; the last: {mishaps['last']}"
+        advice = "a bug: look for machine_error in the log, and report it"
+        return Check("cluster", "fail" if mishaps["in_row"] > 1 else "warn", detail, advice)
     if not workers:
         return Check("cluster", "warn", "it runs without workers", "look at `zcrawl nodes`")
     return Check("cluster", "ok", f"it runs with {len(workers)} workers")

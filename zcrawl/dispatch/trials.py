@@ -28,10 +28,12 @@ class Trials:
         if alone:
             self._alone.add(row.seq)
 
-    def forget(self, host: HostState, seq: int) -> QueuedRow:
-        """A suspect whose result came, or whose run ended."""
-        row = next(one for one in host.trials if one.seq == seq)
-        self._take(host, row, None)
+    def forget(self, host: HostState, seq: int) -> QueuedRow | None:
+        """A suspect whose result came, or whose run ended. None: it is another host's, and whoever
+        reported it named the wrong one."""
+        row = next((one for one in host.trials if one.seq == seq), None)
+        if row is not None:
+            self._take(host, row, None)
         return row
 
     def next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:

@@ -125,11 +125,20 @@ class Commits:
 
     def _commit(self, results: list[Received], now: float, effects: Effects) -> None:
         offset = self._state.clock_offset
-        changes = [self._results.plan(one, offset, now) for one in results]
+        changes = [self._plan(one, offset, now, effects) for one in results]
         for change in changes:
             if change.reason == BAD_RESULT:
                 effects.append(Note(BAD_RESULT, str(change.seq)))
         self._execute(Batch(results, changes), now, effects)
+
+    def _plan(self, one: Received, offset: float, now: float, effects: Effects) -> Change:
+        """Planning changes nothing, so a result at which it fails is bad, and no more than that:
+        it would come again, to whoever leads."""
+        try:
+            return self._results.plan(one, offset, now)
+        except Exception as error:
+            effects.append(Note("plan_error", f"result {one.number} of {one.stream[0]}: {error!r}"))
+            return self._results.bury(one)
 
     def _execute(self, batch: Batch, now: float, effects: Effects) -> None:
         state = self._state

@@ -7,18 +7,19 @@ commit (G1). A request id that was answered before is answered again, without a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from zcrawl.errors import RefusedError, StoreError, ZcrawlError
+from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.master import desk_seeds, desk_steering, once, reads
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
-from zcrawl.master.replies import BAD_ARGUMENTS, Pending, bad_request, refuse, reply
+from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
 from zcrawl.master.snapshot import live_run, worker_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Request
@@ -44,7 +45,6 @@ from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
 from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import LiveRun
 
 RETRY_ROWS = 1_000
 ACTIONS = {
@@ -278,6 +278,7 @@ class Desk:
             "workers": [worker_view(info, now) for info in state.roster.workers.values()],
             "differences": state.catalogue.differences(state.roster.workers.values()),
             "catalogue": state.catalogue.away or "ok",
+            "mishaps": state.mishaps.view(now),
         }
         self._reply(pending, data, effects)
 
@@ -313,7 +314,8 @@ class Desk:
                 else:
                     self._tune(pending, job, now, effects)
                 return
-            found = reads.proceed(pending, outcome, self._live, self._state.utc(now))
+            live = functools.partial(live_run, self._state, now=now)
+            found = reads.proceed(pending, outcome, live, self._state.utc(now))
             if isinstance(found, dict):
                 self._reply(pending, found, effects)
             else:
@@ -322,9 +324,6 @@ class Desk:
             self._refuse(pending, error, effects)
         except BAD_ARGUMENTS as error:
             self._refuse(pending, bad_request(pending.request, error), effects)
-
-    def _live(self, run: int) -> LiveRun:
-        return live_run(self._state, run)
 
     def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
         pending = self._pending.get(tag)
@@ -359,6 +358,16 @@ class Desk:
         asked = getattr(command, "asked", None)
         request = getattr(command, "request", "") if asked is None else asked.request
         return self._pending.get(request)
+
+    def withdraw(self, tag: str) -> Pending | None:
+        """A request that somebody else answers."""
+        return self._pending.pop(tag, None)
+
+    def abandon(self, effects: Effects) -> None:
+        """Nobody leads here any more: who waits asks again, whoever leads then."""
+        for pending in self._pending.values():
+            refuse(pending, UnreachableError("the leader stepped down", code=NO_LEADER), effects)
+        self._pending.clear()
 
     # ------------------------------------------------------------ replies
 

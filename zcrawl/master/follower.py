@@ -37,6 +37,7 @@ from zcrawl.master.events import (
     SendToWorker,
     Ticked,
 )
+from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
 from zcrawl.mesh.messages import (
     BadBody,
@@ -56,12 +57,12 @@ MOST_WAITING = 10_000
 
 
 class Follower:
-    def __init__(self, me: str, catalogue: Catalogue) -> None:
+    def __init__(self, me: str, catalogue: Catalogue, mishaps: Mishaps | None = None) -> None:
         self.me = me
         self.leader = ""
         self.epoch = 0
         self.heard_at = float("-inf")  # the leader's last BEAT
-        self._catalogue = catalogue
+        self._catalogue, self._mishaps = catalogue, mishaps or Mishaps()
         self._snapshot: dict[str, Any] = {}
         self._snapshot_at = float("-inf")
         self._waiting: dict[str, Pending] = {}  # for the leader's answer
@@ -196,13 +197,15 @@ class Follower:
             "workers": self._snapshot.get("workers", []),
             "differences": [],
             "catalogue": self._catalogue.away or "ok",
+            "mishaps": self._mishaps.view(now),
         }
 
     def _marked(self, data: dict[str, Any], now: float) -> dict[str, Any]:
         """No leader stands behind it: what is in flight is unknown, counters are the database's."""
         silent = max(self.heard_at, self._snapshot_at)
         age_s = None if silent == float("-inf") else round(now - silent, 1)
-        return {**data, "stale": {"answered_by": self.me, "leader_silent_s": age_s}}
+        why = self._mishaps.why(now)
+        return {**data, "stale": {"answered_by": self.me, "leader_silent_s": age_s, "why": why}}
 
     def _refuse_no_leader(self, pending: Pending, effects: Effects) -> None:
         error = UnreachableError(f"{self.me} does not lead, and nobody else does", code=NO_LEADER)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 
-from zcrawl.errors import CommitUnknown, StoreError
+from zcrawl.errors import CommitUnknown, RefusedError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master import rights
 from zcrawl.master.catalogue import Catalogue
@@ -27,11 +27,15 @@ from zcrawl.master.events import (
     Event,
     Execute,
     Note,
+    QueryDone,
+    QueryFailed,
     ReplyTo,
     StepDown,
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
+from zcrawl.master.mishaps import Mishaps
+from zcrawl.master.replies import Pending, refuse
 from zcrawl.mesh.messages import Reply, Request
 from zcrawl.store.commands import Command, Loaded, TakeOver
 
@@ -60,7 +64,8 @@ class Master:
         self.role = Role.FOLLOWER
         self.leader: Leader | None = None
         self.catalogue = Catalogue()
-        self.follower = Follower(me, self.catalogue)
+        self.mishaps = Mishaps()
+        self.follower = Follower(me, self.catalogue, self.mishaps)
         self._seen_slots = seen_slots
         self._elected: Elected | None = None
         self._takeover: TakeOver | None = None  # the one whose answer counts
@@ -74,6 +79,11 @@ class Master:
 
     def handle(self, event: Event, now: float, utc: float) -> Effects:
         """`utc` is the wall clock; it counts at a takeover from a database that has no clock."""
+        if self.mishaps.marked:
+            wanted = self.mishaps.filtered(event, now)
+            if wanted is None:
+                return [Note("message_ignored", "the leader fails at what this process says")]
+            event = wanted
         match event:
             case Elected():
                 return self._on_elected(event, now, utc)
@@ -103,6 +113,23 @@ class Master:
             if isinstance(effect, StepDown):
                 return [*effects, *self._step_down(effect.reason)]
         return effects
+
+    def failed(self, event: Event, text: str, now: float) -> Effects:
+        """`handle` raised at this event, or what it wanted could not be done: its memory is not to
+        be trusted any more. Who asked is told, and does not ask again."""
+        self.mishaps.happened(event, text, now)
+        effects: Effects = []
+        pending, desk = None, None if self.leader is None else self.leader.desk
+        if isinstance(event, ClientAsked):
+            pending = Pending(event.client, event.request)
+            if desk is not None:
+                desk.withdraw(event.request.id)
+        elif isinstance(event, QueryDone | QueryFailed) and desk is not None:
+            pending = desk.withdraw(event.tag)
+        if pending is not None:
+            error = RefusedError(f"the leader failed: {text}", code="internal_error")
+            refuse(pending, error, effects)
+        return effects + self._step_down("an error of its own")
 
     def is_wanted(self, command: Command) -> bool:
         """Whether a command that waited for its turn may still be executed. Whoever was deposed
@@ -150,6 +177,8 @@ class Master:
             allow_private=self._allow_private,
         )
         self.leader.state.allow_code = self._allow_code
+        self.leader.state.mishaps = self.mishaps
+        self.mishaps.led(now)
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
         for pending in self.follower.take_waiting():
             effects += self.leader.handle(ClientAsked(pending.client, pending.request), now)
@@ -170,12 +199,15 @@ class Master:
         return self._elected is not None and self._elected.alone
 
     def _step_down(self, reason: str) -> Effects:
+        effects: Effects = [Note("step_down", reason)]
+        if self.leader is not None:
+            self.leader.desk.abandon(effects)
         self.leader = None
         self._elected = None
         self._takeover = None
         self._takeover_at = float("inf")
         self.role = Role.FOLLOWER
-        return [Note("step_down", reason)]
+        return effects
 
     # ------------------------------------------------------------ as a follower
 

@@ -16,6 +16,7 @@ from typing import Any, Final, assert_never
 from zcrawl.errors import StoreError
 from zcrawl.master import events as m
 from zcrawl.master.master import Master, Role
+from zcrawl.master.mishaps import in_words
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers, worker_route
@@ -24,7 +25,6 @@ from zcrawl.store.queries import Query, QueryOutcome
 
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
-ELECT_AGAIN_S: Final = 0.2
 LOOK_S: Final = 1.0  # it looks at itself this often
 LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
 
@@ -79,6 +79,7 @@ class MasterLoop:
         self._elected = elected
         self.handle(elected)
         await self._leads.wait()
+        self.snapshot()  # there is one from now on, whatever happens next
 
     def listen(self) -> None:
         """Workers, clients and other masters are heard from now on."""
@@ -105,7 +106,8 @@ class MasterLoop:
                 **leader.current_snapshot(self._clock()),
                 "counters": dict(counters),
             }
-        return self._last_snapshot
+        mishaps = self.machine.mishaps.view(self._clock())
+        return {**self._last_snapshot, "mishaps": mishaps}
 
     def close(self) -> None:
         self._closed = True
@@ -117,24 +119,30 @@ class MasterLoop:
     def handle(self, event: m.Event) -> None:
         if self._closed:
             return
-        self._do_all(self._decide(event, self._clock(), self._utc()))
+        self._settle(event, self._clock(), self._utc())
         self._plan_tick()
 
-    def _decide(self, event: m.Event, now: float, utc: float) -> m.Effects:
-        """A bug in the leader's memory is cured by the database: it leads again, loaded anew."""
+    def _settle(self, event: m.Event, now: float, utc: float) -> None:
+        """Decide and do. A bug in the leader's memory is cured by the database: it leads again,
+        loaded anew; `mishaps` has what is done about one that comes back."""
         try:
-            return self.machine.handle(event, now, utc)
-        except Exception:
+            for effect in self.machine.handle(event, now, utc):
+                self._do(effect)
+        except Exception as error:
             self.note("machine_error", traceback.format_exc())
+            self.takeover_error = in_words(error)
+            effects = self.machine.failed(event, self.takeover_error, now)
             self._on_step_down("an error of its own")
-            return self.machine.handle(m.Deposed("an error of its own"), now, utc)
+            for effect in effects:
+                self._do(effect)
 
     def _lead_again(self, reason: str) -> None:
         """Where nobody else could lead. (A cluster's master gives the lock away instead.)"""
         self._leads.clear()
         if self._elected is not None:  # the lock is still ours; workers of the last epoch live
             elected = m.Elected(self._elected.hint, alone=False)
-            self._loop.call_later(ELECT_AGAIN_S, self.handle, elected)
+            wait_s = self.machine.mishaps.wait_s(self._clock())
+            self._loop.call_later(wait_s, self.handle, elected)
 
     def note(self, name: str, detail: str = "") -> None:
         self.counters[name] += 1
@@ -159,9 +167,7 @@ class MasterLoop:
                 event = m.ReplyCame(message.body)
             else:
                 event = m.MessageCame(message)
-            effects = self._decide(event, now, utc)
-            if effects:
-                self._do_all(effects)
+            self._settle(event, now, utc)
         self._plan_tick()
 
     def _plan_tick(self) -> None:
@@ -177,7 +183,7 @@ class MasterLoop:
         if self._closed:
             return
         now = self._clock()
-        self._do_all(self._decide(m.Ticked(), now, self._utc()))
+        self._settle(m.Ticked(), now, self._utc())
         if now >= self._looked_at + LOOK_S:
             self._look_at_itself(now)
         if self._timer is not None:
@@ -189,17 +195,13 @@ class MasterLoop:
         """For those who watch: what this process takes, and what it has logged."""
         self._looked_at = now
         measured = m.Measured(self._rss_bytes(), self._late_s * 1000)
-        self._do_all(self._decide(measured, now, self._utc()))
+        self._settle(measured, now, self._utc())
         self._late_s = 0.0
         lines = self._lines()
         if lines is not None:
-            self._do_all(self._decide(m.LinesLogged(lines), now, self._utc()))
+            self._settle(m.LinesLogged(lines), now, self._utc())
 
     # ------------------------------------------------------------ effects
-
-    def _do_all(self, effects: m.Effects) -> None:
-        for effect in effects:
-            self._do(effect)
 
     def _do(self, effect: m.Effect) -> None:
         epoch = self.machine.epoch

@@ -48,6 +48,7 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]
             "error": None if failing is None else failing.code,
             "since_s": 0.0 if failing is None else now - commits.failing_since,
         },
+        "mishaps": state.mishaps.view(now),
         "next_retry_s": _next_retry_s(state, now),
         "counters": dict(state.counters),
     }
@@ -93,13 +94,13 @@ def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:
     }
 
 
-def live_run(state: LeaderState, run: int) -> LiveRun:
+def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
     leases = state.leases.of_run(run)
     return LiveRun(
         in_flight=len(leases),
         workers=sorted({lease.worker.id for lease in leases}),
         in_flight_urls=[lease.row.url for lease in leases[:50]],
-        waiting=waiting(state, run),
+        waiting=waiting(state, run) or state.mishaps.why(now),
     )
 
 

@@ -19,6 +19,7 @@ from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import Effects, Measured, Note, SendToWorker
+from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model import RECALLED
@@ -72,6 +73,7 @@ class LeaderState:
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.watch = Watch(me)
+        self.mishaps = Mishaps()  # the master's own, of all its epochs
         self.measured = Measured(0, 0.0)
 
     def load(self, loaded: Loaded, now: float, effects: Effects) -> None:

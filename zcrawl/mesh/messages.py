@@ -28,6 +28,7 @@ LACKS = "lacks "  # begins the reason of a REJECT: a spider or plugin that is no
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
+PageSize: TypeAlias = Annotated[int, Meta(ge=0, le=2**40)]  # sums of it stay numbers
 Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -133,7 +134,7 @@ class Page(_Body, frozen=True):
     final_url: str
     title: str | None
     content_type: str
-    size: int
+    size: PageSize
     fetched_at: float  # UTC seconds
     elapsed_ms: float
     body: str | None = None  # blob name, when bodies are kept

@@ -49,6 +49,8 @@ LEVELS: Final = {
             "internal_error",
             "key_refused",
             "machine_error",
+            "message_ignored",
+            "plan_error",
             "plugin_missing",
             "takeover_failed",
             "version",
