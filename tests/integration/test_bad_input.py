@@ -69,6 +69,10 @@ def error_of(done: subprocess.CompletedProcess[str]) -> tuple[str, str]:
         (["http://x.test/", "--job", "broken.toml"], "bad_toml", "broken.toml"),
         (["--seeds", "nowhere.txt"], "unreadable", "nowhere.txt"),
         (["--seeds", "bad.txt"], "bad_url", "2"),
+        (["--seeds", "long.txt"], "url_too_long", "long.txt, line 1"),
+        (["--seeds", "noise.txt"], "bad_url", "noise.txt, line 1"),
+        (["--seeds", "none.txt"], "usage", "no URL in none.txt"),
+        (["--seeds", "-"], "usage", "no URL in stdin"),
         (["http://x.test/", "--out", "/proc/nowhere/o.jsonl"], "out_unwritable", "/proc/nowhere"),
         (["http://x.test/", "--out", "."], "usage", ".jsonl"),
         (["http://x.test/", "--data", "typo.toml"], "data_unwritable", "typo.toml"),
@@ -83,12 +87,15 @@ def test_what_is_typed_wrong_is_refused_before_anything_happens(
     (tmp_path / "typo.toml").write_text('name = "x"\n[scope]\nmax_dept = 3\n')
     (tmp_path / "broken.toml").write_text("name = \n")
     (tmp_path / "bad.txt").write_text("http://x.test/\nno url at all\n")
-    done = command("crawl", *args, "--json", cwd=tmp_path)
+    (tmp_path / "long.txt").write_text("http://x.test/" + "a" * 1_000_000)
+    (tmp_path / "noise.txt").write_bytes(b"\xff\xfeh\0t\0t\0p\0")
+    (tmp_path / "none.txt").write_text("# nothing yet\n\n")
+    done = command("crawl", *args, "--json", cwd=tmp_path, stdin=subprocess.DEVNULL)
     found, message = error_of(done)
     assert (done.returncode, found) == (2, code), message
     assert says in message
     assert not list(tmp_path.glob("**/zcrawl.db"))
-    shown = command("crawl", *args, cwd=tmp_path)
+    shown = command("crawl", *args, cwd=tmp_path, stdin=subprocess.DEVNULL)
     assert shown.returncode == 2
     assert shown.stdout == ""
     assert shown.stderr.count("\n") == 1 and shown.stderr.endswith(f"[{code}]\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -66,6 +67,16 @@ async def test_a_second_run_of_the_same_job_on_the_same_workers_finds_it_all_aga
             out = tmp_path / f"{number}.jsonl"
             await crawl(cluster, JobSpec("books", politeness=FAST), [shop.url], out)
             assert {item["url"] for item in items(out)} == urls_of(shop)
+
+
+def test_a_job_tells_who_has_crawled_it(shop: DemoServer, tmp_path: Path) -> None:
+    """`crawl` has its own master, and is asked by somebody like any other."""
+    crawled = command("crawl", shop.url, "--max-pages", 1, "--data", tmp_path / "d", cwd=tmp_path)
+    assert crawled.returncode == 0, crawled.stderr
+    shown = command("job", 1, "--data", tmp_path / "d", "--json", cwd=tmp_path)
+    (action,) = json.loads(shown.stdout)["last_actions"]
+    user, _, host = action["by"].partition("@")
+    assert user and host == os.uname().nodename
 
 
 def test_the_command_crawls_writes_and_sums_up(shop: DemoServer, tmp_path: Path) -> None:

@@ -105,6 +105,26 @@ def test_a_job_is_submitted_watched_repeated_and_deleted(
     assert zcrawl.refused("submit", seed)[0] == 3
 
 
+def test_a_job_tells_what_it_is_doing_while_it_runs(web: MisbehavingWeb, zcrawl: Operator) -> None:
+    """Spec, times, state, percent, workers and URLs in flight, from the running cluster; of a run
+    that has ended, nobody works on anything."""
+    seeds = [web.url("/status/200"), web.url("/slow/4000")]
+    with zcrawl.up(2):
+        zcrawl.ok("submit", *seeds, "--name", "slow", "--rate", 0, "--depth", 2)
+        wait_until(lambda: zcrawl.job("slow")["pages"] == 1, 30)
+        view = zcrawl.job("slow")
+        assert (view["state"], view["percent"], view["reason"]) == ("running", 50.0, "")
+        assert view["in_flight_urls"] == [seeds[1]] and view["in_flight"] == 1
+        assert len(view["workers"]) == 1 and view["workers"][0] in ("w1", "w2")
+        assert (view["spec"]["seeds"], view["spec"]["scope"]["max_depth"]) == (seeds, 2)
+        assert view["created_at"] <= view["started_at"] and view["ended_at"] is None
+        shown = zcrawl("job", "slow").stdout
+        assert f"fetching 1  {seeds[1]}" in shown and "percent" in shown
+        done = zcrawl.until_job("slow", "state", "completed")
+        assert (done["percent"], done["workers"], done["in_flight_urls"]) == (100.0, [], [])
+        assert done["started_at"] == view["started_at"] < done["ended_at"]
+
+
 def test_a_job_is_paused_resumed_and_cancelled(web: MisbehavingWeb, zcrawl: Operator) -> None:
     """Paused: nothing is asked of the server, also not by a cluster that starts anew. Resumed: it
     goes on where it was. Cancelled: what was queued is skipped by that name."""

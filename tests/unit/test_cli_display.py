@@ -96,6 +96,26 @@ def test_the_live_picture_has_every_promised_part_and_takes_foreign_text_as_text
     assert "\x1b[2J" not in shown
 
 
+def test_on_a_narrow_terminal_a_worker_still_takes_one_line() -> None:
+    """What does not fit is cut, and pushes nothing down."""
+    text = io.StringIO()
+    console = Console(file=text, width=40, force_terminal=False)
+    console.print(draw(snapshot(), {7}, RateMeter()))
+    *_, head, row = text.getvalue().splitlines()
+    assert head.startswith("wor") and row.startswith("[re") and "4/32" in row
+
+
+def test_a_leader_that_fails_is_told() -> None:
+    """One failure alone is cured by its reload, and gone before anybody has read of it."""
+    once, often = ({"total": n, "in_row": n, "last": "KeyError: 7"} for n in (1, 3))
+    assert "KeyError" not in line(snapshot(mishaps=once), {7}, RateMeter())
+    says = "the leader failed 3 times in a row: KeyError: 7"
+    assert line(snapshot(mishaps=often), {7}, RateMeter()).endswith(f"; {says}")
+    text = io.StringIO()
+    Console(file=text, width=120).print(draw(snapshot(mishaps=often), {7}, RateMeter()))
+    assert says in text.getvalue()
+
+
 def test_a_plain_line_says_the_same_in_one_line() -> None:
     """For logs."""
     shown = line(snapshot(), {7}, RateMeter())

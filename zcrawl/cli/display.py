@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from zcrawl.cli import output
 from zcrawl.cli.progress import RateMeter, sparkline, tally, totals
@@ -79,7 +79,7 @@ def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
         f"{sums.pages} pages, {meter.rate():.1f}/s, {sums.queued} queued, "
         f"{sums.in_flight} in flight, {sums.failed} failed, {sums.skipped} skipped"
     )
-    notes = [note for note in (waiting(snapshot), store_trouble(snapshot)) if note]
+    notes = [note for note in (waiting(snapshot), trouble(snapshot)) if note]
     return "; ".join((text, *notes))
 
 
@@ -101,7 +101,11 @@ def lacking(snapshot: Mapping[str, Any]) -> str:
     return next((reason for reason in reasons if reason.startswith("waiting: ")), "")
 
 
-def store_trouble(snapshot: Mapping[str, Any]) -> str | None:
+def trouble(snapshot: Mapping[str, Any]) -> str | None:
+    """What fails at the moment, and is tried again."""
+    mishaps = snapshot.get("mishaps") or {}
+    if mishaps.get("in_row", 0) > 1:
+        return f"the leader failed {mishaps['in_row']} times in a row: {mishaps['last']}"
     outputs = snapshot.get("outputs") or {}
     if outputs.get("error"):
         return f"the output file cannot be written [{outputs['error']}]: {outputs['detail']}"
@@ -173,9 +177,9 @@ def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     text = output.printable(output.counts(failed, 5)) if failed else "none"
     facts.add_row("failed", Text(text, style="red" if failed else ""))
     facts.add_row("skipped", f"{sums.skipped:,}")
-    trouble = store_trouble(snapshot)
-    if trouble:
-        facts.add_row("store", Text(trouble, style="bold red"))
+    fails = trouble(snapshot)
+    if fails:
+        facts.add_row("trouble", Text(output.printable(fails), style="bold red"))
     return Group(facts, Text(""), _workers(snapshot["workers"]))
 
 
@@ -185,7 +189,8 @@ def _workers(rows: list[dict[str, Any]]) -> RenderableType:
 
     table = Table(box=None, header_style="dim", pad_edge=False)
     for name in ("worker", "state", "running", "waiting", "rate", "memory", "lag"):
-        table.add_column(name, justify="left" if name in ("worker", "state") else "right")
+        side: Literal["left", "right"] = "left" if name in ("worker", "state") else "right"
+        table.add_column(name, justify=side, no_wrap=True)
     for row in rows[:MAX_WORKERS]:
         table.add_row(
             Text(output.printable(row["id"])),

@@ -128,7 +128,8 @@ def prepare(
         table["seeds"] = list(urls)
     in_table = table.get("seeds", [])
     known = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
-    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), seeds_file or "")
+    named = "stdin" if seeds_file == "-" else seeds_file or ""
+    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named)
     rest = lines.chunks(known)
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
@@ -137,6 +138,8 @@ def prepare(
     check_extraction(spec, source)
     first = next(rest, [])
     if not first and not begins_by_itself(spec, first):
+        if seeds_file:
+            raise UsageError(f"nothing to crawl: no URL in {named}")
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]

@@ -22,7 +22,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.model import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import open_blobs
-from zcrawl.roles.client import answer
+from zcrawl.roles.client import answer, who_asks
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
@@ -181,7 +181,7 @@ class EmbeddedCluster:
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         assert self._master is not None
-        request = Request(secrets.token_hex(16), op, args)
+        request = Request(secrets.token_hex(16), op, args, by=who_asks())
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while True:
