@@ -257,6 +257,65 @@ def test_a_full_disk_stops_the_crawl_and_room_lets_it_go_on(
     assert len(found) == len(set(found)) == len(reference_set(POSTGRES_MANUAL).pages)
 
 
+def test_a_disk_without_room_for_anything_is_named_by_every_command(
+    tmp_path: Path, small_disk: Path, web: MisbehavingWeb
+) -> None:
+    """Exit 1 and disk_full where something has to be written, and nothing is left lying there;
+    what only reads goes on."""
+    data = small_disk / "d"
+    seed = web.url("/good/5/0")
+    assert command("crawl", seed, "--workers", 1, "--data", data, cwd=tmp_path).returncode == 0
+    with contextlib.suppress(OSError), (small_disk / "fill").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(512))
+    there = {path.name for path in data.iterdir()}
+    for args in (("crawl", seed), ("crawl", "--resume"), ("up",), ("retry", 1), ("delete", 1)):
+        done = command(*args, "--data", data, "--json", cwd=tmp_path)
+        code, _ = error_of(done)
+        assert (done.returncode, code) == (1, "disk_full"), args
+    logs = {"zcrawl.db-wal", "zcrawl.db-shm"}
+    assert {path.name for path in data.iterdir()} - logs == there - logs
+    assert len(command("export", 1, "--data", data, cwd=tmp_path).stdout.splitlines()) == 5
+    doctor = command("doctor", "--data", data, cwd=tmp_path)
+    assert "fail  disk space" in doctor.stdout and "ok    database" in doctor.stdout
+
+
+def test_an_output_without_room_is_written_by_resume(
+    tmp_path: Path, small_disk: Path, web: MisbehavingWeb
+) -> None:
+    """The pages are crawled and kept; the last words tell how the file is completed."""
+    data, out = tmp_path / "d", small_disk / "o.jsonl"
+    (small_disk / "fill").write_bytes(bytes(1_000_000))
+    seed = web.url("/good/300/0")
+    flags = ("--rate", 0, "--concurrency", 32, "--workers", 1, "--data", data)
+    done = command("crawl", seed, "--out", out, *flags, cwd=tmp_path)
+    assert done.returncode == 1 and "[disk_full]" in done.stderr
+    assert RESUME.format(data=data) in done.stderr
+    (small_disk / "fill").unlink()
+    done = command("crawl", "--resume", "--workers", 1, "--data", data, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = [item["url"] for item in items(out)]
+    assert len(found) == len(set(found)) == 300
+
+
+def test_a_data_folder_on_a_read_only_disk_can_be_read(
+    tmp_path: Path, small_disk: Path, web: MisbehavingWeb
+) -> None:
+    """A crawl that was kept: jobs, job and export work, what would write is refused by name, and
+    doctor does not call the database damaged."""
+    data, seed = small_disk / "d", web.url("/good/5/0")
+    assert command("crawl", seed, "--workers", 1, "--data", data, cwd=tmp_path).returncode == 0
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    (listed,) = json.loads(command("jobs", "--json", "--data", data, cwd=tmp_path).stdout)
+    assert (listed["job"], listed["pages"]) == (1, 5)
+    assert len(command("export", 1, "--data", data, cwd=tmp_path).stdout.splitlines()) == 5
+    for args in (("crawl", seed), ("crawl", "--resume"), ("up",), ("retry", 1)):
+        done = command(*args, "--data", data, "--json", cwd=tmp_path)
+        assert (done.returncode, error_of(done)[0]) == (2, "data_unwritable"), args
+    doctor = command("doctor", "--data", data, cwd=tmp_path).stdout
+    assert "fail  data folder" in doctor and "is whole" in doctor
+
+
 @pytest.mark.parametrize("damage", ["garbage", "holes"])
 def test_a_corrupt_database_is_named_and_left_alone(
     tmp_path: Path, web: MisbehavingWeb, damage: str

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -189,13 +190,21 @@ class Session:
             sent = len(submission.first) + submission.sent
             self._display.note(f"{sent} seeds were submitted; any others were not")
         await self._cluster.drain(DRAIN_TIMEOUT_S)
-        await self._cluster.flush_outputs()
+        await self._flush()
         self._display.close()
         self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
         return 1 if self._reader_left else INTERRUPTED
 
+    async def _flush(self, runs: Collection[int] = ()) -> None:
+        try:
+            await self._cluster.flush_outputs(runs)
+        except ZcrawlError:
+            again = resume_command(self._plan.data)
+            self._display.note(f"all items are in the database; to write the rest: {again}")
+            raise
+
     async def _finish(self) -> int:
-        await self._cluster.flush_outputs(self._runs)
+        await self._flush(self._runs)
         await self._pump()
         views = [await self._view(run, job) for run, job in self._runs.items()]
         self._display.close()

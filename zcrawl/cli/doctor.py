@@ -178,20 +178,28 @@ def check_cluster(settings: Settings) -> Check:
         detail += f"{mishaps['in_row']}; the last: {mishaps['last']}"
         advice = "a bug: look for machine_error in the log, and report it"
         return Check("cluster", "fail" if mishaps["in_row"] > 1 else "warn", detail, advice)
-    if not workers:
-        return Check("cluster", "warn", "it runs without workers", "look at `zcrawl nodes`")
-    return Check("cluster", "ok", f"it runs with {len(workers)} workers")
+    here = [one for one in workers if one["state"] not in ("suspect", "lost", "offline")]
+    gone = ", ".join(f"{one['id']} is {one['state']}" for one in workers if one not in here)
+    detail = f"it runs with {len(here)} workers" + (f"; {gone}" if gone else "")
+    if not here:
+        return Check("cluster", "warn", detail, "look at `zcrawl nodes`")
+    return Check("cluster", "ok", detail)
 
 
 def check_database(data: Path) -> Check:
     file = data / DATABASE
     if not file.exists():
         return Check("database", "ok", "none yet")
+    from zcrawl.store.sqlite_file import readonly_uri
+
     restore = "restore it from a backup, or move it away and crawl again"
     try:
-        uri = f"{file.absolute().as_uri()}?mode=ro"
+        uri = readonly_uri(file)
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:  # it may be as whole as ever
+        advice = "correct its rights; from a disk that is read-only copy it to another"
+        return Check("database", "fail", f"{file}: {error}", advice)
     except sqlite3.DatabaseError as error:
         return Check("database", "fail", f"{file}: {error}", restore)
     if verdict != "ok":

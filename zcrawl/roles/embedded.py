@@ -70,6 +70,11 @@ class EmbeddedCluster:
     async def __aenter__(self) -> EmbeddedCluster:
         try:
             await self._open()
+        except OSError as error:
+            await self._stack.aclose()
+            if error.errno is None:  # a TimeoutError
+                raise
+            raise place.unusable(self._data, error) from error
         except BaseException:
             await self._stack.aclose()
             raise

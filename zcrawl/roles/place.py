@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from zcrawl.errors import DiskFull, UsageError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
 
 DATABASE: Final = "zcrawl.db"
@@ -42,8 +44,19 @@ def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
 def write_mesh_file(data: Path, endpoints: Endpoints) -> None:
     path = data / MESH
     aside = path.with_suffix(f".{os.getpid()}")
-    aside.write_bytes(msgspec.json.encode(MeshFile(os.getpid(), endpoints)))
-    aside.replace(path)
+    try:
+        aside.write_bytes(msgspec.json.encode(MeshFile(os.getpid(), endpoints)))
+        aside.replace(path)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def unusable(data: Path, error: OSError) -> ZcrawlError:
+    """The folder in which nothing can be kept."""
+    text = f"{error.filename or data}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(text)
+    return UsageError(text, code="data_unwritable")
 
 
 def read_mesh_file(data: Path) -> MeshFile | None:

@@ -25,6 +25,7 @@ from zcrawl.errors import (
     StoreUnavailable,
 )
 from zcrawl.store.dialect_peewee import Row, Session
+from zcrawl.store.sqlite_file import is_full, readonly_uri
 
 BUSY_TIMEOUT_S = 5.0
 CACHE_KIB = 16 * 1024
@@ -40,6 +41,7 @@ _BAD_DATA = {
     sqlite3.SQLITE_MISMATCH,
     sqlite3.SQLITE_RANGE,
 }
+_OF_THE_DISK = {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
 _AWAY = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -166,9 +168,9 @@ class SqliteDialect:
         self._path = path
 
     def connect(self, role: str) -> SqliteSession:
-        mode = "ro" if self.readonly else "rwc"
+        whole = f"{self._path.absolute().as_uri()}?mode=rwc"
         database = peewee.SqliteDatabase(
-            f"{self._path.absolute().as_uri()}?mode={mode}",
+            readonly_uri(self._path) if self.readonly else whole,
             uri=True,
             timeout=BUSY_TIMEOUT_S,
             thread_safe=False,
@@ -206,8 +208,7 @@ class SqliteDialect:
         """Never called: a SQLite connection is never lost."""
 
     def error(self, error: BaseException) -> StoreError | None:
-        if isinstance(error, peewee.PeeweeException) and error.args:
-            error = error.args[0] if isinstance(error.args[0], BaseException) else error
+        error = _raw(error)
         if isinstance(error, OverflowError | UnicodeEncodeError | sqlite3.DataError):
             return StoreDataError(f"this cannot be stored: {error}")
         if isinstance(error, sqlite3.InterfaceError | sqlite3.ProgrammingError):
@@ -220,7 +221,7 @@ class SqliteDialect:
 
     def commit_error(self, error: Exception, rolled_back: bool) -> StoreError:
         named = self.error(error)
-        if isinstance(named, DiskFull):
+        if _code(error) == sqlite3.SQLITE_FULL and named is not None:
             return named  # SQLite rolls such a commit back by itself
         if not rolled_back:
             return CommitUnknown(f"{self.where}: the commit failed: {error}")
@@ -230,8 +231,8 @@ class SqliteDialect:
 
     def _sqlite_error(self, error: sqlite3.Error) -> StoreError:
         extended = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        code = extended & 0xFF
-        if code == sqlite3.SQLITE_FULL:
+        code = _code(error)
+        if code == sqlite3.SQLITE_FULL or (code in _OF_THE_DISK and is_full(self._path)):
             return DiskFull(f"{self.where}: the disk is full; free some space, then go on")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreCorrupt(
@@ -247,3 +248,14 @@ class SqliteDialect:
         if code in _AWAY:
             return StoreUnavailable(f"{self.where}: {error}")
         return StoreError(f"{self.where}: {error}")
+
+
+def _raw(error: BaseException) -> BaseException:
+    """What SQLite raised, without peewee's wrapping."""
+    if isinstance(error, peewee.PeeweeException) and error.args:
+        return error.args[0] if isinstance(error.args[0], BaseException) else error
+    return error
+
+
+def _code(error: BaseException) -> int:
+    return int(getattr(_raw(error), "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
