@@ -9,11 +9,10 @@ import shutil
 import struct
 import zlib
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
 
 import pytest
 
+from tests.web.listening import Listening
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.submit.browser_spec import Browser
@@ -50,7 +49,7 @@ def redirect(target: str) -> Answer:
     return 302, {"Location": target}, b""
 
 
-class Site:
+class Site(Listening):
     """`pages` by path; each a fixed answer or a function of the request's headers. A path that
     is not there is 404; `hang` is never answered. `log` has what was asked for, in order."""
 
@@ -59,14 +58,11 @@ class Site:
         pages: dict[str, Answer | Callable[[dict[str, str]], Answer]],
         address: str = "127.0.0.1",
     ) -> None:
-        self._address = address
+        super().__init__(address)
         self.pages = pages
         self.log: list[str] = []
         self.headers: dict[str, dict[str, str]] = {}  # of the last request for a path
-        self.port = 0
         self.connections = 0
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -74,27 +70,7 @@ class Site:
     def hits(self, path: str) -> int:
         return self.log.count(path)
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, self._address, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
         with contextlib.suppress(OSError, EOFError, asyncio.CancelledError):
             while True:
@@ -115,7 +91,6 @@ class Site:
                 await writer.drain()
                 if extra.get("Connection") == "close":
                     break
-        self._tasks.discard(task)
         writer.close()
 
 

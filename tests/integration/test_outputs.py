@@ -37,14 +37,6 @@ def shop() -> Iterator[DemoServer]:
         yield server
 
 
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with s3_server() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield
-
-
 def arguments(shop: DemoServer, folder: Path, output: str, *more: object) -> tuple[object, ...]:
     (folder / "job.toml").write_text(f"{JOB}\n[output]\n{output}\n")
     data = ("--data", folder / "d", "--workers", 1)

@@ -16,7 +16,7 @@ import pytest
 from tests.integration.crawling import command, items
 from tests.integration.test_executors import installed
 from tests.integration.test_outputs import N, _check, arguments, kill_and_resume, once, records
-from tests.servers.s3 import BUCKET, objects, s3_server
+from tests.servers.s3 import BUCKET, objects
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.demo_server_loop import DemoServer, demo_site
 
@@ -32,14 +32,6 @@ NAMES = ("x.jsonl", "x.csv", "x.parquet", "x.warc.gz")
 def shop() -> Iterator[DemoServer]:
     with demo_site(Catalogue(books=100, tags=4)) as server:
         yield server
-
-
-@pytest.fixture
-def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with s3_server() as environment:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        yield
 
 
 def urls_of(name: str, data: bytes) -> list[str]:

@@ -13,12 +13,12 @@ import base64
 import contextlib
 import socket
 import struct
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit
 
+from tests.web.listening import Listening
 
-class _Proxy(abc.ABC):
+
+class _Proxy(Listening):
     scheme = ""
 
     def __init__(
@@ -29,6 +29,7 @@ class _Proxy(abc.ABC):
         fault: str = "",
         names: dict[str, str] | None = None,
     ) -> None:
+        super().__init__()
         self.user, self.password = user, password
         self.fault = fault
         self.names = names or {}  # the proxy's own idea of DNS
@@ -37,36 +38,13 @@ class _Proxy(abc.ABC):
         self.running = 0
         self.most_running = 0
         self.asked: list[str] = []  # targets
-        self.port = 0
-        self._server: asyncio.Server | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
         auth = f"{self.user}:{self.password}@" if self.user else ""
         return f"{self.scheme}://{auth}127.0.0.1:{self.port}"
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._server is not None
-        self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.met += 1
         try:
             if self.fault == "hang":
@@ -76,7 +54,6 @@ class _Proxy(abc.ABC):
         except (OSError, EOFError, asyncio.CancelledError):
             pass  # one of the two sides left, or the proxy ends: the other one sees it
         finally:
-            self._tasks.discard(task)
             await _close(writer)
 
     @abc.abstractmethod

@@ -13,7 +13,7 @@ from zcrawl.master.state import LeaderState
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import tags_of
-from zcrawl.telemetry.views import LiveRun, elapsed
+from zcrawl.telemetry.views import LiveRun, run_view
 
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
@@ -128,24 +128,10 @@ def waiting_runs(state: LeaderState) -> dict[int, str]:
 def _run(
     row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None, waits: str = ""
 ) -> dict[str, Any]:
-    counters = row.counters
     return {
-        "run": row.id,
-        "job": row.job,
-        "name": row.name,
+        **run_view(row, in_flight, utc),
         "tags": list(spec.tags if spec is not None else tags_of(row.spec)),
-        "state": str(row.state),
         "reason": row.reason or waits,
-        "pages": counters.done,
-        "unchanged": counters.unchanged,
-        "items": counters.items,
-        "failed": counters.failed,
-        "skipped": counters.skipped,
-        "queued": max(0, counters.pending - in_flight),
-        "in_flight": in_flight,
-        "admitted": counters.admitted,
-        "bytes": counters.bytes,
-        "seconds": elapsed(row, utc),
         "max_pages": spec.scope.max_pages if spec is not None else None,
         "rate": spec.politeness.rate if spec is not None else None,
         "concurrency": spec.politeness.concurrency if spec is not None else None,
