@@ -168,6 +168,16 @@ def test_whatever_a_server_does_ends_with_its_reason(
     assert web.hits("/retry-after/1") == 2
 
 
+@pytest.mark.parametrize("line", [b"Crawl-delay: 1e-310", b"Request-rate: 99999999999999999999/1"])
+def test_a_robots_txt_with_a_hostile_delay_stops_nobody(tmp_path: Path, line: bytes) -> None:
+    """The leader divides by it; a number like this must not end it, now or after a restart."""
+    with WebThread(MisbehavingWeb(robots=b"User-agent: *\n" + line + b"\n")) as web:
+        done = crawl(tmp_path, web.url("/good/5/0"), "--json")
+        assert done.returncode == 0, done.stdout
+        assert view(tmp_path)["pages"] == 5
+    assert "machine_error" not in (tmp_path / "d" / "zcrawl.log").read_text()
+
+
 def test_a_gzip_bomb_costs_no_memory(tmp_path: Path, web: MisbehavingWeb) -> None:
     """10 GB in 10 MB: ended as too_large, and the worker's memory never held it."""
     process = start(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from tests.unit.machine_tools import assignment, grant, result
+from tests.unit.machine_tools import assignment, grant, header, result
 from zcrawl.errors import RetryClass
-from zcrawl.mesh.messages import Manner, Page
+from zcrawl.mesh.codec import decode, encode
+from zcrawl.mesh.messages import Manner, Message, Page
 from zcrawl.model import Outcome
 from zcrawl.worker.intake import Intake
 
@@ -65,3 +67,11 @@ def test_a_process_that_slept_blames_no_host_for_it(late: str, slept: bool) -> N
     manners = intake.hosts[1].manners
     is_blamed = manners.throttle.slow_s > 0.0 or manners.breaker.opens > 0
     assert is_blamed is not slept
+
+
+def test_what_is_told_of_a_very_slow_pace_can_be_told() -> None:
+    """A RESULT with a longer wait would be refused, and its page would end as bad_result."""
+    intake = running(1_000_000.0, 1)
+    waits = intake.next_in_s(1, 10.0)
+    told = msgspec.structs.replace(result(), host_next_in_s=waits)
+    assert isinstance(decode(encode(header(told), told)), Message)

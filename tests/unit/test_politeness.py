@@ -107,3 +107,10 @@ def test_a_crawl_delay_counts_if_one_job_obeys_robots() -> None:
     assert combined_demand([rude], 30.0).interval_s == 0.0
     assert combined_demand([rude, Politeness(rate=5)], 30.0).interval_s == 30.0
     assert combined_demand([Politeness(rate=0.01)], 30.0).interval_s == 100.0
+
+
+@pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-20])
+def test_a_delay_too_small_to_divide_by_is_none(tiny: float) -> None:
+    """Whatever a worker or the database says: the leader divides by intervals."""
+    assert combined_demand([Politeness(rate=0)], tiny).interval_s == 0.0
+    assert combined_demand([Politeness(rate=2_147_483_647)], tiny).interval_s > 0.0

@@ -77,6 +77,8 @@ def test_no_answer_means_nothing_for_now(status: int) -> None:
     [
         ("Crawl-delay: 2.5", 2.5),
         ("Crawl-delay: 0", 0.0),
+        ("Crawl-delay: 1e-310", 0.0),
+        ("Request-rate: 99999999999999999999/1", 0.0),
         ("Crawl-delay: 86400", 3600.0),
         ("Crawl-delay: soon", None),
         ("Crawl-delay: -3", None),

@@ -13,6 +13,7 @@ from protego import Protego
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; what is behind it is not read
 MAX_CRAWL_DELAY_S = 3600.0
+LEAST_CRAWL_DELAY_S = 0.001  # a shorter one asks for nothing: `1e-310` was written to do harm
 MAX_SITEMAPS = 1_000
 
 # A Disallow that has a value, with the misspellings that protego understands. Too broad is safe:
@@ -90,4 +91,5 @@ def _delay_s(parsed: Protego, user_agent: str) -> float | None:
         delays.append(rate.seconds / rate.requests)
     if not delays:
         return None
-    return min(MAX_CRAWL_DELAY_S, max(delays))
+    slowest = max(delays)
+    return min(MAX_CRAWL_DELAY_S, slowest) if slowest >= LEAST_CRAWL_DELAY_S else 0.0

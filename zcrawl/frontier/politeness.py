@@ -14,6 +14,8 @@ from zcrawl.frontier.hours import DAY_S, NEVER, Span, parse_hours
 from zcrawl.submit.spec import Politeness
 
 LONGEST_DELAY_S = 3_600.0  # a stored next_at further ahead than this is a clock error
+# What a worker or a database says is no number to divide by below this. No rate is so high.
+LEAST_INTERVAL_S = 1e-10
 # Timers fire late, by 1 to 10 ms on a busy machine. At a short interval that was a quarter of the
 # rate. There a start may make good what the one before it was late, up to half an interval.
 CATCH_UP_BELOW_S = 0.1  # slower paces never catch up: their starts are a whole interval apart
@@ -59,7 +61,7 @@ def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
     if any(each.robots for each in demands):
         interval = max(interval, crawl_delay_s)
     return Demand(
-        interval_s=interval,
+        interval_s=interval if interval >= LEAST_INTERVAL_S else 0.0,
         burst=min((each.burst for each in demands), default=1),
         concurrency=min((each.concurrency for each in demands), default=1),
         spread=all(each.spread for each in demands),

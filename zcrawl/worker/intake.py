@@ -30,6 +30,7 @@ from zcrawl.worker.manners import HostManners
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
 LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
+LONGEST_TOLD_S = 100_000.0  # until a host's next request; a RESULT that says more is refused
 STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 
 
@@ -274,7 +275,7 @@ class Intake:
 
     def next_in_s(self, host_id: int, now: float) -> float:
         host = self.hosts.get(host_id)
-        return 0.0 if host is None else max(0.0, host.pace.next_at - now)
+        return 0.0 if host is None else min(max(0.0, host.pace.next_at - now), LONGEST_TOLD_S)
 
     def queued(self) -> list[int]:
         return [seq for seq, held in self.held.items() if not held.started]
