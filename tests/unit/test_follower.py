@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.machine_tools import UTC, header, hello
+from tests.unit.machine_tools import UTC, header, heartbeat, hello, result
 from zcrawl.errors import StoreUnavailable
 from zcrawl.master import events as m
 from zcrawl.master.follower import FORWARD_PATIENCE_S, LEADER_SILENT_S
@@ -77,6 +77,19 @@ def test_a_worker_is_told_who_leads() -> None:
     story.now += LEADER_SILENT_S + 1
     (sent,) = story.hear(hello(), source="w1")
     assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader(None)
+
+
+def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:
+    """Rule 15: it acks nothing, commits nothing, and tells nobody that a page is done."""
+    story = led()
+    story.hear(Snapshot({"epoch": 5, "workers": [{"id": "w1"}]}))
+    for body in (result(), heartbeat(99.0, produced=7)):
+        assert story.hear(body, source="w1") == []
+    assert story.handle(m.Ticked()) == []
+    story.now += LEADER_SILENT_S + 1
+    (answered,) = story.ask(Request("q2", "nodes", {}))
+    assert isinstance(answered, m.ReplyTo)
+    assert answered.reply.data["workers"] == [{"id": "w1"}], "what the leader said last"
 
 
 def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> None:

@@ -1,0 +1,51 @@
+"""Who lives, by the number of heartbeats that did not come (rule 7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.machine_tools import heartbeat, hello
+from zcrawl.dispatch.roster import Roster
+from zcrawl.model import NodeState
+
+
+def roster_of(workers: int) -> Roster:
+    """All of them heard at 0.0, and idle."""
+    roster = Roster()
+    for n in range(workers):
+        info = roster.join(f"w{n}", 1, hello(), 0.0)
+        roster.heartbeat(info, heartbeat(), 0.0)
+    return roster
+
+
+@pytest.mark.parametrize(
+    ("workers", "interval_s"), [(1, 1.0), (200, 1.0), (201, 1.005), (800, 4.0)]
+)
+def test_silence_is_counted_in_heartbeats_which_are_rarer_above_200_workers(
+    workers: int, interval_s: float
+) -> None:
+    """Three of them: suspect, no new work goes there; ten: lost, and its work goes elsewhere."""
+    roster = roster_of(workers)
+    assert roster.heartbeat_s == pytest.approx(interval_s)
+    first = roster.workers["w0"]
+    for intervals, state in (
+        (2.9, NodeState.IDLE),
+        (3.1, NodeState.SUSPECT),
+        (9.9, NodeState.SUSPECT),
+        (10.1, NodeState.LOST),
+    ):
+        lost = roster.tick(intervals * interval_s)
+        assert first.state is state, intervals
+        assert first.usable is (state is NodeState.IDLE)
+        assert len(lost) == (workers if state is NodeState.LOST else 0)
+    assert roster.tick(11 * interval_s) == [], "it is lost once"
+
+
+def test_a_suspect_that_is_heard_again_gets_work_again() -> None:
+    """Any message of it will do."""
+    roster = roster_of(1)
+    roster.tick(4.0)
+    roster.hear(roster.workers["w0"], 4.1)
+    assert roster.workers["w0"].usable
+    roster.tick(5.0)
+    assert roster.workers["w0"].state is NodeState.IDLE
