@@ -26,6 +26,7 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.worker import events as w
+from zcrawl.worker.intake import Intake
 from zcrawl.worker.machine import HELLO_AGAIN_S, Link, WorkerMachine
 
 T = TypeVar("T")
@@ -317,3 +318,15 @@ def test_config_comes_once_per_revision() -> None:
     worker.say(Config([RunConfig(1, 3, b"new", [])]))
     worker.say(Config([RunConfig(1, 2, b"old", [])]))
     assert [one.config.revision for one in of(worker.effects, w.AdoptRun)] == [1, 3]
+
+
+def test_a_request_stays_with_its_host() -> None:
+    """A newer lease that names another host is refused; what is held can still be cancelled."""
+    intake = Intake()
+    intake.adopt_grant(1, grant(), 0.0)
+    assert intake.take(1, assignment(1, 7)) is None
+    assert intake.take(1, assignment(2, 7, host=2)) == "another_host"
+    assert intake.take(1, assignment(3, 7)) is None
+    held = intake.finish(7)
+    assert held is not None and held.assignment.n == 3
+    intake.check()

@@ -123,6 +123,8 @@ class Intake:
         """None: taken in. Otherwise the reason of a REJECT."""
         held = self.held.get(assignment.seq)
         if held is not None:
+            if assignment.host != held.assignment.host:
+                return "another_host"  # a confused leader: a request stays with its host
             if (epoch, assignment.n) > (held.epoch, held.assignment.n):
                 held.epoch, held.assignment = epoch, assignment
             return None
