@@ -72,9 +72,11 @@ def validators(known: KnownPage, reading: bytes) -> bytes:
     )
 
 
-def on_admission(known: KnownPage, spec: bytes, now: float) -> tuple[str, bytes]:
-    """(why it is not asked for now, what its request carries), in a run with this spec."""
+def on_admission(known: KnownPage, spec: bytes, rules: Recrawl, now: float) -> tuple[str, bytes]:
+    """(why it is not asked for now, what its request carries), in a run with this spec and its
+    rules. They may be others than those that the interval was found under, and hold at once."""
     reading = reading_of(spec)
+    known = msgspec.structs.replace(known, interval_s=_within(known.interval_s, rules))
     if not is_due(known, reading, now):
         return NOT_DUE, b""
     return "", validators(known, reading)
@@ -125,8 +127,11 @@ def remembered(
 def _interval(before: KnownPage | None, changed: bool, rules: Recrawl) -> float:
     if before is None:
         return rules.interval
-    wanted = before.interval_s * (0.5 if changed else 1.5)
-    return min(max(wanted, rules.min_interval), rules.max_interval)
+    return _within(before.interval_s * (0.5 if changed else 1.5), rules)
+
+
+def _within(interval_s: float, rules: Recrawl) -> float:
+    return min(max(interval_s, rules.min_interval), rules.max_interval)
 
 
 @functools.lru_cache(maxsize=64)

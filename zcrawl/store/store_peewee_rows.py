@@ -17,7 +17,7 @@ from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store import cookie_jar
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.store.rules import skip_reason
+from zcrawl.store.rules import recrawl_of, skip_reason
 
 if TYPE_CHECKING:
     from zcrawl.frontier.recrawl import KnownPage
@@ -360,7 +360,7 @@ class Admission:
             return "", b""
         from zcrawl.frontier.recrawl import on_admission
 
-        return on_admission(page, run.spec, self._now)
+        return on_admission(page, run.spec, recrawl_of(run.spec), self._now)
 
     def save(self) -> None:
         self._session.insert_many("hosts", "id, origin, owners", self._new_hosts)

@@ -84,7 +84,7 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
     known = tables.known.get(run.job.id, {}).get(link.key)
     if known is None:
         return "", b""
-    return on_admission(known.page, run.spec, now)
+    return on_admission(known.page, run.spec, recrawl_of(run.spec), now)
 
 
 def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
