@@ -13,6 +13,7 @@ from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import Code, RunConfig
 from zcrawl.model import RunState
 from zcrawl.store.rows import RunRow
+from zcrawl.submit.private import without_private
 from zcrawl.submit.spec import JobSpec, SpiderCode
 
 
@@ -20,6 +21,7 @@ class ActiveRun(msgspec.Struct):
     row: RunRow
     spec: JobSpec
     revision: int = 1
+    opens_private: bool = True  # this leader lets it reach private addresses (submit.private)
 
     @property
     def rules(self) -> CanonicalRules:
@@ -36,10 +38,12 @@ class ActiveRun(msgspec.Struct):
 
     def config(self) -> RunConfig:
         row, hosts = self.row, list(self.row.seed_hosts)
-        code = self.spec.code
+        given = self.spec if self.opens_private else without_private(self.spec)
+        code = given.code
         if code is None:
-            return RunConfig(row.id, self.revision, row.spec, hosts, row.cookies)
-        bare = msgspec.structs.replace(self.spec, code=SpiderCode(code.sha256))
+            spec = row.spec if given is self.spec else msgspec.json.encode(given)
+            return RunConfig(row.id, self.revision, spec, hosts, row.cookies)
+        bare = msgspec.structs.replace(given, code=SpiderCode(code.sha256))
         spec = msgspec.json.encode(bare)
         return RunConfig(row.id, self.revision, spec, hosts, row.cookies, code.sha256)
 
@@ -52,6 +56,7 @@ class ActiveRun(msgspec.Struct):
 class Runs:
     def __init__(self) -> None:
         self.active: dict[int, ActiveRun] = {}
+        self.open_private = True  # set by the leader, before there are any
 
     def put(self, row: RunRow) -> ActiveRun | None:
         """The run as it is now stored; None when it has ended."""
@@ -61,7 +66,7 @@ class Runs:
             return None
         if known is None:
             spec = msgspec.json.decode(row.spec, type=JobSpec)
-            known = self.active[row.id] = ActiveRun(row, spec)
+            known = self.active[row.id] = ActiveRun(row, spec, opens_private=self.open_private)
         else:
             if known.row.seed_hosts != row.seed_hosts:
                 known.revision += 1

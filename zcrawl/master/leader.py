@@ -100,7 +100,7 @@ class Leader:
         allow_private: bool = False,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
-        self.state.allow_private = allow_private
+        self.state.allow_private = self.state.runs.open_private = allow_private
         self.state.newest_seq = loaded.newest_seq
         self._alone = alone
         self._began = now

@@ -1,6 +1,6 @@
 """Decides who may point a crawl at addresses that are not on the public internet.
 
-Called by the leader for each submission. Pure. The rule, in one place:
+Called by the leader for each submission and for each run that it works on. Pure. The rule:
 
 - Whoever submits to a master of their own (`crawl`, `up`: a data folder on this machine) may say
   `fetch.allow_private` and `fetch.private_hosts`, and the URLs that were typed vouch for their own
@@ -8,6 +8,8 @@ Called by the leader for each submission. Pure. The rule, in one place:
 - A master of a cluster is reached by people who could not reach its network otherwise. It takes
   such a job only if its own configuration says so; what was typed then vouches for nothing, and
   the workers' guard decides.
+- What is stored was taken by a master that may have had another configuration: a leader that does
+  not give the right gives it to no run (`without_private`).
 """
 
 from __future__ import annotations
@@ -44,6 +46,15 @@ def with_right(spec: JobSpec, vouched: Iterable[str], master_allows: bool) -> Jo
         return spec
     unique = tuple(dict.fromkeys(hosts))
     return msgspec.structs.replace(spec, fetch=msgspec.structs.replace(fetch, private_hosts=unique))
+
+
+def without_private(spec: JobSpec) -> JobSpec:
+    """The spec as a run of it is given to workers by a leader that does not give the right."""
+    fetch = spec.fetch
+    if not (fetch.allow_private or fetch.private_hosts):
+        return spec
+    closed = msgspec.structs.replace(fetch, allow_private=False, private_hosts=())
+    return msgspec.structs.replace(spec, fetch=closed)
 
 
 def _proxy_host(proxy: str) -> str:

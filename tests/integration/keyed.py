@@ -1,0 +1,90 @@
+"""A cluster with keys for tests: who may watch, who may all, who is on no list.
+
+The keys are made and listed by the commands of the documentation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.integration.cluster import Cluster, cluster
+from tests.integration.crawling import command
+from tests.servers.consul import ConsulServer
+from tests.servers.mariadb import Mariadb
+from zcrawl.errors import ZcrawlError
+from zcrawl.roles import cluster as roles
+from zcrawl.roles.client import MeshClient
+
+REFUSED_S = 4.0
+
+
+class Keyed:
+    """A cluster with keys, and a configuration for each person."""
+
+    def __init__(self, made: Cluster, folder: Path, publics: dict[str, str]) -> None:
+        self.made, self.folder, self.publics = made, folder, publics
+
+    def run(self, who: str, *args: object) -> tuple[int, str, str]:
+        done = command(*args, "--config", self.folder / f"{who}.toml", cwd=self.folder)
+        return done.returncode, done.stdout, done.stderr
+
+    def ask(self, who: str, master: str, op: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Of this very master."""
+        ((_, answer),) = self.ask_all(who, master, {op: args})
+        if isinstance(answer, ZcrawlError):
+            raise answer
+        return answer
+
+    def ask_all(
+        self, who: str, master: str, questions: Mapping[str, dict[str, Any]]
+    ) -> list[tuple[str, dict[str, Any] | ZcrawlError]]:
+        """One after the other over one line; each with its answer, or the error."""
+
+        async def ask() -> list[tuple[str, dict[str, Any] | ZcrawlError]]:
+            answers: list[tuple[str, dict[str, Any] | ZcrawlError]] = []
+            config = self.made.write_config(who, self.mine(who))[1]
+            found = {one.master: one.control for one in await roles.find_masters(config)}
+            keys = roles.client_keys(config)
+            async with MeshClient([found[master]], keys=keys, give_up_s=REFUSED_S) as client:
+                for op, args in questions.items():
+                    try:
+                        answers.append((op, await client.ask(op, args)))
+                    except ZcrawlError as error:  # told to whoever asked
+                        answers.append((op, error))
+            return answers
+
+        return asyncio.run(ask())
+
+    def mine(self, who: str) -> dict[str, Any]:
+        return {"mesh.key_file": str(self.folder / f"{who}.key")}
+
+
+@contextlib.contextmanager
+def keyed(folder: Path, consul: ConsulServer, mysql: Mariadb, **changes: Any) -> Iterator[Keyed]:
+    """Two masters and a worker; ann may watch, bob may all, eve is on no list. `changes`: other
+    values in everybody's configuration."""
+    publics = {}
+    for name in ("masters", "w1", "ann", "bob", "eve"):
+        done = command("keys", "new", folder / f"{name}.key", cwd=folder)
+        assert done.returncode == 0, done.stderr
+        publics[name] = done.stdout.strip()
+    for name, more in (("w1", ()), ("bob", ()), ("ann", ("--watch",))):
+        listed = ("--name", name, "--file", folder / "allowed")
+        done = command("keys", "allow", publics[name], *listed, *more, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    with cluster(folder, consul.url, mysql, masters=0, workers=0, **changes) as made:
+        made.values["mesh.server_key"] = publics["masters"]
+        one = Keyed(made, folder, publics)
+        made.config = made.write_config("bob", one.mine("bob"))[1]
+        for name in ("ann", "eve"):
+            made.write_config(name, one.mine(name))
+        allowed = str(folder / "allowed")
+        for name in ("m1", "m2"):
+            made.add_master(name, mesh__allow_file=allowed, **one.mine("masters"))
+        made.add_worker("w1", **one.mine("w1"))
+        made.wait_ready(1)
+        yield one
