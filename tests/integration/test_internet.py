@@ -5,6 +5,7 @@ Real processes in a network namespace; the system's resolver asks a real DNS ser
 
 from __future__ import annotations
 
+import itertools
 import json
 import ssl
 from collections import Counter
@@ -28,10 +29,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def crawl(net: Internet, folder: Path, text: str) -> dict[str, Any]:
+def crawl(net: Internet, folder: Path, text: str, workers: int = 2) -> dict[str, Any]:
     """What `job --json` says of a crawl of that job file."""
     (folder / "job.toml").write_text(text)
-    flags = ("--job", "job.toml", "--workers", "2", "--data", "d", "--json")
+    flags = ("--job", "job.toml", "--workers", str(workers), "--data", "d", "--json")
     done = net.run(*ZCRAWL, "crawl", *flags, cwd=folder, timeout_s=PATIENCE_S)
     assert done.returncode in (0, 1) and done.stdout, done.stderr
     told = net.run(
@@ -144,3 +145,42 @@ def test_a_name_that_changes_its_answer_leads_to_no_private_address(
     assert view["pages"] - 1 >= 1, "beside the one of both.example"
     assert blocked + view["pages"] - 1 == len(PORTS)
     assert view["skipped_reasons"] == {"redirected": len(seeds)}
+
+
+# ---------------------------------------------------------------- what one domain may get
+
+
+SHOPS = ("www.shop.co.uk", "news.shop.co.uk", "shop.co.uk", "static.shop.co.uk")
+OTHERS = ("www.other.co.uk", "other.co.uk")
+PRIVATE_SUFFIX = ("ann.github.io", "bob.github.io")  # two who have nothing to do with each other
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_the_hosts_of_a_registered_domain_share_its_concurrency(tmp_path: Path, limit: int) -> None:
+    """Four hosts of one domain, three workers: all of them together never have more requests at
+    once than the domain may, and as many as that. Another domain under the same public suffix has
+    as many of its own, and so has each name under a private suffix."""
+    names = (*SHOPS, *OTHERS, *PRIVATE_SUFFIX)
+    web = MisbehavingWeb(address=PUBLIC, fixed=(80,))
+    seeds = [f"http://{name}/slow/{200 + n}" for n in range(6) for name in names]
+    job = f"""
+        name = "domains"
+        seeds = {json.dumps(seeds)}
+        [politeness]
+        rate = 0
+        concurrency = 8
+        domain_concurrency = {limit}
+    """
+    with internet(tmp_path, lambda name, _: [PUBLIC], PUBLIC) as net, WebThread(web, net.enter):
+        view = crawl(net, tmp_path, job, workers=3)
+    assert (view["pages"], view["failed_reasons"]) == (len(seeds), {})
+    for domain in (SHOPS, OTHERS, *((name,) for name in PRIVATE_SUFFIX)):
+        assert _most_at_once(web, domain) == limit, domain
+    assert _most_at_once(web, names) > limit, "domains do not wait for each other"
+
+
+def _most_at_once(web: MisbehavingWeb, names: tuple[str, ...]) -> int:
+    """Requests for any of these hosts that were being answered at the same moment."""
+    answered = [(hit.at, end) for hit, end in web.answered if hit.headers["host"] in names]
+    steps = sorted(step for begin, end in answered for step in ((begin, 1), (end, -1)))
+    return max(itertools.accumulate(step for _, step in steps))

@@ -57,8 +57,13 @@ def seeds(web: MisbehavingWeb, names: list[str], pages: int, wait_ms: int) -> li
             Politeness(rate=20.0, domain_rate=RATE),
             Politeness(rate=20.0, domain_rate=3 * RATE),
         ),
+        (
+            ["127.0.0.1"],
+            Politeness(rate=0.0, domain_concurrency=AT_ONCE),
+            Politeness(rate=0.0, domain_concurrency=2 * AT_ONCE),
+        ),
     ],
-    ids=["address-rate", "address-concurrency", "domain-rate"],
+    ids=["address-rate", "address-concurrency", "domain-rate", "domain-concurrency"],
 )
 def test_a_killed_leader_breaks_no_shared_limit(
     names: list[str],
@@ -87,7 +92,7 @@ def test_a_killed_leader_breaks_no_shared_limit(
             assert made.counters(run)["failed"] == 0
         fetched = {(hit.headers["host"], hit.path) for hit in web.log}
         assert len(fetched) == asked
-        if strict.address_concurrency:
+        if strict.address_concurrency or strict.domain_concurrency:
             assert web.most_at_once == AT_ONCE, "used in full, and never more"
         else:
             never_more_than(RATE, web.log)

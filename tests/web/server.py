@@ -66,6 +66,7 @@ class MisbehavingWeb:
         self.ports: list[int] = []
         self.tls_port = 0
         self.most_at_once = 0  # requests that were being answered at the same time
+        self.answered: list[tuple[Hit, float]] = []  # each request, and when it was done with
         self.connections = 0  # that were made, whether anything was asked on them or not
         self._address = address
         self._wanted = fixed or (0,) * hosts
@@ -142,6 +143,7 @@ class MisbehavingWeb:
                         break
                 finally:
                     self._at_once -= 1
+                    self.answered.append((hit, time.monotonic()))
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass  # the client left, which is what many of these paths are for, or the web ends
         finally:
