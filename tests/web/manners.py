@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+from urllib.parse import unquote
 
 from tests.web.behaviours import Exchange, behaviour
 
@@ -220,6 +221,25 @@ async def maps(x: Exchange) -> bool:
     if x.rest == "swelling.txt.gz":  # a page, 51 MB of nothing, and one that nobody reads of
         body = f"{loc('/fan/3/0')}\n".encode() + b"\n" * 51_000_000 + loc("/fan/3/1").encode()
         return await x.reply(200, gzip.compress(body, 1), kind="application/gzip")
+    if x.rest.startswith("deep/"):  # an index of an index, for ever
+        deeper = loc(f"/maps/deep/{int(x.rest[5:]) + 1}")
+        body = f"<sitemapindex><sitemap><loc>{deeper}</loc></sitemap></sitemapindex>".encode()
+        return await x.reply(200, body, kind="application/xml")
+    if x.rest == "elsewhere.xml":  # its own list, and two at other hosts
+        names = (loc("/maps/list.txt"), *unquote(x.hit.path.partition("?")[2]).split(","))
+        body = "".join(f"<sitemap><loc>{name}</loc></sitemap>" for name in names)
+        body = f"<sitemapindex>{body}</sitemapindex>"
+        return await x.reply(200, body.encode(), kind="application/xml")
+    if x.rest == "joined.txt.gz":  # two files in one, and padding
+        pieces = [gzip.compress(f"{loc(f'/fan/3/{n}')}\n".encode()) for n in (0, 1)]
+        return await x.reply(200, b"".join(pieces) + bytes(512), kind="application/gzip")
+    if x.rest == "laughs.xml":  # two pages, and entities of entities
+        entities = '<!ENTITY a "ha">'
+        for before, name in zip("abcdefghi", "bcdefghij", strict=True):
+            entities += f'<!ENTITY {name} "{f"&{before};" * 10}">'
+        urls = f"<url><loc>{loc('/fan/3/0')}</loc></url><url><loc>{loc('/fan/3/1')}?&j;</loc></url>"
+        body = f"<?xml version='1.0'?><!DOCTYPE x [{entities}]><urlset>{urls}</urlset>"
+        return await x.reply(200, body.encode(), kind="application/xml")
     if x.rest == "inside.txt":
         body = b"http://10.1.2.3/\nhttp://169.254.169.254/latest/\nfile:///etc/passwd\n"
         return await x.reply(200, body, kind="text/plain")

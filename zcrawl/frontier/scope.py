@@ -71,11 +71,7 @@ class ScopeFilter:
         """None if the canonical `url`, found at `depth`, belongs to the crawl, else the reason."""
         if self._max_depth is not None and depth > self._max_depth:
             return "too_deep"
-        origin = origin_of(url)
-        inside = self._host_verdicts.get(origin)
-        if inside is None:
-            inside = self._remember(origin, self._any_host or self._matches(origin))
-        if not inside:
+        if not self.has_host(url):
             return "out_of_scope_host"
         if self._skip_binary and has_binary_extension(url):
             return "binary_extension"
@@ -84,6 +80,14 @@ class ScopeFilter:
         if self._includes and not any(search(url) for search in self._includes):
             return "not_included"
         return None
+
+    def has_host(self, url: str) -> bool:
+        """Whether the host of `url` belongs to the crawl."""
+        origin = origin_of(url)
+        inside = self._host_verdicts.get(origin)
+        if inside is None:
+            inside = self._remember(origin, self._any_host or self._matches(origin))
+        return inside
 
     def _remember(self, origin: str, inside: bool) -> bool:
         # A page can invent hosts without end; forgetting them all costs one match each.

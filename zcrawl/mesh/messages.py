@@ -75,7 +75,7 @@ class Assignment(_Body, frozen=True):
     parent: str | None
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule 9)
-    label: str = ""  # the extraction block that reads it; empty: the first that matches
+    label: str = ""  # the extraction block that reads it; of a sitemap: worker.sitemaps
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra
     known: bytes = b""  # Traits of a page that an earlier run has met: frontier.recrawl

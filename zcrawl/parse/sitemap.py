@@ -22,6 +22,7 @@ MAX_ENTRIES: Final = 50_000
 MAX_LINE: Final = 8_192
 _GZIP: Final = b"\x1f\x8b"
 _PIECE: Final = 65_536
+_MOST_MEMBERS: Final = 10_000  # gzip files in one body; an empty one has 20 bytes
 _NEWEST_PRIO: Final = -100  # of a page that was changed today; lower goes first
 _DAYS_A_STEP: Final = 7
 _LINE = re.compile(rb"[^\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
@@ -72,15 +73,36 @@ def _pieces(body: bytes) -> Iterator[bytes]:
         for start in range(0, len(body), _PIECE):
             yield body[start : start + _PIECE]
         return
-    inflate, given, rest = zlib.decompressobj(31), 0, body
-    while rest and not inflate.eof:
-        piece = inflate.decompress(rest, _PIECE)
-        rest = inflate.unconsumed_tail
+    given = 0
+    for piece in _inflated(body):
         given += len(piece)
         if given > MAX_BYTES:
             raise _Full("sitemap_too_large")
-        if piece:
-            yield piece
+        yield piece
+
+
+def _inflated(body: bytes) -> Iterator[bytes]:
+    """Files that were joined are one file, as gunzip reads them; what lies behind the last one and
+    is no gzip is padding. It is fed in pieces, for zlib copies what it leaves."""
+    inflate, members, begun = zlib.decompressobj(31), 0, False
+    for start in range(0, len(body), _PIECE):
+        rest = body[start : start + _PIECE]
+        while rest:
+            try:
+                piece = inflate.decompress(rest, _PIECE)
+            except zlib.error:
+                if members and not begun:
+                    return
+                raise
+            begun = begun or bool(piece)
+            if piece:
+                yield piece
+            rest = inflate.unconsumed_tail
+            if inflate.eof:
+                rest, members = inflate.unused_data, members + 1
+                if members >= _MOST_MEMBERS:
+                    raise _Full("sitemap_too_large")
+                inflate, begun = zlib.decompressobj(31), False
 
 
 class _Lines:

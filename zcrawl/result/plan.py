@@ -163,7 +163,10 @@ class ResultPlanner:
                 links.append(NewLink(url, key, origin_of(url), depth, skip=why or BAD_RESULT))
         for url, key in result.sitemaps:
             if (run, key) not in seen:
-                links.append(NewLink(url, key, origin_of(url), result.depth, SITEMAP_PRIO))
+                label = labels.get(key, "")
+                links.append(
+                    NewLink(url, key, origin_of(url), result.depth, SITEMAP_PRIO, label=label)
+                )
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
             label = labels.get(key, "")

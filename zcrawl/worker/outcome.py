@@ -18,9 +18,9 @@ from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.extra import REDIRECTED
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.traps import TrapFilter
-from zcrawl.frontier.url import LinkResolver, origin_of, url_key
+from zcrawl.frontier.url import url_key
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
-from zcrawl.model import NOINDEX, Outcome
+from zcrawl.model import NOINDEX, SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.submit.duplicates_spec import OFF
@@ -30,12 +30,12 @@ from zcrawl.worker.pages import iso
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract import Plan
-    from zcrawl.parse.sitemap import Sitemap
 
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200
+MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
 _MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
-_MOST_TRAPPED: Final = 1_000  # reported for one page
+MOST_TRAPPED: Final = 1_000  # reported for one page
 _YEAR_S: Final = 365.2425 * 86_400
 
 
@@ -63,6 +63,7 @@ class RunContext:
             not self.obeys_nofollow, self.plan, self.token, fingerprint=self.compares
         )
         self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
+        self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
         self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
         for name, value in spec.fetch.headers.items():
             self.headers[name] = expand(value, environ or {})
@@ -102,16 +103,16 @@ class RunContext:
             if good is None:
                 good = self.scope.verdict(url, 0) is None
                 if good:
-                    good = self.traps.verdict(url, _year(utc)) or True
+                    good = self.traps.verdict(url, year_of(utc)) or True
                 verdicts[url] = good
             if good is True and url != own_url:
                 found.append(link)
-            elif good and good is not True and len(trapped) < _MOST_TRAPPED:
+            elif good and good is not True and len(trapped) < MOST_TRAPPED:
                 trapped.append((*link, good))
         return found, trapped
 
 
-def _year(utc: float) -> int:
+def year_of(utc: float) -> int:
     return 1970 + int(utc / _YEAR_S)
 
 
@@ -281,8 +282,10 @@ def redirected(
 ) -> Result:
     """A redirect to another origin becomes a request of its own, if it belongs to the crawl. A
     seed may lead anywhere under the default scope: who typed example.com meant www.example.com."""
-    anywhere = one.depth == 0 and not context.spec.scope.hosts
-    if anywhere or context.scope.verdict(target, one.depth) is None:
+    inside = one.depth == 0 and not context.spec.scope.hosts
+    if one.prio == SITEMAP_PRIO:  # of its URL only the host has to belong to the crawl
+        inside = inside or context.scope.has_host(target)
+    if inside or context.scope.verdict(target, one.depth) is None:
         key = context.rules.key(target)
         if key == context.rules.key(one.url):
             # From http to https, say, where both have one key: the request that ends here has
@@ -341,44 +344,3 @@ def unkept(
         link = (target, context.rules.key(target))
         return skipped(one, "canonical", handover=link, crawl_delay_s=crawl_delay_s)
     return None
-
-
-def sitemap_read(
-    one: Assignment,
-    context: RunContext,
-    sitemap: Sitemap,
-    url: str,
-    resolver: LinkResolver,
-    status: int,
-    utc: float,
-) -> Result:
-    """A sitemap is no page: it ends skipped, and what it lists is admitted."""
-    prios: dict[str, int] = {}
-    links: list[tuple[str, bytes]] = []
-    for entry, prio in sitemap.entries:
-        link = resolver.resolve(url, entry)
-        if link is not None and link[0] not in prios:
-            prios[link[0]] = prio
-            links.append(link)
-    inside, trapped = context.inside(links, one.depth + 1, one.url, utc)
-    children = [link for each in sitemap.children if (link := resolver.resolve(url, each))]
-    result = skipped(one, "sitemap", status=status, detail=sitemap.error)
-    rejected = dict(resolver.rejected)
-    if sitemap.error:
-        rejected[sitemap.error] = 1
-    return msgspec.structs.replace(
-        result,
-        links=inside,
-        prios=[prios[link[0]] for link in inside],
-        trapped=trapped,
-        sitemaps=children,
-        rejected=rejected,
-    )
-
-
-def with_sitemaps(result: Result, context: RunContext, named: tuple[str, ...], url: str) -> Result:
-    """The sitemaps that the host's robots.txt names, with the first result that can tell."""
-    context.told_sitemaps.add(origin_of(url))
-    resolver = LinkResolver(context.rules)
-    links = [link for each in named if (link := resolver.resolve(url, each))]
-    return msgspec.structs.replace(result, sitemaps=[*result.sitemaps, *links])

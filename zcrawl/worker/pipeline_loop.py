@@ -29,10 +29,10 @@ from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
-from zcrawl.model import SITEMAP_PRIO, Outcome
+from zcrawl.model import Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
-from zcrawl.worker import outcome, readings, traits_httpx
+from zcrawl.worker import outcome, readings, sitemaps, traits_httpx
 from zcrawl.worker.engine_book_loop import EngineBook, EngineOf
 from zcrawl.worker.extras_book_loop import ExtrasBook
 from zcrawl.worker.fetching_loop import (
@@ -183,7 +183,7 @@ class Pipeline:
             if fetch.sitemaps and result.outcome is not Outcome.FAILED:
                 context = self._runs.get(one.run)
                 if context is not None:
-                    result = outcome.with_sitemaps(result, context, fetch.sitemaps, one.url)
+                    result = sitemaps.with_sitemaps(result, context, fetch.sitemaps, one.url)
             if self._robots.unreported:
                 robots = self._robots.unreported.pop(origin_of(one.url), None)
                 result = msgspec.structs.replace(result, robots=robots)
@@ -211,11 +211,8 @@ class Pipeline:
             await session.prepare(one.url, context.headers, context.limits, hop)
         began = self._clock()
         fetch.waited_s = 0.0
-        limits, url = context.limits, one.url
-        if one.prio == SITEMAP_PRIO:
-            from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
-
-            limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
+        whole, url = sitemaps.limits_of(one, context.limits), one.url
+        limits = whole
         chain: RedirectChain | None = None
         condition = traits_httpx.NO_CONDITION
         if one.known:
@@ -250,6 +247,7 @@ class Pipeline:
             step = chain.next_hop(url, header_of(response, b"location"))
             if not isinstance(step, Follow):
                 moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
+                moved = sitemaps.moved(one, moved)
                 return moved if sending is None else sending.handed_over(moved, status)
             url, condition = step.url, traits_httpx.NO_CONDITION
             if sending is not None:
@@ -257,7 +255,7 @@ class Pipeline:
             if context.spec.politeness.robots and not self._allows(one.run, context, url):
                 return outcome.skipped(one, "robots", status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
-            limits = rest_of(context.limits, self._clock() - began - fetch.waited_s)
+            limits = rest_of(whole, self._clock() - began - fetch.waited_s)
 
     async def _page(
         self,
@@ -271,7 +269,7 @@ class Pipeline:
         one, body = fetch.one, response.content
         fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
         content_type = header_of(response, b"content-type") or ""
-        if one.prio == SITEMAP_PRIO:
+        if sitemaps.is_sitemap(one):
             return await self._special.sitemap(context, one, url, response)
         delay, traits = fetch.crawl_delay_s, None
         if context.remembers:

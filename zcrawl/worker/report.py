@@ -17,7 +17,7 @@ from zcrawl.worker.outbox import Outbox
 
 def parts(result: Result) -> list[Result]:
     """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
-    longest = max(len(result.links), len(result.requests))
+    longest = max(len(result.links), len(result.requests), len(result.sitemaps))
     if longest <= LINKS_PER_RESULT:
         return [result]
     starts = range(0, longest, LINKS_PER_RESULT)
@@ -30,7 +30,6 @@ def parts(result: Result) -> list[Result]:
         prios=[],
         requests=[],
         trapped=[],
-        sitemaps=[],
         robots=None,
         extracted=None,
     )
@@ -39,6 +38,7 @@ def parts(result: Result) -> list[Result]:
             "links": result.links[start : start + LINKS_PER_RESULT],
             "prios": result.prios[start : start + LINKS_PER_RESULT],
             "requests": result.requests[start : start + LINKS_PER_RESULT],
+            "sitemaps": result.sitemaps[start : start + LINKS_PER_RESULT],
         }
         for start in starts
     ]

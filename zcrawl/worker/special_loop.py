@@ -13,7 +13,7 @@ from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.parse.page import ParsedPage
-from zcrawl.worker import outcome
+from zcrawl.worker import outcome, sitemaps
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.reading_loop import INLINE_BYTES
 from zcrawl.worker.soft404_loop import Soft404, says_missing
@@ -59,4 +59,6 @@ class SpecialPages:
         else:
             sitemap = read_sitemap(body, utc)
         resolver = LinkResolver(context.rules)
-        return outcome.sitemap_read(one, context, sitemap, url, resolver, response.status_code, utc)
+        return sitemaps.sitemap_read(
+            one, context, sitemap, url, resolver, response.status_code, utc
+        )

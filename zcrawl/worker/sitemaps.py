@@ -1,0 +1,118 @@
+"""From a sitemap that was read, moved or named to the Result that is reported. Pure; called by
+`special_loop` and `pipeline_loop`.
+
+A sitemap is no page: whatever it is, it ends skipped, and no limit of pages counts it. So what it
+names is limited here. The protocol knows one index above the sitemaps; some sites have indexes of
+indexes, and a hostile one has a next one for ever. The label of a sitemap's request, which nothing
+else uses, tells how many indexes led to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.url import LinkResolver, origin_of
+from zcrawl.mesh.messages import Assignment, Link, Result
+from zcrawl.model import SITEMAP_PRIO
+from zcrawl.worker.outcome import MOST_TRAPPED, RunContext, skipped, year_of
+
+if TYPE_CHECKING:
+    from zcrawl.parse.sitemap import Sitemap
+
+MOST_NESTED: Final = 3  # indexes above a sitemap
+NESTED: Final = "trap_sitemap"  # the reason of one that lies deeper
+
+
+def is_sitemap(one: Assignment) -> bool:
+    return one.prio == SITEMAP_PRIO
+
+
+def limits_of(one: Assignment, limits: HopLimits) -> HopLimits:
+    """A sitemap may be longer than a page."""
+    if not is_sitemap(one):
+        return limits
+    from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
+
+    return msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
+
+
+def sitemap_read(
+    one: Assignment,
+    context: RunContext,
+    sitemap: Sitemap,
+    url: str,
+    resolver: LinkResolver,
+    status: int,
+    utc: float,
+) -> Result:
+    """What it lists is admitted; the sitemaps that it names are read, if they are on its own host
+    or on one of the crawl."""
+    prios: dict[str, int] = {}
+    links: list[Link] = []
+    for entry, prio in sitemap.entries:
+        link = resolver.resolve(url, entry)
+        if link is not None and link[0] not in prios:
+            prios[link[0]] = prio
+            links.append(link)
+    inside, trapped = context.inside(links, one.depth + 1, one.url, utc)
+    rejected = dict(resolver.rejected)
+    if sitemap.error:
+        rejected[sitemap.error] = 1
+    level = _level(one) + 1
+    children: list[Link] = []
+    for each in sitemap.children:
+        link = resolver.resolve(url, each)
+        if link is None or not _may_name(url, link[0], context):
+            continue
+        why = NESTED if level > MOST_NESTED else context.traps.verdict(link[0], year_of(utc))
+        if why is not None:
+            if len(trapped) < MOST_TRAPPED:
+                trapped.append((*link, why))
+        elif context.sitemaps_left > 0:
+            context.sitemaps_left -= 1
+            children.append(link)
+        else:
+            rejected["sitemap_too_many"] = 1
+    return msgspec.structs.replace(
+        skipped(one, "sitemap", status=status, detail=sitemap.error),
+        links=inside,
+        prios=[prios[link[0]] for link in inside],
+        trapped=trapped,
+        sitemaps=children,
+        labels=_labels(level, children),
+        rejected=rejected,
+    )
+
+
+def moved(one: Assignment, result: Result) -> Result:
+    """What a redirect to another host came to: there it is a sitemap as well. It vouches for no
+    host, as a page that was typed would."""
+    if result.handover is None or not is_sitemap(one):
+        return result
+    there = [result.handover]
+    labels = _labels(_level(one), there)
+    return msgspec.structs.replace(result, handover=None, sitemaps=there, labels=labels)
+
+
+def with_sitemaps(result: Result, context: RunContext, named: tuple[str, ...], url: str) -> Result:
+    """The sitemaps that the host's robots.txt names, with the first result that can tell."""
+    context.told_sitemaps.add(origin_of(url))
+    resolver = LinkResolver(context.rules)
+    links = [link for each in named if (link := resolver.resolve(url, each))]
+    return msgspec.structs.replace(result, sitemaps=[*result.sitemaps, *links])
+
+
+def _may_name(url: str, other: str, context: RunContext) -> bool:
+    return origin_of(other) == origin_of(url) or context.scope.has_host(other)
+
+
+def _level(one: Assignment) -> int:
+    """How many indexes led to it."""
+    return int(one.label) if one.label.isdecimal() else 0
+
+
+def _labels(level: int, links: list[Link]) -> list[tuple[str, list[bytes]]]:
+    return [(str(level), [key for _, key in links])] if level and links else []
