@@ -120,6 +120,16 @@ def test_canonical_links_are_recorded_and_collapse_when_asked(tmp_path: Path) ->
         assert story.count()["canonical"] == 2
 
 
+@pytest.mark.parametrize("pages", [2, 3, 7])
+def test_of_pages_that_name_each_other_as_canonical_one_stays(tmp_path: Path, pages: int) -> None:
+    """Whichever is read last; the others give way."""
+    with WebThread() as web:
+        more = "[scope]\ncollapse_canonical = true"
+        story = Story(tmp_path, web, f"/ring/{pages}", more=more)
+        assert len(story.done) == 2 and story.count()["canonical"] == pages - 1
+        assert len(web.log) == pages + 2
+
+
 def test_http_and_www_variants_collapse_when_asked(tmp_path: Path) -> None:
     """The first one found is crawled, and none twice; see also tests/unit/test_url."""
     with WebThread() as web:

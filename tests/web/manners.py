@@ -178,6 +178,17 @@ async def variants(x: Exchange) -> bool:
 
 
 @behaviour
+async def ring(x: Exchange) -> bool:
+    """/ring/N links to N pages of which each names the next one as canonical, and the last the
+    first; /ring/N/i is one of those."""
+    total, _, page = x.rest.partition("/")
+    if not page:
+        return await _fan(x)
+    onward = f"/ring/{total}/{(int(page) + 1) % int(total)}"
+    return await x.reply(200, _page("a page", head=f'<link rel="canonical" href="{onward}">'))
+
+
+@behaviour
 async def mirrors(x: Exchange) -> bool:
     """A site of four pages under http and https, with www and without; each page links to each
     page in all four spellings. /mirrors/moved is at https only, where http sends its visitors."""

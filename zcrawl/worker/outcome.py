@@ -36,6 +36,7 @@ MAX_CONTENT_TYPE: Final = 200
 MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
 _MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
 MOST_TRAPPED: Final = 1_000  # reported for one page
+_LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
 _YEAR_S: Final = 365.2425 * 86_400
 
 
@@ -82,6 +83,7 @@ class RunContext:
             archives=self.captures,
         )
         self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
+        self._gave_way: dict[bytes, bytes] = {}  # pages that were skipped for their canonical one
 
     def inside(
         self, links: list[tuple[str, bytes]], depth: int, own_url: str, utc: float
@@ -110,6 +112,23 @@ class RunContext:
             elif good and good is not True and len(trapped) < MOST_TRAPPED:
                 trapped.append((*link, good))
         return found, trapped
+
+    def gives_way(self, url: str, canonical: str) -> bool:
+        """Whether a page is skipped for the one that it names. Not if that one, or another one
+        behind it, was skipped for this page: of pages that name each other one has to stay. A
+        worker knows of its own pages, which are all of a host unless it is spread."""
+        own, there = self.rules.key(url), self.rules.key(canonical)
+        onward: bytes | None = there
+        for _ in range(_LONGEST_LOOP):
+            if onward is None:
+                break
+            if onward == own:
+                return False
+            onward = self._gave_way.get(onward)
+        if len(self._gave_way) >= _MAX_REMEMBERED:
+            self._gave_way.clear()
+        self._gave_way[own] = there
+        return True
 
 
 def year_of(utc: float) -> int:
@@ -340,6 +359,7 @@ def unkept(
         and target not in (url, one.url)
         and context.rules.key(target) != context.rules.key(one.url)
         and context.scope.verdict(target, one.depth) is None
+        and context.gives_way(one.url, target)
     ):
         link = (target, context.rules.key(target))
         return skipped(one, "canonical", handover=link, crawl_delay_s=crawl_delay_s)
