@@ -90,6 +90,16 @@ async def test_credentials_and_a_login_open_a_site(tmp_path: Path) -> None:
     assert not written_in(tmp_path, b"s3cret")
 
 
+async def test_a_storm_of_cookies_does_not_shut_the_crawler_out(tmp_path: Path) -> None:
+    """Each page sets ten more: the first ones are sent on, and never more than servers take."""
+    async with MisbehavingWeb() as web:
+        spec = JobSpec("crumbs", politeness=FAST, fetch=Fetch(cookies=True, retries=0))
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, [web.url("/crumbs/30/0")])
+        assert (view["pages"], view["failed_reasons"]) == (30, {})
+        assert len(web.log[-1].headers["cookie"]) > 4_000, "and what they take is used"
+
+
 async def test_cookies_survive_a_restart(tmp_path: Path) -> None:
     """The page that sets the cookie was fetched before; those behind it come after."""
     async with MisbehavingWeb() as web:

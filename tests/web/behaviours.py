@@ -375,6 +375,23 @@ async def members(x: Exchange) -> bool:
 
 
 @behaviour
+async def crumbs(x: Exchange) -> bool:
+    """/crumbs/N/i: like /good, each page with ten cookies more; what sends more than 8 KB of them
+    is refused, as common servers do, and so is what has lost the first one."""
+    cookie = x.hit.headers.get("cookie", "")
+    if len(cookie) > 8_190:
+        return await x.reply(400, b"<html>request header too large</html>")
+    total, _, page = x.rest.partition("/")
+    n, i = int(total or 10), int(page or 0)
+    if i and "first=here" not in cookie:
+        return await x.reply(403, b"<html>who are you?</html>")
+    crumbs = [f"Set-Cookie: c{i}-{k}={'x' * 100}; Path=/" for k in range(10)]
+    first = [] if i else ["Set-Cookie: first=here; Path=/"]
+    body = f'<html><a href="/crumbs/{n}/{(i + 1) % n}">on</a></html>'.encode()
+    return await x.reply(200, body, *first, *crumbs)
+
+
+@behaviour
 async def enter(x: Exchange) -> bool:
     """/enter/N: the only door to /members/N."""
     body = f'<html><a href="/members/{x.rest}/0">in</a></html>'.encode()

@@ -19,6 +19,7 @@ from zcrawl.fetch.ports import Response
 
 MAX_COOKIES: Final = 100  # of one host
 MAX_BYTES: Final = 16_384  # of one host's cookies as kept
+MAX_SENT: Final = 8_000  # bytes of one host's names and values; common servers take 8 KB of header
 _FIELDS: Final = ("name", "value", "domain", "path", "secure", "expires")
 _Kept = list[tuple[str, str | None, str, str, bool, int | None]]
 
@@ -54,6 +55,18 @@ class CookieStore:
                 response.status_code, headers=response.headers, request=httpx.Request("GET", url)
             )
             self._cookies.extract_cookies(kept)
+            self._trim(httpx.URL(url).host)
+
+    def _trim(self, host: str) -> None:
+        """Servers refuse headers that are too long, so a host that sets ever more cookies would
+        shut its crawler out. The first ones stay, for a login's is among them."""
+        count = size = 0
+        for one in [one for one in self._cookies.jar if _belongs(one, host)]:
+            length = len(one.name) + len(one.value or "") + len("=; ")
+            if count >= MAX_COOKIES or size + length > MAX_SENT:
+                self._cookies.jar.clear(one.domain, one.path, one.name)
+            else:
+                count, size = count + 1, size + length
 
     def changes(self, url: str) -> tuple[str, bytes] | None:
         """The host of `url` and its cookies, if they changed since this was last asked."""
