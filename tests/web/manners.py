@@ -189,6 +189,27 @@ async def ring(x: Exchange) -> bool:
 
 
 @behaviour
+async def names(x: Exchange) -> bool:
+    """/names?URL: a page that names this URL as canonical."""
+    url = unquote(x.hit.path.partition("?")[2])
+    return await x.reply(200, _page("a page", head=f'<link rel="canonical" href="{url}">'))
+
+
+@behaviour
+async def onward(x: Exchange) -> bool:
+    """/onward/N: a page that names the next one as canonical, for ever."""
+    head = f'<link rel="canonical" href="/onward/{int(x.rest or 0) + 1}">'
+    return await x.reply(200, _page("a page", head=head))
+
+
+@behaviour
+async def relay(x: Exchange) -> bool:
+    """/relay/N?ORIGIN sends the visitor to the next number at ORIGIN, which sends it back here."""
+    other = x.hit.path.partition("?")[2]
+    return await x.reply(302, b"", f"Location: {other}/relay/{int(x.rest or 0) + 1}?{x.web.origin}")
+
+
+@behaviour
 async def mirrors(x: Exchange) -> bool:
     """A site of four pages under http and https, with www and without; each page links to each
     page in all four spellings. /mirrors/moved is at https only, where http sends its visitors."""

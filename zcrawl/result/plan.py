@@ -19,6 +19,7 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
 from zcrawl.mesh.messages import BadBody, Result, RobotsFile
 from zcrawl.model import SITEMAP_PRIO, Outcome, RequestState
+from zcrawl.result.chains import CANONICAL, MOST_CANONICAL, TOO_MANY, Chains
 from zcrawl.result.extracted import others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
@@ -43,6 +44,7 @@ class ResultPlanner:
         """`is_lost`: the number stands for another row by now (see `LeaderState.is_lost`)."""
         self._leases, self._runs, self._seen = leases, runs, seen
         self._is_lost = is_lost
+        self._chains = Chains()
         self._links_until_sample = SAMPLE_EVERY
         self.bad_samples = 0
 
@@ -59,6 +61,8 @@ class ResultPlanner:
         if links is None:
             self.bad_samples += 1
             return self.bury(one)
+        if lease is not None and links and result.reason in (REDIRECTED, CANONICAL):
+            links = self._bounded_chain(result, lease.row.url, links, active)
         return self._outcome(one, result, active, links, clock_offset, now)
 
     def bury(self, one: Received) -> Change:
@@ -172,6 +176,19 @@ class ResultPlanner:
             label = labels.get(key, "")
             links.append(NewLink(url, key, origin_of(url), result.depth, label=label))
         return links if not result.requests or self._ask(result, active, links) else None
+
+    def _bounded_chain(
+        self, result: Result, url: str, links: list[NewLink], active: ActiveRun
+    ) -> list[NewLink]:
+        """What is behind too many steps without a page is not asked for."""
+        most = active.spec.fetch.max_redirects if result.reason == REDIRECTED else MOST_CANONICAL
+        chains, run = self._chains, result.run
+        return [
+            link
+            if link.skip or chains.follow(run, url, link.url) <= most
+            else msgspec.structs.replace(link, skip=TOO_MANY)
+            for link in links
+        ]
 
     def _ask(self, result: Result, active: ActiveRun, links: list[NewLink]) -> bool:
         """Add what a spider asks for; False when a sample shows a lying worker."""

@@ -347,6 +347,7 @@ def unkept(
     parsed: ParsedPage,
     asks: set[str],
     crawl_delay_s: float,
+    utc: float,
 ) -> Result | None:
     """A page that asks not to be kept, or that gives way to another one if the job wants that.
     `asks` are the directives of its headers."""
@@ -359,6 +360,7 @@ def unkept(
         and target not in (url, one.url)
         and context.rules.key(target) != context.rules.key(one.url)
         and context.scope.verdict(target, one.depth) is None
+        and context.traps.verdict(target, year_of(utc)) is None
         and context.gives_way(one.url, target)
     ):
         link = (target, context.rules.key(target))

@@ -36,7 +36,7 @@ class SpecialPages:
     ) -> Result | None:
         """Why a page that came is not kept, if so; its links are followed all the same. `asks`
         are the directives of its headers, `probe` gives the title that a URL is answered with."""
-        unkept = outcome.unkept(one, context, url, parsed, asks, crawl_delay_s)
+        unkept = outcome.unkept(one, context, url, parsed, asks, crawl_delay_s, self._utc())
         if unkept is not None:
             return unkept
         if (
