@@ -10,6 +10,7 @@ import pytest
 from tests.integration.crawling import FAST, crawl, submission, until
 from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
+from tests.web.shelf import Document
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness
 
@@ -98,6 +99,37 @@ async def test_a_storm_of_cookies_does_not_shut_the_crawler_out(tmp_path: Path) 
             view = await crawl(cluster, spec, [web.url("/crumbs/30/0")])
         assert (view["pages"], view["failed_reasons"]) == (30, {})
         assert len(web.log[-1].headers["cookie"]) > 4_000, "and what they take is used"
+
+
+ODD_COOKIES = (
+    *("=x", "alone", ";;;;", "a=\xfc", "b=\x7f", "c=\x01", "\xfc=d", "e=1; Max-Age=nan"),
+    *("f=1; Expires=Wed, 99 Foo 2026 99:99:99 GMT", "g=1; Max-Age=99999999999999999999"),
+    *("h=1; Domain=com", "i=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "j=1; Path"),
+    f"k={'y' * 10_000}",
+)
+
+
+async def test_odd_cookies_spoil_neither_the_others_nor_the_pages_behind_them(
+    tmp_path: Path,
+) -> None:
+    """What cannot be read or sent is left out; the good one is sent with every page, also by
+    another process that has it from the store."""
+    async with MisbehavingWeb() as web:
+        headers = tuple(f"Set-Cookie: {odd}" for odd in (*ODD_COOKIES, "good=1; Path=/"))
+        web.shelf = {"top": Document(links=("a", "b"), headers=headers), "c": Document("c")}
+        web.shelf |= {"a": Document("a"), "b": Document("b", links=("c",))}
+        slow = Politeness(rate=4.0, robots=False)
+        spec = JobSpec("odd", politeness=slow, fetch=Fetch(cookies=True, retries=0))
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await cluster.ask("submit", submission(spec, [web.url("/shelf/top")], None))
+            await until(lambda: web.hits("/shelf/a") > 0)
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await until(lambda: cluster.snapshot()["runs"][0]["state"] == "completed")
+            view = await cluster.ask("job", {"ref": "odd"})
+        assert (view["pages"], view["failed_reasons"]) == (4, {})
+        for hit in web.log[1:]:
+            sent = {one.partition("=")[0] for one in hit.headers["cookie"].split("; ")}
+            assert sent == {"alone", "e", "f", "g", "good", "j"} & sent and "good" in sent, hit
 
 
 async def test_cookies_survive_a_restart(tmp_path: Path) -> None:

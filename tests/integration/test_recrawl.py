@@ -111,6 +111,13 @@ CASES: dict[str, tuple[Document, Document, tuple[str | None, str | None], bool, 
         True,
         304,
     ),
+    "an ETag that matches everything": (
+        Document("x", etag="*"),
+        Document("y", etag="*"),
+        (None, None),
+        False,
+        200,
+    ),
     "a date": (
         Document("x", last_modified=DATE),
         Document("x", last_modified=DATE),

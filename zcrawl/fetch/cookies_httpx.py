@@ -8,6 +8,7 @@ a restarted worker is still logged in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http.cookiejar import Cookie
 from typing import Any, Final
@@ -21,6 +22,11 @@ MAX_COOKIES: Final = 100  # of one host
 MAX_BYTES: Final = 16_384  # of one host's cookies as kept
 MAX_SENT: Final = 8_000  # bytes of one host's names and values; common servers take 8 KB of header
 _FIELDS: Final = ("name", "value", "domain", "path", "secure", "expires")
+_EXPIRES = re.compile(r";\s*expires\s*=\s*([^;]*)", re.IGNORECASE)
+_MONTH = re.compile(r"\w{3}, \d\d (\w{3}) ")
+_MONTHS: Final = frozenset(
+    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+)
 _Kept = list[tuple[str, str | None, str, str, bool, int | None]]
 
 
@@ -40,7 +46,9 @@ class CookieStore:
             return  # written by another version: the server will set them again
         self._known[host] = data
         for row in rows[:MAX_COOKIES]:
-            self._cookies.jar.set_cookie(_cookie(**dict(zip(_FIELDS, row, strict=True))))
+            cookie = _cookie(**dict(zip(_FIELDS, row, strict=True)))
+            if _sendable(cookie):
+                self._cookies.jar.set_cookie(cookie)
 
     def header(self, url: str) -> str:
         """The Cookie header of a request; empty if there is nothing to send."""
@@ -51,19 +59,21 @@ class CookieStore:
     def take(self, url: str, response: Response) -> None:
         """Keep what an answer sets."""
         if "set-cookie" in response.headers:
-            kept = httpx.Response(
-                response.status_code, headers=response.headers, request=httpx.Request("GET", url)
-            )
-            self._cookies.extract_cookies(kept)
-            self._trim(httpx.URL(url).host)
+            request = httpx.Request("GET", url)
+            for header in response.headers.get_list("set-cookie"):
+                text = _EXPIRES.sub(_readable, header).encode(response.headers.encoding)
+                alone = httpx.Response(200, headers=[(b"set-cookie", text)], request=request)
+                self._cookies.extract_cookies(alone)
+            self._trim(request.url.host)
 
     def _trim(self, host: str) -> None:
         """Servers refuse headers that are too long, so a host that sets ever more cookies would
-        shut its crawler out. The first ones stay, for a login's is among them."""
+        shut its crawler out. The first ones stay, for a login's is among them. What cannot be sent
+        in a header is not kept."""
         count = size = 0
         for one in [one for one in self._cookies.jar if _belongs(one, host)]:
             length = len(one.name) + len(one.value or "") + len("=; ")
-            if count >= MAX_COOKIES or size + length > MAX_SENT:
+            if not _sendable(one) or count >= MAX_COOKIES or size + length > MAX_SENT:
                 self._cookies.jar.clear(one.domain, one.path, one.name)
             else:
                 count, size = count + 1, size + length
@@ -80,6 +90,18 @@ class CookieStore:
             return None
         self._known[host] = data
         return host, data
+
+
+def _readable(expires: re.Match[str]) -> str:
+    """For a date with a month that there is not the library raises and drops the whole answer's
+    cookies. Such a one lasts as long as one without a date, as in browsers."""
+    month = _MONTH.match(expires[1])
+    return expires[0] if month is None or month[1].lower() in _MONTHS else ""
+
+
+def _sendable(cookie: Cookie) -> bool:
+    text = cookie.name + (cookie.value or "")
+    return text.isascii() and text.isprintable()
 
 
 def _belongs(cookie: Cookie, host: str) -> bool:

@@ -79,8 +79,11 @@ def with_traits(result: Result, traits: Traits | None, fingerprint: bytes) -> Re
 
 
 def _etag(response: Response) -> str:
-    """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came."""
+    """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came. But
+    not `*`, which asks whether there is any page at all: the answer would be 304 for ever."""
     value = (header_of(response, b"etag") or "").strip()
+    if value == "*":
+        return ""
     return value if len(value) <= MOST_ETAG and value.isascii() and value.isprintable() else ""
 
 
