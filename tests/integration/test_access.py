@@ -54,6 +54,55 @@ async def test_a_crawl_goes_through_its_proxies_and_around_the_broken_ones(tmp_p
     assert not written_in(tmp_path, b"s3cret")
 
 
+@pytest.mark.parametrize("fault", ["half", "garbage"])
+@pytest.mark.parametrize("rotation", ["round_robin", "sticky", "least_failures"])
+async def test_a_proxy_that_dies_in_the_middle_costs_no_page(
+    tmp_path: Path, fault: str, rotation: str
+) -> None:
+    """Its answers break off, or are none, from the tenth page on. Nobody can tell that from a
+    server that does so, until another proxy was asked: no page fails, with no retry to spare, and
+    the proxy rests."""
+    async with MisbehavingWeb() as web, HttpProxy() as one, HttpProxy() as other:
+        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation=rotation, retries=0)
+        slow = Politeness(rate=40.0, concurrency=2, robots=False)
+        spec = JobSpec("dies", politeness=slow, fetch=fetch)
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await cluster.ask("submit", submission(spec, [web.url("/good/60/0")], None))
+            await until(lambda: one.served + other.served >= 10)
+            dies = max((one, other), key=lambda proxy: proxy.served)
+            dies.fault, met = fault, dies.met
+            await until(lambda: cluster.snapshot()["runs"][0]["state"] == "completed")
+            view = await cluster.ask("job", {"ref": "dies"})
+        assert (view["pages"], view["failed_reasons"]) == (60, {})
+        assert dies.met - met < 12
+
+
+async def test_a_proxy_that_falls_silent_costs_time_and_no_page(tmp_path: Path) -> None:
+    """Whichever of the two has the host: the next attempt of a page goes through the other one."""
+    async with MisbehavingWeb() as web, HttpProxy() as one, HttpProxy() as other:
+        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="sticky", retries=1, timeout=1.0)
+        slow = Politeness(rate=40.0, concurrency=2, robots=False)
+        spec = JobSpec("silent", politeness=slow, fetch=fetch)
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            await cluster.ask("submit", submission(spec, [web.url("/good/30/0")], None))
+            await until(lambda: one.served + other.served >= 5)
+            (one if one.served else other).fault = "hang"
+            await until(lambda: cluster.snapshot()["runs"][0]["state"] == "completed")
+            view = await cluster.ask("job", {"ref": "silent"})
+        assert (view["pages"], view["failed_reasons"]) == (30, {})
+
+
+async def test_a_server_that_breaks_off_is_found_out_through_proxies_too(tmp_path: Path) -> None:
+    """Two proxies say the same: it is the page's failure, by its name, and no proxy rests."""
+    async with MisbehavingWeb() as web, SocksProxy() as one, SocksProxy() as other:
+        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="round_robin", retries=0)
+        spec = JobSpec("breaks", politeness=FAST, fetch=fetch)
+        seeds = [web.url(f"/lies-long?{n}") for n in range(12)]
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, [*seeds, web.url("/good/20/0")])
+        assert (view["pages"], view["failed_reasons"]) == (20, {"truncated": 12})
+
+
 async def test_pages_wait_for_proxies_that_are_down_and_are_not_counted_against(
     tmp_path: Path,
 ) -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from zcrawl.errors import RetryClass
-from zcrawl.fetch.proxies import Busy, Down, ProxyPool, Take
+from zcrawl.fetch.proxies import COOL_DOWN_S, STRIKES, Busy, Down, ProxyPool, Take
 from zcrawl.frontier.retry import Retry, decide
 
 A, B, C = "http://a:1", "http://b:1", "socks5://c:1"
@@ -117,6 +117,22 @@ def test_after_its_rest_a_proxy_is_tried_by_one() -> None:
     assert pool.take("h", 5.0) == Busy()
     pool.settle(A, True, 5.0)
     assert [taken(pool, now=5.0) for _ in range(3)] == [A] * 3
+
+
+def test_a_proxy_is_blamed_when_others_do_what_it_cannot_several_times_in_a_row() -> None:
+    """Servers fail too: a success in between wipes it out, and a rest is counted once."""
+    pool = ProxyPool(["a", "b"])
+    for _ in range(STRIKES - 1):
+        pool.blame("a", 0.0)
+    pool.take("h", 0.0, frozenset({"b"}))
+    pool.settle("a", True, 0.0)
+    for _ in range(STRIKES - 1):
+        pool.blame("a", 0.0)
+    assert pool.statistics()["a"].failures == 0
+    for _ in range(10):
+        pool.blame("a", 0.0)
+    assert pool.statistics()["a"].failures == 1
+    assert pool.statistics()["a"].cool_until == COOL_DOWN_S
 
 
 def test_those_that_failed_a_request_are_not_asked_again_for_it() -> None:

@@ -2,7 +2,8 @@
 
 `fault` may be changed while a proxy runs: `hang_up` closes every connection at once, `refuse`
 answers that it does not want to, `unreached` that the server cannot be reached, `hang` says
-nothing. `served` counts the requests or tunnels that went through.
+nothing; `half` breaks off within its answer, `garbage` speaks no HTTP (both: http only). `served`
+counts the requests or tunnels that went through.
 """
 
 from __future__ import annotations
@@ -97,6 +98,12 @@ async def _join(
         await _close(far[1])
 
 
+BROKEN = {
+    "half": b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5000\r\n\r\n<html>",
+    "garbage": b"\x00\x01 no such thing\r\n\r\n",
+}
+
+
 class HttpProxy(_Proxy):
     scheme = "http"
 
@@ -105,6 +112,12 @@ class HttpProxy(_Proxy):
             lines = head.decode("latin-1").split("\r\n")
             method, target, _ = lines[0].split(" ")
             headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
+            if self.fault == "hang":  # also on a connection that was good before
+                await asyncio.Event().wait()
+            if self.fault in BROKEN:
+                writer.write(BROKEN[self.fault])
+                await writer.drain()
+                return
             status = self._refusal(lines)
             if status:
                 writer.write(f"HTTP/1.1 {status} No\r\nContent-Length: 0\r\n\r\n".encode())

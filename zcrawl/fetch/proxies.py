@@ -25,6 +25,7 @@ import msgspec
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 COOL_DOWN_S: Final = 5.0
 MOST_COOL_DOWN_S: Final = 300.0
+STRIKES: Final = 3
 _FORGET: Final = 0.9  # of the score, with each success
 _MAX_DOUBLINGS: Final = 10
 
@@ -49,6 +50,7 @@ class _Proxy(msgspec.Struct):
     url: str
     running: int = 0
     failures: int = 0  # in a row
+    strikes: int = 0  # requests in a row that came through by another proxy only
     score: float = 0.0  # failures, of which each success takes a tenth away
     cool_until: float = 0.0
     served: int = 0
@@ -103,14 +105,30 @@ class ProxyPool:
         if good is None:
             return
         if good:
-            one.failures = 0
+            one.failures = one.strikes = 0
             one.score *= _FORGET
             one.served += 1
             return
+        self._failed(one, now)
+
+    def blame(self, proxy: str, now: float) -> None:
+        """A request that came to nothing through `proxy` came through by another one. Servers fail
+        now and then too, so it takes some of these in a row."""
+        one = next(p for p in self._proxies if p.url == proxy)
+        one.strikes += 1
+        if one.strikes >= STRIKES and one.cool_until <= now:
+            one.strikes = 0
+            self._failed(one, now)
+
+    def _failed(self, one: _Proxy, now: float) -> None:
         one.failures += 1
         one.score += 1
         rest_s = COOL_DOWN_S * 2.0 ** min(one.failures - 1, _MAX_DOUBLINGS)
         one.cool_until = now + min(MOST_COOL_DOWN_S, rest_s)
+
+    @property
+    def count(self) -> int:
+        return len(self._proxies)
 
     def statistics(self) -> dict[str, ProxyStatistics]:
         return {

@@ -4,6 +4,8 @@ cookies, proxies, a login.
 Made by `pipeline_loop` when it adopts such a run, around the worker's own engine; a run without
 any of it never comes here. A proxy's failure is no failure of the page: the request goes through
 another one, and when all are down the page is postponed, with that reason and no attempt counted.
+Where nobody can tell whose failure it is, another proxy is asked, at once or, if that took long, by
+the page's next attempt: an answer shows that it was the first one's.
 """
 
 from __future__ import annotations
@@ -23,11 +25,16 @@ from zcrawl.fetch.proxies import Busy, Down, ProxyPool, Take
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import origin_of
 from zcrawl.submit.spec import JobSpec
+from zcrawl.worker.fetching_loop import rest_of
 from zcrawl.worker.login_loop import LoginStep
 
 NextHop = Callable[[], Awaitable[None]]
 What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
+_TOOK_LONG: Final = frozenset(("read_timeout", "total_timeout"))
+# What may be the proxy's fault or the server's: nobody can tell before another proxy was asked.
+_WHOSE: Final = _TOOK_LONG | {"truncated", "protocol", "reset"}
+_MOST_SUSPECTED: Final = 10_000  # URLs
 
 
 def kept_cookies(jar: bytes) -> dict[str, bytes]:
@@ -60,6 +67,7 @@ class Session:
         fetch = spec.fetch
         self.pool = ProxyPool(proxies, fetch.proxy_rotation, fetch.proxy_limit) if proxies else None
         self._settled = asyncio.Event()  # a proxy has become free, for those who wait
+        self._suspects: dict[str, frozenset[str]] = {}  # URL → proxies that it came to nothing by
         self._login = LoginStep(spec.login, environ, clock) if spec.login.url else None
 
     def user_agent(self, origin: str) -> str:
@@ -118,8 +126,10 @@ class Session:
         limits: HopLimits,
         what: What,
     ) -> Response:
-        tried: frozenset[str] = frozenset()
-        last = ""
+        began = self._clock()
+        suspects = self._suspects.pop(url, frozenset())
+        tried, last = suspects, ""
+        doubt: FetchError | None = None  # what one proxy came to, while another is asked
         while True:
             choice = pool.take(origin, self._clock(), tried)
             match choice:
@@ -127,25 +137,42 @@ class Session:
                     self._settled.clear()
                     await self._settled.wait()
                 case Down(until):
-                    raise _proxies_down(until - self._clock(), last)
+                    raise doubt or _proxies_down(until - self._clock(), last)
                 case Take(proxy):
                     good: bool | None = None
                     try:
+                        left = limits if doubt is None else rest_of(limits, self._clock() - began)
                         response = await self._ask(
-                            url, headers, msgspec.structs.replace(limits, proxy=proxy), what
+                            url, headers, msgspec.structs.replace(left, proxy=proxy), what
                         )
                         good = True
+                        for suspect in suspects:
+                            pool.blame(suspect, self._clock())
                         return response
                     except FetchError as error:
                         good = error.code != "proxy"
                         if good:
-                            raise
+                            good = None if error.code in _WHOSE else True
+                            if good or pool.count == 1 or what is not None:
+                                raise
+                            if doubt is not None or error.code in _TOOK_LONG:
+                                self._suspect(url, suspects | {proxy}, pool.count)
+                                raise
+                            doubt, suspects = error, suspects | {proxy}
                         last, tried = str(error), tried | {proxy}
                         if len(tried) >= MOST_PROXIES_TRIED:
-                            raise _proxies_down(1.0, last) from error
+                            raise doubt or _proxies_down(1.0, last) from error
                     finally:
                         pool.settle(proxy, good, self._clock())
                         self._settled.set()
+
+    def _suspect(self, url: str, proxies: frozenset[str], count: int) -> None:
+        """The next attempt goes another way, if there is one, and shows whose fault it was."""
+        if len(proxies) >= count:
+            return
+        if len(self._suspects) >= _MOST_SUSPECTED:
+            self._suspects.clear()
+        self._suspects[url] = proxies
 
 
 def _proxies_down(wait_s: float, last: str) -> FetchError:
