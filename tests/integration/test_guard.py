@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import pytest
 
 from tests.integration.crawling import FAST, command, crawl, submission
+from tests.unit.test_guard import CASES
 from tests.web import MisbehavingWeb, WebThread
+from tests.web.shelf import Document
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import Failures, ReadFailed
@@ -24,10 +29,10 @@ LURES = {
 }
 
 
-def reasons(data: Path, run: int) -> dict[str, str]:
+def reasons(data: Path, run: int, most: int = 100) -> dict[str, str]:
     store = open_readonly(data)
     try:
-        found = store.query(ReadFailed(run, 0, 100))
+        found = store.query(ReadFailed(run, 0, most))
     finally:
         store.close()
     assert isinstance(found, Failures)
@@ -49,6 +54,36 @@ async def test_redirects_and_robots_into_private_ranges_end_by_name(tmp_path: Pa
     assert blocked == {f"blocked_address: {why}" for why in lures.values()}
     assert view["skipped_reasons"] == {"redirected": len(seeds)}
     assert view["failed"] == len(lures)
+
+
+def header(word: str) -> str:
+    """As a Location has it: headers are ASCII."""
+    return word if word.isascii() else quote(word)
+
+
+@pytest.mark.parametrize("engine", ["http", "httpx"])
+async def test_no_spelling_of_a_closed_address_leads_inside(tmp_path: Path, engine: str) -> None:
+    """All spellings of tests/unit/test_guard, each as a link of a page and as a redirect's target,
+    in a job that may go to every host: each ends by the name of its kind, and there is no other
+    failure, so nothing was looked up or connected to."""
+    paths = {f"/{way}/{n}": kind for n, (kind, _) in enumerate(CASES) for way in ("link", "moved")}
+    links = (f'<a href="http://{word}/link/{n}">x</a>' for n, (_, word) in enumerate(CASES))
+    page = "".join(links).encode("ascii", "xmlcharrefreplace").decode()
+    fetch = Fetch(retries=0, engine=engine)
+    scope = Scope(hosts=("*",), max_depth=1)
+    spec = JobSpec("spelt", politeness=FAST, fetch=fetch, scope=scope)
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1) as cluster:
+        web.shelf = {"page": Document(page)}
+        moved = [
+            web.url(f"/redirect-to?{quote(f'http://{header(word)}/moved/{n}')}")
+            for n, (_, word) in enumerate(CASES)
+        ]
+        view = await crawl(cluster, spec, [web.url("/shelf/page"), *moved])
+    assert (view["pages"], view["skipped_reasons"]) == (1, {"redirected": len(CASES)})
+    found = {urlsplit(url).path: why for url, why in reasons(tmp_path, view["run"], 1_000).items()}
+    assert found.keys() >= paths.keys()
+    for path, kind in paths.items():
+        assert found[path].startswith(f"blocked_address: {kind} ("), (path, found[path])
 
 
 async def test_links_into_private_ranges_end_by_name(tmp_path: Path) -> None:

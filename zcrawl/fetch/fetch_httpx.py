@@ -24,6 +24,7 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
+_ALL_HEADERS: Final = "all_headers"
 
 
 class _Client:
@@ -145,11 +146,13 @@ class HttpxEngine:
 
         request.extensions["trace"] = trace
         try:
-            return await client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(request, stream=True, follow_redirects=False)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             if fresh:
                 raise
-            return await client.send(request, stream=True, follow_redirects=False)
+            response = await client.send(request, stream=True, follow_redirects=False)
+        response.headers = response.extensions.pop(_ALL_HEADERS, response.headers)
+        return response
 
     async def _check_all(self, url: httpx.URL, limits: HopLimits) -> None:
         """A proxy looks names up by itself: all that the name means here is checked before."""
@@ -181,6 +184,7 @@ class HttpxEngine:
                 trust_env=False,
                 # A crawl has no sessions, and httpx's own jar would keep every cookie of the web.
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+                event_hooks={"response": [_hide_location]},
             )
             found = self._clients[key] = _Client(client)
             await self._close_idle(found)
@@ -190,6 +194,15 @@ class HttpxEngine:
         idle = [key for key, one in self._clients.items() if not one.running and one is not newest]
         for key in idle[: len(self._clients) - MOST_CLIENTS]:
             await self._clients.pop(key).client.aclose()
+
+
+async def _hide_location(response: httpx.Response) -> None:
+    """httpx reads where a redirect leads, also if it is not to follow, and fails for a URL that it
+    does not like, such as http://0177.0.0.1/. That is judged elsewhere, for all engines alike."""
+    if "location" in response.headers:
+        response.extensions[_ALL_HEADERS] = response.headers
+        response.headers = response.headers.copy()
+        del response.headers["location"]
 
 
 def _blamed(error: Exception, failure: FetchError) -> FetchError:
