@@ -12,7 +12,7 @@ from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.shelf import Document
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness
+from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness, Scope
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +101,42 @@ async def test_a_server_that_breaks_off_is_found_out_through_proxies_too(tmp_pat
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, [*seeds, web.url("/good/20/0")])
         assert (view["pages"], view["failed_reasons"]) == (20, {"truncated": 12})
+
+
+async def test_a_host_keeps_its_proxy_and_hosts_are_spread(tmp_path: Path) -> None:
+    """Sticky, by two workers that do not talk to each other: each of 16 hosts comes by one proxy
+    only, robots.txt included, and no proxy is left out."""
+    async with MisbehavingWeb(hosts=16) as web, HttpProxy() as one, HttpProxy() as other:
+        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="sticky")
+        spec = JobSpec("sticky", politeness=Politeness(rate=0.0, spread=True), fetch=fetch)
+        seeds = [f"http://127.0.0.1:{port}/fan/6" for port in web.ports]
+        async with EmbeddedCluster(tmp_path, 2) as cluster:
+            assert (await crawl(cluster, spec, seeds))["pages"] == 16 * 7
+    assert not set(one.asked) & set(other.asked)
+    assert one.asked and other.asked and len({*one.asked, *other.asked}) == 16
+
+
+async def test_credentials_and_cookies_go_to_no_other_host(tmp_path: Path) -> None:
+    """Neither by a link nor by a redirect, also where the other host is the same machine."""
+    async with MisbehavingWeb() as web, MisbehavingWeb() as other:
+        host = f"127.0.0.1:{web.port}"
+        auth = (Auth(host, user="${USER}", password="${PW}"),)
+        fetch = Fetch(allow_private=True, auth=auth, cookies=True)
+        scope = Scope(hosts=("127.0.0.1", "localhost"), max_depth=1)
+        spec = JobSpec("own", politeness=FAST, fetch=fetch, scope=scope)
+        there = f"http://localhost:{other.port}/status/200"
+        seeds = [
+            web.url("/enter/1"),
+            web.url(f"/links-to?{there}"),
+            web.url(f"/redirect-to?{there}?moved"),
+        ]
+        async with EmbeddedCluster(tmp_path, 1) as cluster:
+            view = await crawl(cluster, spec, seeds)
+        assert view["failed"] == 0
+        assert {hit.path for hit in other.log} >= {"/status/200", "/status/200?moved"}
+        assert not any({"authorization", "cookie"} & hit.headers.keys() for hit in other.log)
+        assert all("authorization" in hit.headers for hit in web.log)
+        assert any("cookie" in hit.headers for hit in web.log)
 
 
 async def test_pages_wait_for_proxies_that_are_down_and_are_not_counted_against(

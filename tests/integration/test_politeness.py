@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.integration.crawling import command, start, wait_until
 from tests.web import manners
 from tests.web.arrivals import never_more_than
 from tests.web.server import Hit, MisbehavingWeb, WebThread
+from tests.web.shelf import Document
 
 JOB = """
 name = "{name}"
@@ -120,6 +123,40 @@ def test_a_busy_server_gets_slower_traffic_and_then_normal_traffic_again(tmp_pat
         assert _longest_gap(leaves[-10:]) < 0.5, "and normal again"
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_killed_crawl_keeps_what_a_busy_server_asked_for(tmp_path: Path, status: int) -> None:
+    """kill -9 after a Retry-After, and a new start: no page of the host is asked for before that
+    time, not only the one that was refused."""
+    with WebThread() as web:
+        web.shelf = {f"p{n}": Document(f"{n}") for n in range(6)}
+        web.shelf["busy"] = Document(status=status, headers=("Retry-After: 6",))
+        names = ["p0", "busy", *(f"p{n}" for n in range(1, 6))]
+        seeds = [web.url(f"/shelf/{name}") for name in names]
+        file = job(tmp_path, "busy", seeds, "rate = 2.0\nconcurrency = 1")
+        process = up(tmp_path)
+        try:
+            submit(tmp_path, file)
+            wait_until(lambda: _throttled(tmp_path / "d"))
+            os.kill(process.pid, signal.SIGKILL)
+            process.communicate()
+            web.shelf["busy"] = Document("not any more")
+            process = up(tmp_path)
+            wait_until(lambda: set(states(tmp_path)) == {"completed"})
+        finally:
+            process.kill()
+            process.communicate()
+        (refused,) = [hit.at for hit in web.log if hit.path == "/shelf/busy"][:1]
+        later = [hit.at - refused for hit in web.log if hit.at > refused]
+        assert len(later) >= 4 and min(later) > 5.5, later
+        assert all(web.hits(f"/shelf/p{n}") == 1 for n in range(6))
+
+
+def _throttled(data: Path) -> bool:
+    """The store knows that a host is to be asked more slowly."""
+    with contextlib.closing(sqlite3.connect(data / "zcrawl.db")) as database:
+        return bool(database.execute("SELECT 1 FROM hosts WHERE slow > 0").fetchall())
+
+
 def _longest_gap(hits: list[Hit]) -> float:
     return max(b.at - a.at for a, b in itertools.pairwise(hits))
 
@@ -153,13 +190,21 @@ def test_a_server_that_becomes_slow_is_asked_more_slowly(tmp_path: Path) -> None
         assert _longest_gap(leaves[-15:]) < 0.5, "and normal again"
 
 
-def test_a_host_is_asked_in_its_hours_only(tmp_path: Path) -> None:
-    """A job whose hours are not now waits and says why; tuned to now it would go on, so the
-    other job, which names the present hour, is done meanwhile."""
-    now = time.gmtime()
-    other = f"{(now.tm_hour + 3) % 24:02}:00-{(now.tm_hour + 4) % 24:02}:00"
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_host_is_asked_in_its_hours_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wide: bool
+) -> None:
+    """A job whose hours are not now waits; the other one, which names the present hour, is done
+    meanwhile. Hours are UTC, wherever the machine is; one of the spans is most of a day, and goes
+    over midnight."""
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")  # 14 hours ahead
+    now, soon, later, late = (
+        f"{(time.gmtime().tm_hour + hours) % 24:02}:00" for hours in (0, 2, 3, 4)
+    )
+    hour, other = f"{now}-{soon}", f"{late}-{now}"
+    if wide:
+        hour, other = f"{later}-{soon}", f"{soon}-{later}"
     with WebThread() as open_now, WebThread() as closed:
-        hour = f"{now.tm_hour:02}:00-{(now.tm_hour + 2) % 24:02}:00"
         process = up(tmp_path)
         try:
             submit(tmp_path, job(tmp_path, "later", [closed.url("/fan/3")], f'hours = ["{other}"]'))
