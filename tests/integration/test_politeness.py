@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import time
@@ -219,14 +220,19 @@ def test_a_host_is_asked_in_its_hours_only(
 
 
 def test_a_dead_host_costs_its_own_queue_only(tmp_path: Path) -> None:
-    """Twenty hosts that hang and one that nobody listens on: a live host of the same job is
-    crawled at its own pace."""
-    with WebThread() as web:
+    """Twenty hosts that take connections and say nothing, and twenty that nobody listens on: a
+    live host of the same job is crawled at its own pace."""
+    with WebThread() as web, contextlib.ExitStack() as stack:
         dead = [f"http://127.0.0.{n}:{web.port + 1}/" for n in range(2, 22)]
+        for _ in range(20):
+            silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            dead.append(f"http://127.0.0.1:{silent.getsockname()[1]}/")
         file = job(tmp_path, "mixed", [web.url("/fan/100"), *dead], "rate = 50.0", retries=1)
+        with file.open("a") as more:
+            more.write("timeout = 5.0\n")
         began = time.monotonic()
         summary = crawl(tmp_path, file)
-        assert (summary["pages"], summary["failed"]) == (101, 20)
+        assert (summary["pages"], summary["failed"]) == (101, 40)
         leaves = [hit for hit in web.log if hit.path.startswith("/fan/100/")]
         assert leaves[-1].at - leaves[0].at < 10.0, "2 s at 50 a second"
         assert time.monotonic() - began < 60
@@ -243,9 +249,10 @@ def test_a_broken_robots_txt_is_waited_for_and_then_forbids_everything(tmp_path:
         assert 2 <= len(web.log) <= 6
 
 
-def test_a_robots_txt_that_comes_back_is_obeyed(tmp_path: Path) -> None:
-    """503 at first, then rules: what waited is crawled, and no attempt was used up."""
-    web = MisbehavingWeb(robots=b"User-agent: *\nDisallow: /fan/5/3\n", robots_status=503)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_robots_txt_that_comes_back_is_obeyed(tmp_path: Path, status: int) -> None:
+    """Busy at first, then rules: what waited is crawled, and no attempt was used up."""
+    web = MisbehavingWeb(robots=b"User-agent: *\nDisallow: /fan/5/3\n", robots_status=status)
     with WebThread(web):
         file = job(tmp_path, "late", [web.url("/fan/5")], "rate = 50.0", retries=0)
         process = start("crawl", "--job", file, "--workers", 1, "--json", cwd=tmp_path)
