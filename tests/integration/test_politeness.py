@@ -238,6 +238,26 @@ def test_a_dead_host_costs_its_own_queue_only(tmp_path: Path) -> None:
         assert time.monotonic() - began < 60
 
 
+def test_more_silent_hosts_than_slots_keep_nobody_from_its_first_page(tmp_path: Path) -> None:
+    """A hundred hosts that say nothing stand before a live one, at one worker with 32 slots: it is
+    crawled whole before the first of them has timed out."""
+    with WebThread() as web, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(100)]
+        dead = [f"http://127.0.0.1:{one.getsockname()[1]}/" for one in silent]
+        file = job(tmp_path, "mostly-dead", [*dead, web.url("/fan/20")], "rate = 50.0")
+        with file.open("a") as more:
+            more.write("timeout = 600.0\nread_timeout = 600.0\n")
+        data = tmp_path / "d"
+        process = start("crawl", "--job", file, "--workers", 1, "--data", data, cwd=tmp_path)
+        try:
+            wait_until(lambda: sum(hit.path.startswith("/fan/20/") for hit in web.log) == 20)
+            view = json.loads(command("job", 1, "--json", "--data", data, cwd=tmp_path).stdout)
+            assert (view["state"], view["failed"]) == ("running", 0)
+        finally:
+            process.kill()
+            process.communicate()
+
+
 def test_a_broken_robots_txt_is_waited_for_and_then_forbids_everything(tmp_path: Path) -> None:
     """RFC 9309: 5xx means disallow. It is asked for a few times, not once for every URL."""
     with WebThread(MisbehavingWeb(robots=b"oops", robots_status=500)) as web:

@@ -75,3 +75,26 @@ def test_what_is_told_of_a_very_slow_pace_can_be_told() -> None:
     waits = intake.next_in_s(1, 10.0)
     told = msgspec.structs.replace(result(), host_next_in_s=waits)
     assert isinstance(decode(encode(header(told), told)), Message)
+
+
+def asked_first(hosts: int) -> Intake:
+    """A request to each of so many hosts that have never answered, started at 10.0."""
+    intake = Intake()
+    for host in range(1, hosts + 1):
+        intake.adopt_grant(1, grant(host, manner=None), 0.0)
+        assert intake.take(1, assignment(host, host, host=host)) is None
+    assert len(intake.start_due(10.0, hosts)[0]) == hosts
+    return intake
+
+
+def test_a_host_that_never_answered_gives_its_slot_to_others_after_a_while() -> None:
+    """Each such request stands beside the slots, up to four times as many; one that ended does
+    not, and a host that has answered takes a slot for as long as it needs."""
+    intake = asked_first(9)
+    assert intake.places(8, 10.5) == 8
+    assert intake.places(8, 11.0) == 8 + 9
+    assert intake.places(2, 11.0) == 2 + 4 * 2
+    assert intake.finish(3) is not None
+    assert intake.places(8, 11.0) == 8 + 8
+    intake.check()
+    assert running(0.0, 5).places(8, 100.0) == 8

@@ -18,6 +18,7 @@ Invariants, asserted by `check()`:
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
 from collections import deque
 
@@ -31,6 +32,8 @@ from zcrawl.worker.manners import HostManners
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
 LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
 LONGEST_TOLD_S = 100_000.0  # until a host's next request; a RESULT that says more is refused
+STALLED_S = 1.0  # after this a request to a host that never answered takes nobody's slot
+MOST_STALLED = 4  # times the slots, of such requests
 STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 
 
@@ -79,6 +82,9 @@ class Intake:
         self.hosts: dict[int, HostWork] = {}
         self.running = 0
         self.groups = GroupBook()
+        self._first_asked: dict[
+            int, float
+        ] = {}  # running, of hosts that never answered: since when
         self._timers: list[tuple[float, int]] = []
         self._hop_timers: list[tuple[float, int]] = []
         self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
@@ -166,6 +172,8 @@ class Intake:
                 host.pace.take(now)
                 held = self.held[host.queue.popleft()]
                 held.started, held.started_at = True, now
+                if host.manners.breaker.one_at_a_time:
+                    self._first_asked[held.assignment.seq] = now
                 held.groups, held.address = host.groups, host.grant.address
                 self.groups.start(held.groups, now)
                 host.running += 1
@@ -223,6 +231,7 @@ class Intake:
         if held.started:
             host.running -= 1
             self.running -= 1
+            self._first_asked.pop(seq, None)
             for waiting in self.groups.end(held.groups):
                 self._schedule(waiting)
             if seq in host.hops:
@@ -239,6 +248,13 @@ class Intake:
             return False
         self.finish(seq)
         return True
+
+    def places(self, slots: int, now: float) -> int:
+        """Its slots, and one for each request that a host without any answer to show keeps waiting:
+        a hundred dead names at once would keep all other hosts from their first page."""
+        late = now - STALLED_S
+        waiting = itertools.takewhile(lambda at: at <= late, self._first_asked.values())
+        return slots + min(sum(1 for _ in waiting), MOST_STALLED * slots)
 
     def turned(self, now: float, usual_s: float) -> None:
         """Told of every turn of the loop, of which there is one in `usual_s`. After a longer pause
@@ -326,6 +342,7 @@ class Intake:
         assert set(queued).isdisjoint(running), "queued or running, never both"
         assert set(queued) | set(running) == set(self.held), "held is queued or running"
         assert self.running == len(running) == sum(h.running for h in self.hosts.values())
+        assert self._first_asked.keys() <= set(running), "who waits for a first answer runs"
         for key, group in self.groups.groups.items():
             under = sum(key in self.held[seq].groups for seq in running)
             assert group.running == under, "a group's running requests are counted"

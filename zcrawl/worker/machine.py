@@ -161,7 +161,10 @@ class WorkerMachine:
         moments = [self._heartbeat_at, self.outbox.next_resend_at()]
         if now <= self.permitted_until:
             moments.append(self.intake.next_hop_at())
-            if self.intake.running < self.slots and self.outbox.room(self.intake.running) > 0:
+            if (
+                self.intake.running < self.intake.places(self.slots, now)
+                and self.outbox.room(self.intake.running) > 0
+            ):
                 moments.append(self.intake.next_start_at())
         return min(moments)
 
@@ -320,7 +323,7 @@ class WorkerMachine:
         if self.link is not Link.WELCOMED or now > self.permitted_until:
             return
         running = self.intake.running
-        free = min(self.slots - running, self.outbox.room(running))
+        free = min(self.intake.places(self.slots, now) - running, self.outbox.room(running))
         started, hops = self.intake.start_due(now, free)
         effects.extend(StartFetch(held) for held in started)
         effects.extend(PermitHop(seq) for seq in hops)
@@ -352,7 +355,7 @@ class WorkerMachine:
             acked=self.outbox.acked,
             assigned=self.assignments.assigned,
             rate=self._rate,
-            slots=self.slots,
+            slots=self.intake.places(self.slots, now),
             running=self.intake.running,
             waiting=len(self.intake.held) - self.intake.running,
             outbox=len(self.outbox),
