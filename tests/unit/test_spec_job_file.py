@@ -138,6 +138,8 @@ def test_a_wrong_type_is_told_with_the_key_and_both_types(text: str, message: st
         '[fetch]\nuser_agent = ""',
         '[fetch]\nheaders = { "a b" = "c" }',
         '[fetch]\nheaders = { a = "c\\r\\nEvil: 1" }',
+        '[fetch]\nheaders = { Content-Length = "5" }',
+        '[fetch]\nheader_sets = [{ transfer-encoding = "chunked" }]',
         'seeds = ["ftp://x/"]',
         'seeds = ["nonsense"]',
     ],

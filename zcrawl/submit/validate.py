@@ -36,6 +36,7 @@ LATER_KEYS: Final = ("schedule",)
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
+_FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -145,6 +146,8 @@ def _check_fetch(spec: JobSpec) -> None:
     for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):
             raise JobError(f"fetch.headers: {name!r} is no header name")
+        if name.lower() in _FRAMING:
+            raise JobError(f"fetch.headers: {name} tells where a request ends; zcrawl writes it")
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
