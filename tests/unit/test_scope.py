@@ -112,3 +112,24 @@ def test_hosts_without_end_do_not_fill_the_memory() -> None:
         assert scope.verdict(f"http://h{n}.example/", 0) == "out_of_scope_host"
     assert len(scope._host_verdicts) <= 10_000
     assert scope.verdict("http://example.com/", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "found", "not_found"),
+    [("include", None, "not_included"), ("exclude", "excluded", None)],
+)
+def test_a_careless_expression_keeps_nobody_busy(
+    key: str, found: str | None, not_found: str | None
+) -> None:
+    """Python's own would try more ways than there are seconds."""
+    scope = ScopeFilter(Scope(**{key: (r"^https://example\.com/(a+)+$",)}), SEEDS)
+    assert scope.verdict("https://example.com/" + "a" * 5_000, 1) == found
+    assert scope.verdict("https://example.com/" + "a" * 5_000 + "!", 1) == not_found
+
+
+def test_look_around_and_back_references_still_work() -> None:
+    """What RE2 has not, Python's own has."""
+    scope = ScopeFilter(Scope(include=(r"/(?!private)\w+$",), exclude=(r"/(\w+)/\1/",)), SEEDS)
+    assert scope.verdict("https://example.com/public", 1) is None
+    assert scope.verdict("https://example.com/private", 1) == "not_included"
+    assert scope.verdict("https://example.com/a/a/b", 1) == "excluded"

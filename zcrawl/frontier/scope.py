@@ -156,14 +156,27 @@ def _parse_host(entry: str) -> tuple[bool, str, str]:
     return wildcard, f".{name}" if wildcard else name, port and str(int(port))
 
 
-def _searches(
-    key: str, expressions: Iterable[str]
-) -> tuple[Callable[[str], re.Match[str] | None], ...]:
+def _searches(key: str, expressions: Iterable[str]) -> tuple[Callable[[str], object], ...]:
     """The compiled search of each expression. Joining them by | would break their groups."""
-    searches = []
+    searches: list[Callable[[str], object]] = []
     for expression in expressions:
         try:
-            searches.append(re.compile(expression).search)
+            compiled = re.compile(expression)
         except (re.error, RecursionError, OverflowError) as error:
             raise JobError(f"{key}: {expression!r} is no regular expression: {error}") from None
+        searches.append(_bounded(expression) or compiled.search)
     return tuple(searches)
+
+
+def _bounded(expression: str) -> Callable[[str], object] | None:
+    """Its search on RE2, whose time grows with the URL and with nothing else: `(a+)+$` would keep a
+    worker busy for years. None for one with look-around or back-references, which RE2 has not."""
+    import re2  # few jobs have expressions
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        search = re2.compile(expression, options=options).search
+    except re2.error:
+        return None
+    return lambda url: search(url.encode())  # as bytes: for texts the library maps every offset
