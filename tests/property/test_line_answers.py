@@ -122,7 +122,8 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
     assert not {b"X-Trailer", b"Link"} & dict(answer.headers).keys()
     assert answer.decoded == told["packed"]
     assert wire.sent == HEAD
-    assert came == [told["framing"] != "close" and not extra]
+    # Empty lines between two answers are nobody's; llhttp passes over them.
+    assert came == [told["framing"] != "close" and not extra.strip(b"\r\n")]
 
 
 @settings(max_examples=500, deadline=None)

@@ -19,7 +19,7 @@ Where the web is not as the standard wants it:
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, cast
 
 import httptools
 import msgspec
@@ -103,7 +103,7 @@ class Line(asyncio.Protocol):
     # ------------------------------------------------------------ called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport  # type: ignore[assignment]  # a stream's, if not by its type
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such type
 
     def data_received(self, data: bytes) -> None:
         reading = self._reading

@@ -52,6 +52,9 @@ class LeanResponse:
 
 def as_httpx(response: Response) -> httpx.Response:
     """For plugins and spiders, and for what only httpx can say of an answer."""
-    if isinstance(response, LeanResponse):
-        return response.as_httpx()
-    return response  # type: ignore[return-value] # every other engine makes httpx's own
+    import httpx
+
+    if isinstance(response, httpx.Response):
+        return response
+    assert isinstance(response, LeanResponse), "an engine answers with one of the two"
+    return response.as_httpx()
