@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
+from zcrawl.model import Kept
 from zcrawl.store.commands import AdvanceOutput, Done
 from zcrawl.store.cookie_jar import merged
 from zcrawl.store.ports import Store
@@ -20,12 +21,14 @@ from zcrawl.store.queries import (
 
 
 def test_the_newest_items_can_be_searched(world: World) -> None:
-    """Newest first, by pages, of one run or of all, whatever the case of the letters."""
+    """Newest first, by pages, of one run or of all, whatever the case of the letters. What was
+    rejected or recorded is no item."""
     rows = world.submit(A, B, C).admitted
     for n, row in enumerate(rows):
         world.finish(row, DONE, items=(b'{"title":"Page %d"}' % n, b'{"other":1}'))
     other = world.submit(D).admitted[0]
-    world.finish(other, DONE, items=(b'{"title":"page of another"}',))
+    others = ((Kept.REJECTED, b'{"title":"page"}'), (Kept.CAPTURE, b"page"))
+    world.finish(other, DONE, items=(b'{"title":"page of another"}',), others=others)
     newest = world.ask(FindItems(None, 1 << 60, 2), FoundItems)
     assert [(one.run, one.id) for one in newest.rows] == [(other.run, 7), (rows[0].run, 6)]
     assert (newest.last, newest.more) == (6, True)

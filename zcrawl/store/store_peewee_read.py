@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from zcrawl.model import RequestState, RunState
+from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.queries import (
     FailedRow,
@@ -126,10 +126,13 @@ def find_items(session: Session, query: FindItems) -> FoundItems:
     wanted = query.text.casefold()
     rows: list[FoundItem] = []
     before, looked = query.before, 0
-    of_run, values = ("run = ? AND ", (query.run,)) if query.run is not None else ("", ())
+    of_run = "" if query.run is None else "run = ? AND "
+    # What was rejected or recorded is no item.
+    values = (Kept.ITEM,) if query.run is None else (query.run, Kept.ITEM)
     while True:
         chunk = session.all(
-            f"SELECT id, run, data FROM items WHERE {of_run}id < ? ORDER BY id DESC LIMIT ?",
+            f"SELECT id, run, data FROM items WHERE {of_run}kind = ? AND id < ? "
+            "ORDER BY id DESC LIMIT ?",
             (*values, before, query.limit),
         )
         for id, run, data in chunk:

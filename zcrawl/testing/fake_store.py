@@ -318,6 +318,7 @@ class FakeStore:
             for of_run in self.tables.items.values()
             for item in of_run.values()
             if query.run in (None, item.run) and item.id < query.before
+            if item.kind is Kept.ITEM
         ]
         found.sort(key=lambda item: -item.id)
         wanted = query.text.casefold()
