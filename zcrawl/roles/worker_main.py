@@ -63,7 +63,6 @@ class WorkerSpec(msgspec.Struct, frozen=True):
 
 def load() -> None:
     """For a process that forks workers: what it has loaded they need not load."""
-    _without_httpx_command()
     for name in MODULES:
         with contextlib.suppress(ImportError):  # the worker that needs it will say so
             importlib.import_module(name)
