@@ -70,6 +70,7 @@ class Bench:
         self._numbers = [0] * WORKERS
         self._acked = [0] * WORKERS
         self._assigned = [0] * WORKERS
+        self._heard = [0] * WORKERS
         self._beat_at = 0.0
         self._asked = 0
         self._reply: dict[str, object] = {}
@@ -120,6 +121,7 @@ class Bench:
                     acked=self._acked[n],
                     assigned=self._assigned[n],
                     rate=PER_SECOND / WORKERS,
+                    heard=self._heard[n],
                 )
                 self._say(n, body)
         self._lead(m.Ticked())
@@ -133,14 +135,15 @@ class Bench:
         while self._events or self._frames:
             if self._frames:
                 message = codec.decode(self._frames.popleft())
-                self._events.append(m.MessageCame(message))
+                line = message.header.source.encode()
+                self._events.append(m.MessageCame(message, line))
             for effect in self.master.handle(self._events.popleft(), self.now, UTC + self.now):
                 match effect:
                     case m.Execute(command):
                         self._events.append(m.CommandDone(command, self.store.execute(command)))
                     case m.Ask(query, tag):
                         self._events.append(m.QueryDone(query, tag, self.store.query(query)))
-                    case m.SendToWorker(_, _, body, number):
+                    case m.SendToWorker(_, _, _, body, number):
                         codec.encode(_header(body, "bench", number), body)
                         sent.append(effect)
                     case m.Publish(body):
@@ -157,6 +160,7 @@ class Bench:
     # ------------------------------------------------------------ the workers: not measured
 
     def _work(self, n: int, sent: m.SendToWorker) -> None:
+        self._heard[n] = max(self._heard[n], sent.sequence)
         match sent.body:
             case Assign(_, urls):
                 self._assigned[n] = sent.sequence

@@ -20,7 +20,9 @@ from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.keys_zmq_file import new_pair
 from zcrawl.mesh.mesh_memory import LinkFaults, MemoryHub
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_sockets import topic
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import (
@@ -35,7 +37,7 @@ from zcrawl.mesh.messages import (
     Request,
     Result,
 )
-from zcrawl.mesh.ports import Arrived, Endpoints, stamp, worker_route
+from zcrawl.mesh.ports import Arrived, Endpoints, Handler, stamp
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.model import Outcome
 
@@ -65,6 +67,22 @@ class Inbox:
                     return
                 self._news.clear()
                 await self._news.wait()
+
+
+class Claimer(MeshEnd):
+    """A DEALER with any identity."""
+
+    def __init__(self, route: bytes, control: str, keys: MeshKeys | None) -> None:
+        super().__init__("claimer", 1, keys=keys)
+        self._line = self._socket(zmq.DEALER)
+        self._line.setsockopt(zmq.IDENTITY, route)
+        self._connect(self._line, control)
+
+    def listen(self, handler: Handler) -> None:
+        self._read(self._line, False, handler)
+
+    def send(self, body: Body) -> bool:
+        return self._send(self._line, encode(self._header(0, body, 0, 0), body))
 
 
 class Net:
@@ -109,6 +127,12 @@ class Net:
             return self.hub.client("m1")
         return self._keep(ZmqClientMesh("client", 1, [self.endpoints.control], keys=self._keys))
 
+    def claim(self, route: bytes) -> Any:
+        """A peer that says it has this route, with a key that is on the list."""
+        if self.hub:
+            return self.hub.client("m1", route)
+        return self._keep(Claimer(route, self.endpoints.control, self._keys))
+
     def inbox(self) -> Inbox:
         return Inbox(self._pump)
 
@@ -141,7 +165,7 @@ async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net
     await at_master.until(1)
     (one,) = at_master.got
     header = one.message.header
-    assert one.route == b"w1#7"
+    assert len(one.route) >= 16 and b"w1" not in one.route and one.route != b"7"
     assert (header.kind, header.epoch, header.source) == (Kind.RESULT, 5, "w1")
     assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
 
@@ -167,11 +191,65 @@ async def test_the_master_answers_one_worker_and_nobody_else(net: Net) -> None:
     one.send("m1", 1, Bye("a"))
     other.send("m1", 1, Bye("b"))
     await at_master.until(2)
-    assert net.master.send(b"w2#7", 4, Drain(True), 11)
+    routes = {got.message.header.source: got.route for got in at_master.got}
+    assert net.master.send(routes["w2"], 4, Drain(True), 11)
     await second.until(1)
     assert second.bodies() == [Drain(True)]
     assert second.got[0].message.header.sequence == 11
     assert not first.got
+
+
+# What a worker's route was once, what names and numbers give, and what libzmq chooses by itself.
+GUESSES = [
+    b"w1#7",
+    b"w1",
+    b"7",
+    b"m1>",
+    b"w1#7m1",
+    b"\0" + (0x6B8B4567).to_bytes(4, "big"),
+]
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+async def test_a_peer_that_guesses_a_route_gets_nothing_and_cuts_nobody_off(
+    net: Net, guess: bytes
+) -> None:
+    """Whoever claims a route last has it, so no worker's and no client's can be told by others."""
+    at_master, at_worker, at_client, at_thief = (net.inbox() for _ in range(4))
+    worker, client = net.worker("w1"), net.client()
+    net.master.listen(at_master)
+    worker.listen(at_worker)
+    client.listen(at_client)
+    worker.send("m1", 1, Bye("here"))
+    client.send(Request("r1", "jobs", {}))
+    await at_master.until(2)
+    routes = {got.message.header.source: got.route for got in at_master.got}
+    assert all(len(route) >= 16 for route in routes.values()), "libzmq's own have 5 bytes"
+    thief = net.claim(guess)
+    thief.listen(at_thief)
+    thief.send(Request("thief", "jobs", {}))
+    await at_master.until(3)
+    assert net.master.send(routes["w1"], 1, Drain(True))
+    assert net.master.send(routes["client"], 1, Reply("r1", True, {}))
+    await at_worker.until(1)
+    await at_client.until(1)
+    assert at_worker.bodies() == [Drain(True)] and at_client.bodies() == [Reply("r1", True, {})]
+    worker.send("m1", 1, Bye("still here"))
+    await at_master.until(4)
+    assert at_master.got[3].route == routes["w1"], "its line was not taken from it"
+    assert not at_thief.got
+
+
+async def test_no_two_ends_have_the_same_route(net: Net) -> None:
+    """Also of processes with the same name and number, which have nothing in common but that."""
+    at_master = net.inbox()
+    net.master.listen(at_master)
+    for n in range(6):
+        worker = net.worker("w1", 7)
+        worker.listen(net.inbox())
+        worker.send("m1", 1, Bye(str(n)))
+    await at_master.until(6)
+    assert len({got.route for got in at_master.got}) == 6
 
 
 async def test_a_message_to_nobody_is_counted_and_dropped(net: Net) -> None:
@@ -272,11 +350,56 @@ async def test_a_second_process_of_the_same_id_cuts_nobody_off(tmp_path: Path) -
             second.listen(at_second)
             second.send("m1", 1, Bye("second"))
             await at_master.until(2)
-            master.send(worker_route("w1", 2), 1, Drain(True))
+            (to_first, to_second) = (got.route for got in at_master.got)
+            master.send(to_second, 1, Drain(True))
             await at_second.until(1)
-        master.send(worker_route("w1", 1), 1, Drain(False))
+        master.send(to_first, 1, Drain(False))
         await at_first.until(1)
         assert at_first.bodies() == [Drain(False)]
+
+
+async def test_a_worker_keeps_its_route_at_a_master_and_has_another_at_each(
+    tmp_path: Path,
+) -> None:
+    """A line that is opened again is known by it; a master learns nothing about the others."""
+    first, second = (
+        Endpoints(name, *(f"ipc://{tmp_path}/{name}{end}" for end in "cre"))
+        for name in ("m1", "m2")
+    )
+    at_one, at_other = Inbox(lambda: None), Inbox(lambda: None)
+    with (
+        ZmqMasterMesh(first, 1) as one,
+        ZmqMasterMesh(second, 2) as other,
+        ZmqWorkerMesh("w1", 1) as worker,
+    ):
+        one.listen(at_one)
+        other.listen(at_other)
+        worker.listen(Inbox(lambda: None))
+        for ends, inbox, count in ((first, at_one, 1), (second, at_other, 1), (first, at_one, 2)):
+            worker.connect(ends)
+            worker.send(ends.master, 1, Bye(""))
+            await inbox.until(count)
+        assert at_one.got[0].route == at_one.got[1].route != at_other.got[0].route
+
+
+async def test_the_lines_between_masters_have_secret_routes_too(tmp_path: Path) -> None:
+    """Replies that one master forwards for another must not go to whoever claims its name."""
+    ends = Endpoints("m1", *(f"ipc://{tmp_path}/{name}" for name in ("c", "r", "e")))
+    at_master, at_peer, at_thief = (Inbox(lambda: None) for _ in range(3))
+    with ZmqMasterMesh(ends, 1) as master, ZmqPeers("m2", 1) as peers:
+        master.listen(at_master)
+        peers.listen(at_peer)
+        peers.follow([ends])
+        peers.send("m1", Request("r1", "jobs", {}, forwarded=True))
+        await at_master.until(1)
+        assert at_master.got[0].route != b"m2>"
+        with Claimer(b"m2>", ends.control, None) as thief:
+            thief.listen(at_thief)
+            thief.send(Request("thief", "jobs", {}))
+            await at_master.until(2)
+            master.send(at_master.got[0].route, 1, Reply("r1", True, {}))
+            await at_peer.until(1)
+            assert not at_thief.got
 
 
 async def test_a_peer_that_does_not_read_does_not_block_the_master(tmp_path: Path) -> None:
@@ -290,7 +413,8 @@ async def test_a_peer_that_does_not_read_does_not_block_the_master(tmp_path: Pat
         await inbox.until(1)
         large = Reply("x", True, {"fill": "y" * 10_000})
         sent = 0
-        while master.send(b"w1#1", 1, large) and sent < 50_000:
+        route = inbox.got[0].route
+        while master.send(route, 1, large) and sent < 50_000:
             sent += 1
         assert 0 < sent < 50_000
         assert master.counters["send_full"] == 1

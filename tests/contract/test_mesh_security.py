@@ -242,7 +242,7 @@ async def test_noise_at_an_encrypted_port_stops_nothing() -> None:
             worker.listen(at_worker)
             worker.send("m1", 1, Bye("x"))
             await at_master.until(at_master.bodies)
-            master.send(b"w1#1", 1, Drain(True))
+            master.send(at_master.got[0].route, 1, Drain(True))
             await at_worker.until(at_worker.bodies)
 
 

@@ -33,7 +33,15 @@ from zcrawl.store.commands import (
     Sweep,
     TakeOver,
 )
-from zcrawl.store.queries import Items, LaneWant, ReadItems, Refill, Refilled
+from zcrawl.store.queries import (
+    Items,
+    LaneWant,
+    ReadEpoch,
+    ReadItems,
+    Refill,
+    Refilled,
+    StoredEpoch,
+)
 from zcrawl.store.rows import LaneCount, RunCounters
 
 FAR = "https://b.test/far"
@@ -73,6 +81,14 @@ def test_an_epoch_that_was_never_taken_is_fenced(world: World) -> None:
     """A higher epoch than the stored one means that the database is not the one it led."""
     with pytest.raises(Fenced):
         world.store.execute(Reload(world.epoch + 1, 1.0))
+
+
+def test_the_stored_epoch_can_be_read_without_a_lock_and_is_the_newest(world: World) -> None:
+    """By whoever was told that somebody else leads."""
+    assert world.store.query(ReadEpoch()) == StoredEpoch(world.epoch)
+    taken = world.do(TakeOver("m2", 77, 1.0), Loaded).epoch
+    assert taken >= 77
+    assert world.store.query(ReadEpoch()) == StoredEpoch(taken)
 
 
 def test_a_leader_loads_what_its_predecessor_left(world: World) -> None:

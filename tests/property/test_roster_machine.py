@@ -24,6 +24,7 @@ TABLE = {
     "heartbeat": {state: {*ALIVE, S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
     "hear": {S.SUSPECT: {*ALIVE, S.DRAINING}},
     "drain": {state: {S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
+    "deaf": {state: {S.SUSPECT} for state in S if state not in (S.LOST, S.OFFLINE)},
     "bye": {state: {S.OFFLINE} for state in S if state not in (S.LOST, S.OFFLINE)},
     "tick": {
         S.JOINING: {S.SUSPECT, S.LOST},
@@ -60,27 +61,43 @@ class RosterMachine(RuleBasedStateMachine):
         incarnation=INCARNATIONS,
         step=st.sampled_from([-1, 0, 1]),
         replaces=st.sampled_from([0, 1, 2]),
+        route=st.sampled_from([b"own", b"own", b"own", b"other"]),
+        hears=st.booleans(),
     )
-    def say_hello(self, worker: str, incarnation: int, step: int, replaces: int) -> None:
+    def say_hello(
+        self, worker: str, incarnation: int, step: int, replaces: int, route: bytes, hears: bool
+    ) -> None:
         number = max(1, self.newest.get((worker, incarnation), 0) + step)
-        message = hello(number, replaces=replaces)
         before, known = self.states(), self.roster.workers.get(worker)
-        greeting = self.roster.judge(worker, incarnation, message)
+        heard = known.hearing.sent if known is not None and hears else 0
+        message = hello(number, replaces=replaces, heard=heard)
+        greeting = self.roster.judge(worker, incarnation, message, route)
         assert self.states() == before, "judging changes nothing"
         if known is None:
             assert greeting is Greeting.WELCOME
         elif known.incarnation != incarnation:
             dead = not known.present or replaces == known.incarnation
             assert greeting is (Greeting.WELCOME if dead else Greeting.DUPLICATE)
+        elif known.present and known.route != route:
+            assert greeting is Greeting.DUPLICATE, "another line takes no living process over"
         elif number < known.hello:
             assert greeting is Greeting.OLD
+        elif known.deaf and heard < known.hearing.must_hear:
+            assert greeting is Greeting.DEAF
         elif number == known.hello:
             assert greeting is (Greeting.AGAIN if known.present else Greeting.ANEW)
         else:
             assert greeting is Greeting.WELCOME
         if greeting is not Greeting.WELCOME:
             return
-        info = self.roster.join(worker, incarnation, message, self.now)
+        if known is not None and known.incarnation == incarnation:
+            if self.roster.greeted(known, heard):
+                self.follow("deaf", before)
+                return
+            assert self.states() == before
+        info = self.roster.join(worker, incarnation, message, route, self.now)
+        assert info.route == route and not info.deaf
+        info.next_number()  # WELCOME
         self.newest[(worker, incarnation)] = number
         self.heard[worker] = self.now
         assert info.state is S.JOINING and info.echo == 0.0 and not info.runs
@@ -95,11 +112,21 @@ class RosterMachine(RuleBasedStateMachine):
         old=st.booleans(),
         leases=st.integers(0, 2),
         draining=st.sampled_from([False, False, False, True]),
+        hears=st.booleans(),
     )
     def a_heartbeat_comes(
-        self, worker: str, incarnation: int, late_s: float, old: bool, leases: int, draining: bool
+        self,
+        worker: str,
+        incarnation: int,
+        late_s: float,
+        old: bool,
+        leases: int,
+        draining: bool,
+        hears: bool,
     ) -> None:
         info = self.roster.find(worker, incarnation)
+        if info is not None and info.deaf:
+            return  # it is asked to greet
         if info is None:
             known = self.roster.workers.get(worker)
             assert known is None or known.incarnation != incarnation or not known.present
@@ -115,13 +142,23 @@ class RosterMachine(RuleBasedStateMachine):
         self.follow("heartbeat", before)
         if info.state in ALIVE:
             assert info.state is (S.BUSY if leases else S.IDLE)
+        before = self.states()
+        if self.roster.reported(info, info.hearing.sent if hears else 0, self.now):
+            self.follow("deaf", before)
+            assert info.state is S.SUSPECT
+
+    @rule(worker=IDS)
+    def something_is_sent(self, worker: str) -> None:
+        if worker in self.roster.workers:
+            self.roster.workers[worker].next_number()
 
     @rule(worker=IDS, incarnation=INCARNATIONS)
     def a_result_comes(self, worker: str, incarnation: int) -> None:
         info, before = self.roster.find(worker, incarnation), self.states()
         if info is not None:
             self.roster.hear(info, self.now)
-            self.heard[worker] = self.now
+            if not info.deaf:  # its word counts no more
+                self.heard[worker] = self.now
             self.follow("hear", before)
 
     @rule(worker=IDS, incarnation=INCARNATIONS, leave=st.booleans())
@@ -151,7 +188,7 @@ class RosterMachine(RuleBasedStateMachine):
                 continue
             assert info is not None
             assert (name in lost) == (info.state is S.LOST) == (silent > LOST_AFTER * HEARTBEAT_S)
-            if silent > SUSPECT_AFTER * HEARTBEAT_S:
+            if info.deaf or silent > SUSPECT_AFTER * HEARTBEAT_S:
                 assert info.state in (S.SUSPECT, S.LOST) and not info.usable
             else:
                 assert info.state not in (S.SUSPECT, S.LOST)
@@ -164,6 +201,8 @@ class RosterMachine(RuleBasedStateMachine):
                 assert info.state in (S.JOINING, *ALIVE) and not info.draining
             if info.state is S.DRAINING:
                 assert info.draining
+            if info.deaf:
+                assert not info.usable
 
 
 def test_states_move_only_along_the_documented_table() -> None:

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+from zcrawl.dispatch.hearing import Hearing
 from zcrawl.master.commits import Batch, Commits
+from zcrawl.master.epoch_hints import EpochHints
+from zcrawl.mesh.messages import Header
 from zcrawl.model import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.testing import fake_store, fake_store_commands
@@ -95,6 +98,25 @@ def change_state_before_the_commit() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def believe_that_everybody_hears() -> Iterator[None]:
+    """Assignments that are lost go to the same worker again and again."""
+    with mock.patch.object(Hearing, "_lost", lambda self: False):
+        yield
+
+
+@contextlib.contextmanager
+def step_down_by_hearsay() -> Iterator[None]:
+    """A higher epoch in anybody's message ends leadership, whatever the database holds."""
+    heard = EpochHints.heard
+
+    def credulous(self: EpochHints, header: Header, by_master: bool, *more: Any) -> None:
+        heard(self, header, True, *more)
+
+    with mock.patch.object(EpochHints, "heard", credulous):
+        yield
+
+
 ALL = (
     drop_the_duplicate_check,
     ack_before_commit,
@@ -102,4 +124,6 @@ ALL = (
     cache_links_before_their_ack,
     treat_an_unknown_lease_as_stale,
     change_state_before_the_commit,
+    believe_that_everybody_hears,
+    step_down_by_hearsay,
 )

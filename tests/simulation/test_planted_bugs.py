@@ -1,4 +1,4 @@
-"""The simulation is worth something only if it notices bugs: here are six, planted on purpose."""
+"""The simulation is worth something only if it notices bugs: here are eight, planted on purpose."""
 
 from __future__ import annotations
 
@@ -10,17 +10,24 @@ import pytest
 
 from tests.simulation import planted
 from tests.simulation.worlds import run_world
-from zcrawl.testing.sim_faults import LEADER_CHANGES_ONLY, draw
-from zcrawl.testing.verify import nothing_was_fetched_twice
+from zcrawl.testing.sim_faults import (
+    BOGUS_EPOCHS_ONLY,
+    DEAF_WORKERS,
+    LEADER_CHANGES_ONLY,
+    draw,
+)
+from zcrawl.testing.verify import leadership_never_changed, nothing_was_fetched_twice
 
 MOST_SEEDS = 400
 
 
 def story_goes_wrong(seed: int) -> str | None:
-    """What a check said of one faulty world, or of one with leader changes only."""
+    """What a check said of one faulty world, or of one with a single kind of fault."""
     try:
         run_world(seed, draw(random.Random(seed)))
         run_world(seed, LEADER_CHANGES_ONLY, nothing_was_fetched_twice)
+        run_world(seed, BOGUS_EPOCHS_ONLY, leadership_never_changed)
+        run_world(seed, DEAF_WORKERS)
     except AssertionError as error:
         return str(error)
     return None

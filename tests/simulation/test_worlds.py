@@ -8,8 +8,15 @@ import pytest
 
 from tests.simulation.worlds import run_world
 from zcrawl.submit.spec import Politeness
-from zcrawl.testing.sim_faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
-from zcrawl.testing.verify import nothing_was_fetched_twice
+from zcrawl.testing.sim_faults import (
+    BOGUS_EPOCHS_ONLY,
+    CALM,
+    DEAF_WORKERS,
+    LEADER_CHANGES_ONLY,
+    Faults,
+    draw,
+)
+from zcrawl.testing.verify import leadership_never_changed, nothing_was_fetched_twice
 
 SEEDS = 2_000
 CHUNK = 50
@@ -19,7 +26,8 @@ CHUNK = 50
 def test_guarantees_hold_in_worlds_full_of_faults(first: int) -> None:
     """Loss, duplication, reordering, crashes, pauses, partitions, leader changes, failed and
     unknown commits, poison and unreadable results, pages that change or fail on a second fetch,
-    operators who pause, and a second run of the same job: every guarantee holds."""
+    operators who pause, workers that hear nothing or speak of epochs that nobody had, and a second
+    run of the same job: every guarantee holds."""
     for seed in range(first, first + CHUNK):
         run_world(seed, draw(random.Random(seed)))
 
@@ -29,6 +37,31 @@ def test_a_new_leader_repeats_no_fetch_that_a_live_worker_holds(first: int) -> N
     """With leader changes only, each URL is fetched once per run (and once per failure)."""
     for seed in range(first, first + CHUNK):
         run_world(seed, LEADER_CHANGES_ONLY, nothing_was_fetched_twice)
+
+
+@pytest.mark.parametrize("first", range(20_000, 20_100, CHUNK))
+def test_a_worker_that_hears_nothing_holds_nothing_up(first: int) -> None:
+    """One of them never hears a master, others do not for a while, and all go on saying that they
+    live: the others do their work, hosts move at their pace, and the crawl completes."""
+    deaf = 0
+    for seed in range(first, first + CHUNK):
+        world = run_world(seed, DEAF_WORKERS)
+        deaf += sum("worker_deaf" in what for _, what in world.trace)
+    assert deaf > CHUNK // 2, "the worlds do have deaf workers"
+
+
+def test_a_single_worker_goes_on_when_it_hears_again() -> None:
+    """There is nobody else: the crawl stands still meanwhile, and completes."""
+    for seed in range(20):
+        faults = Faults(deaf_workers=3, longest_delay_s=0.02)
+        run_world(seed, faults, workers=1)
+
+
+@pytest.mark.parametrize("first", range(30_000, 30_100, CHUNK))
+def test_no_word_of_a_worker_deposes_a_leader(first: int) -> None:
+    """Frames with an epoch that nobody ever had: the first leader leads to the end."""
+    for seed in range(first, first + CHUNK):
+        run_world(seed, BOGUS_EPOCHS_ONLY, leadership_never_changed)
 
 
 def test_without_faults_each_url_is_fetched_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.machine_tools import UTC, header, heartbeat, hello, result
 from zcrawl.errors import StoreUnavailable
 from zcrawl.master import events as m
-from zcrawl.master.follower import FORWARD_PATIENCE_S, LEADER_SILENT_S
+from zcrawl.master.follower import FORGET_EPOCH_S, FORWARD_PATIENCE_S, LEADER_SILENT_S
 from zcrawl.master.master import TAKEOVER_PATIENCE_S, Master
 from zcrawl.mesh.messages import Beat, Body, Message, NotLeader, Reply, Request, Snapshot
 from zcrawl.store.commands import TakeOver
@@ -32,7 +32,8 @@ class Story:
         return self.effects
 
     def hear(self, body: Body, source: str = "m1", epoch: int = 5) -> m.Effects:
-        return self.handle(m.MessageCame(Message(header(body, source, epoch=epoch), body)))
+        message = Message(header(body, source, epoch=epoch), body)
+        return self.handle(m.MessageCame(message, b"line", source.startswith("m")))
 
     def ask(self, request: Request = REQUEST) -> m.Effects:
         return self.handle(m.ClientAsked(b"client", request))
@@ -77,6 +78,35 @@ def test_a_worker_is_told_who_leads() -> None:
     story.now += LEADER_SILENT_S + 1
     (sent,) = story.hear(hello(), source="w1")
     assert isinstance(sent, m.SendToWorker) and sent.body == NotLeader(None)
+
+
+def test_only_masters_say_who_leads() -> None:
+    """A BEAT that came over a line of workers and clients changes nothing: requests would go
+    nowhere."""
+    story = led()
+    beat = Beat("w1", 1.0, {})
+    story.handle(m.MessageCame(Message(header(beat, "w1", epoch=1 << 40), beat), b"line"))
+    assert (story.master.follower.leader, story.master.follower.epoch) == ("m1", 5)
+
+
+def test_a_lower_epoch_is_believed_when_nobody_leads_in_the_higher_one() -> None:
+    """A restored database may count from there."""
+    story = led()
+    story.now += FORGET_EPOCH_S
+    story.hear(Beat("m3", 1.0, {}), "m3", epoch=2)
+    assert story.master.follower.leader == "m1"
+    story.now += 0.1
+    story.hear(Beat("m3", 1.0, {}), "m3", epoch=2)
+    assert (story.master.follower.leader, story.master.follower.epoch) == ("m3", 2)
+
+
+def test_a_worker_is_answered_by_the_line_of_its_hello_if_it_has_any() -> None:
+    """A follower remembers no routes."""
+    story = led()
+    (sent,) = story.hear(hello(), source="w1")
+    assert isinstance(sent, m.SendToWorker) and sent.route == b"line"
+    body = hello()
+    assert story.handle(m.MessageCame(Message(header(body, "w1"), body))) == []
 
 
 def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:

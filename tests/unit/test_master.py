@@ -8,7 +8,6 @@ from tests.unit.machine_tools import (
     UTC,
     LeaderStory,
     header,
-    heartbeat,
     held_leases,
     hello,
     link,
@@ -122,13 +121,6 @@ def test_a_fenced_leader_steps_down() -> None:
     story.report(result_of(assigned[0]))
     assert story.master.role is Role.FOLLOWER
     assert set(story.states().values()) == {"QUEUED"}
-
-
-def test_a_message_with_a_higher_epoch_makes_a_leader_step_down() -> None:
-    """Somebody follows a newer one."""
-    story, _ = working()
-    story.hear(heartbeat(story.now), epoch=story.master.epoch + 1)
-    assert story.master.role is Role.FOLLOWER
 
 
 # ---------------------------------------------------------------- commits
@@ -264,11 +256,15 @@ def test_a_result_may_overtake_the_hello() -> None:
     assert list(second.states().values()).count("DONE") == 1
 
 
-def test_an_unknown_worker_is_asked_to_say_hello() -> None:
-    """A heartbeat alone makes nobody known."""
+def test_a_worker_that_was_lost_is_asked_to_say_hello() -> None:
+    """A heartbeat alone makes nobody known; who was never known has no way to be asked by."""
     story = LeaderStory().elect()
     story.beat("w7")
-    assert story.bodies(Rehello, "w7")
+    assert not story.bodies(Rehello) and not story.leader.state.roster.workers
+    story.join("w7")
+    story.wait(11.0)
+    story.beat("w7")
+    assert story.bodies(Rehello, "w7") == [Rehello("unknown")]
 
 
 def test_a_second_live_process_of_the_same_id_is_refused() -> None:

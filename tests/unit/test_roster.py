@@ -13,7 +13,7 @@ def roster_of(workers: int) -> Roster:
     """All of them heard at 0.0, and idle."""
     roster = Roster()
     for n in range(workers):
-        info = roster.join(f"w{n}", 1, hello(), 0.0)
+        info = roster.join(f"w{n}", 1, hello(), b"line", 0.0)
         roster.heartbeat(info, heartbeat(), 0.0)
     return roster
 

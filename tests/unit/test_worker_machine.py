@@ -15,6 +15,7 @@ from zcrawl.mesh.messages import (
     Cancel,
     Config,
     Grant,
+    Heartbeat,
     Hello,
     NotLeader,
     Rehello,
@@ -27,7 +28,13 @@ from zcrawl.mesh.messages import (
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.worker import events as w
 from zcrawl.worker.intake import Intake
-from zcrawl.worker.machine import HELLO_AGAIN_S, Link, WorkerMachine
+from zcrawl.worker.machine import (
+    EPOCH_PATIENCE_S,
+    HELLO_AGAIN_S,
+    UNLISTED_S,
+    Link,
+    WorkerMachine,
+)
 
 T = TypeVar("T")
 
@@ -148,6 +155,57 @@ def test_rehello_and_stale_make_it_greet_anew(body: Body) -> None:
     assert sent(worker.say(body), Hello)[0].hello == 2
     worker.say(Welcome(0, 1.0, 1, [], []))
     assert worker.machine.link is Link.GREETING, "a WELCOME to the old HELLO is too late"
+
+
+@pytest.mark.parametrize("received", [{}, {"w1": (2, 0, 0.0)}])
+def test_a_worker_that_a_beat_does_not_list_greets_by_itself(received: dict[str, Any]) -> None:
+    """The leader has forgotten it, or believes that it does not hear: there is no other way to
+    tell it. A BEAT from before the WELCOME may come a little later, and means nothing."""
+    worker = Worker()
+    worker.welcome(grant())
+    worker.now += UNLISTED_S
+    assert not sent(worker.say(Beat("m1", 1.0, received)), Hello)
+    assert worker.machine.link is Link.WELCOMED
+    worker.now += 0.1
+    assert sent(worker.say(Beat("m1", 1.0, received)), Hello)[0].hello == 2
+    assert worker.machine.link is Link.GREETING and worker.machine.permitted_until == 0.0
+
+
+def test_it_says_how_far_it_has_heard_its_leader() -> None:
+    """By HEARTBEAT and HELLO, of this epoch, whatever the message was; a new leader counts anew."""
+    worker = Worker()
+    worker.welcome(grant())
+    worker.say(Cancel([7]), number=40)
+    worker.say(Cancel([7]), number=12)
+    worker.say(Beat("m1", 1.0, {"w1": (1, 0, worker.now)}), number=0)
+    assert sent(worker.tick(1.0), Heartbeat)[0].heard == 40
+    assert sent(worker.say(Rehello("deaf"), number=41), Hello)[0].heard == 41
+    (greeting,) = sent(worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2", number=0), Hello)
+    assert greeting.heard == 0
+
+
+def test_what_was_said_to_a_predecessor_was_not_heard() -> None:
+    """It has the same name and another number."""
+    worker = Worker()
+    worker.welcome(grant())
+    before = sent(worker.tick(1.0), Heartbeat)[0].heard
+    cancel = Cancel([7])
+    worker.handle(w.MessageCame(header(cancel, "m1", sequence=90, subject=5), cancel))
+    assert sent(worker.tick(1.0), Heartbeat)[0].heard == before
+
+
+def test_a_worker_is_not_stuck_in_an_epoch_that_nobody_leads_in() -> None:
+    """A database that was restored may count from a lower one. As long as somebody may lead in
+    ours the lower one is refused; after a minute the process makes room for a new one."""
+    worker = Worker()
+    worker.say(Beat("m1", 1.0, {}), epoch=1 << 40)
+    lower = Beat("m2", 1.0, {})
+    worker.now += EPOCH_PATIENCE_S
+    effects = worker.say(lower, epoch=3, leader="m2")
+    assert sent(effects, Stale) and not [one for one in effects if isinstance(one, w.Exit)]
+    worker.now += 0.1
+    ends = [one for one in worker.say(lower, epoch=3, leader="m2") if isinstance(one, w.Exit)]
+    assert "epoch 3" in ends[0].reason and not ends[0].refused
 
 
 def test_an_unanswered_hello_is_repeated_under_the_same_number() -> None:

@@ -4,8 +4,16 @@ Called by the leader on each message of a worker and on each tick. One incarnati
 counts at a time; a second live process with the same id is refused (rule 5).
 
     joining ──heartbeat──▶ idle ⇄ busy ──3 silent──▶ suspect ──10 silent──▶ lost
-       ▲                     └──DRAIN──▶ draining ──BYE──▶ offline            │
+       ▲                     │  └────────deaf──────────▲                     │
+       │                     └──DRAIN──▶ draining ──BYE──▶ offline            │
        └───────────────────────────── HELLO ──────────────────────────────────┘
+
+A worker that does not hear the leader (`hearing`) counts as silent from then on, whatever it says:
+BEAT does not list it, so it starts no request later than PERMISSION_S, and its hosts move with the
+same certainty as those of a worker that is not heard (rules 7 and 8).
+
+The roster also has the way to each process: its route, a secret, as its HELLO came. It is kept
+as long as the entry, and no other line of a living process takes its place.
 """
 
 from __future__ import annotations
@@ -14,6 +22,7 @@ import enum
 
 import msgspec
 
+from zcrawl.dispatch.hearing import Hearing
 from zcrawl.mesh.messages import Heartbeat, Hello
 from zcrawl.mesh.timing import (
     HEARTBEAT_S,
@@ -33,7 +42,9 @@ class WorkerInfo(msgspec.Struct):
     incarnation: int
     slots: int
     hello: int
-    heard_at: float
+    heard_at: float  # its last word; of a deaf one: the last that counted
+    route: bytes = b""  # the way to it
+    hearing: Hearing = msgspec.field(default_factory=Hearing)
     state: NodeState = NodeState.JOINING
     version: str = ""
     hostname: str = ""
@@ -47,7 +58,6 @@ class WorkerInfo(msgspec.Struct):
     echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
     draining: bool = False
     leases: int = 0  # open: assigned, result not received
-    sent: int = 0  # messages numbered to this worker
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
     lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
     on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
@@ -73,6 +83,11 @@ class WorkerInfo(msgspec.Struct):
         return self.state not in (NodeState.LOST, NodeState.OFFLINE)
 
     @property
+    def deaf(self) -> bool:
+        """Whether it does not hear the leader, although the leader hears it."""
+        return self.hearing.deaf
+
+    @property
     def credit(self) -> int:
         """How many more assignments it may be sent (rule 10)."""
         if self.reserved:
@@ -81,8 +96,7 @@ class WorkerInfo(msgspec.Struct):
         return int(prefetch) - self.leases
 
     def next_number(self) -> int:
-        self.sent += 1
-        return self.sent
+        return self.hearing.next_number()
 
 
 class Greeting(enum.Enum):
@@ -90,6 +104,7 @@ class Greeting(enum.Enum):
     AGAIN = "again"  # the HELLO that is in force already: repeat the answer
     OLD = "old"  # overtaken by a newer HELLO: ignore
     ANEW = "anew"  # it was lost since this HELLO was answered: only a new one voids the answer
+    DEAF = "deaf"  # it does not hear us: only a HELLO that has heard something new counts
     DUPLICATE = "duplicate"  # another live process has this id
 
 
@@ -101,26 +116,34 @@ class Roster:
     def heartbeat_s(self) -> float:
         return HEARTBEAT_S * max(1.0, len(self.workers) / WORKERS_PER_HEARTBEAT_S)
 
-    def judge(self, worker: str, incarnation: int, hello: Hello) -> Greeting:
-        """What a HELLO is to the leader; changes nothing."""
+    def judge(self, worker: str, incarnation: int, hello: Hello, route: bytes) -> Greeting:
+        """What a HELLO is to the leader; changes nothing. A process keeps its route as long as it
+        lives, so one of another route is another process, whatever number it says it has."""
         known = self.workers.get(worker)
         if known is None:
             return Greeting.WELCOME
-        if known.incarnation == incarnation:
+        if known.incarnation == incarnation and (known.route == route or not known.present):
             if hello.hello < known.hello:
                 return Greeting.OLD
+            if known.deaf and not known.hearing.proves(hello.heard):
+                return Greeting.DEAF
             if hello.hello > known.hello:
                 return Greeting.WELCOME
             return Greeting.AGAIN if known.present else Greeting.ANEW
         # Silence alone is no proof before the worker is lost: it may still start requests.
-        dead = hello.replaces == known.incarnation or not known.present
+        replaced = hello.replaces == known.incarnation != incarnation
+        dead = replaced or not known.present
         return Greeting.WELCOME if dead else Greeting.DUPLICATE
 
-    def join(self, worker: str, incarnation: int, hello: Hello, now: float) -> WorkerInfo:
+    def join(
+        self, worker: str, incarnation: int, hello: Hello, route: bytes, now: float
+    ) -> WorkerInfo:
         known = self.workers.get(worker)
         if known is not None and known.incarnation == incarnation:  # its leases point to it
             known.hello, known.heard_at, known.echo = hello.hello, now, 0.0
             known.state, known.runs, known.lacks = NodeState.JOINING, {}, {}
+            known.route = route
+            known.hearing.joined()
             return known
         info = WorkerInfo(
             id=worker,
@@ -128,19 +151,24 @@ class Roster:
             slots=max(1, hello.slots),
             hello=hello.hello,
             heard_at=now,
+            route=route,
             version=hello.version,
             hostname=hello.hostname,
             pid=hello.pid,
         )
+        info.hearing.joined()
         self.workers[worker] = info
         return info
 
+    def process(self, worker: str, incarnation: int) -> WorkerInfo | None:
+        """The worker, if this incarnation of it is the one that counts; it may be lost."""
+        info = self.workers.get(worker)
+        return None if info is None or info.incarnation != incarnation else info
+
     def find(self, worker: str, incarnation: int) -> WorkerInfo | None:
         """The worker, if this incarnation of it is the one that counts and is present."""
-        info = self.workers.get(worker)
-        if info is None or info.incarnation != incarnation or not info.present:
-            return None
-        return info
+        info = self.process(worker, incarnation)
+        return None if info is None or not info.present else info
 
     def heartbeat(self, info: WorkerInfo, beat: Heartbeat, now: float) -> None:
         info.heard_at = now
@@ -153,7 +181,22 @@ class Roster:
             info.echo = max(info.echo, beat.sent_at)
         self._settle_state(info)
 
+    def reported(self, info: WorkerInfo, heard: int, now: float) -> bool:
+        """How far it has heard us, by a heartbeat; whether it is deaf from now on."""
+        return self._suspected(info, info.hearing.reported(heard, now))
+
+    def greeted(self, info: WorkerInfo, heard: int) -> bool:
+        """The same, by a HELLO under a new number."""
+        return self._suspected(info, info.hearing.greeted(heard))
+
+    def _suspected(self, info: WorkerInfo, deaf: bool) -> bool:
+        if deaf and info.present:
+            info.state = NodeState.SUSPECT
+        return deaf
+
     def hear(self, info: WorkerInfo, now: float) -> None:
+        if info.deaf:
+            return
         info.heard_at = now
         if info.state is NodeState.SUSPECT:
             self._settle_state(info)
@@ -183,7 +226,7 @@ class Roster:
             if silent > LOST_AFTER * self.heartbeat_s:
                 info.state = NodeState.LOST
                 lost.append(info)
-            elif silent > SUSPECT_AFTER * self.heartbeat_s:
+            elif info.deaf or silent > SUSPECT_AFTER * self.heartbeat_s:
                 info.state = NodeState.SUSPECT
             elif info.state is not NodeState.JOINING:
                 self._settle_state(info)
@@ -193,3 +236,5 @@ class Roster:
         for info in self.workers.values():
             assert info.leases >= 0, "leases are counted"
             assert info.id and info.slots > 0
+            assert not (info.deaf and info.usable), "who does not hear gets no work"
+            info.hearing.check()

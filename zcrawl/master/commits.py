@@ -318,7 +318,9 @@ class Commits:
     def _ack(self, key: StreamKey, first: int, told: bytes, effects: Effects) -> None:
         stream = self._state.receiver.stream(key)
         ack = Ack(stream.committed, first, told, stream.received, stream.missing())
-        effects.append(SendToWorker(*key, ack))
+        info = self._state.roster.process(*key)
+        if info is not None:  # else its WELCOME will tell
+            effects.append(SendToWorker(*key, info.route, ack))
 
 
 def _skipped(change: Change) -> Change:

@@ -60,6 +60,8 @@ class CatalogueSeen(_Data, frozen=True):
 
 class MessageCame(_Data, frozen=True):
     message: Message | BadBody
+    route: bytes = b""  # the way back; empty: it was published, there is none
+    by_master: bool = False  # it came over a line to another master
 
 
 class ClientAsked(_Data, frozen=True):
@@ -134,6 +136,7 @@ Event: TypeAlias = (
 class SendToWorker(_Data, frozen=True):
     worker: str
     incarnation: int  # of the process that is meant; another one of the same id ignores it
+    route: bytes  # as its HELLO came
     body: Body
     sequence: int = 0
 

@@ -40,7 +40,6 @@ from zcrawl.master.events import (
 from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
 from zcrawl.mesh.messages import (
-    BadBody,
     Beat,
     Hello,
     Message,
@@ -52,6 +51,7 @@ from zcrawl.mesh.messages import (
 from zcrawl.store.queries import QueryOutcome
 
 LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more
+FORGET_EPOCH_S = 60.0  # without a BEAT for this long a leader of a lower epoch is believed
 FORWARD_PATIENCE_S = 3.0
 MOST_WAITING = 10_000
 
@@ -71,9 +71,8 @@ class Follower:
     def handle(self, event: Event, now: float, utc: float) -> Effects:
         effects: Effects = []
         match event:
-            case MessageCame(message):
-                if not isinstance(message, BadBody):
-                    self._on_message(message, now, effects)
+            case MessageCame(Message() as message, route, by_master):
+                self._on_message(message, route, by_master, now, effects)
             case ClientAsked(client, request):
                 self._on_asked(Pending(client, request), now, effects)
             case ReplyCame(answer):
@@ -110,18 +109,23 @@ class Follower:
 
     # ------------------------------------------------------------ messages
 
-    def _on_message(self, message: Message, now: float, effects: Effects) -> None:
+    def _on_message(
+        self, message: Message, route: bytes, by_master: bool, now: float, effects: Effects
+    ) -> None:
         header, body = message.header, message.body
+        # A restored database may count from a lower epoch: one that nobody speaks of any more
+        # must not keep this master from the leader.
+        newest = header.epoch >= self.epoch or now - self.heard_at > FORGET_EPOCH_S
         match body:
-            case Beat() if header.epoch >= self.epoch:
+            case Beat() if by_master and newest:
                 self.leader, self.epoch, self.heard_at = body.leader, header.epoch, now
-            case Snapshot() if header.epoch >= self.epoch:
+            case Snapshot() if by_master and newest:
                 self._snapshot, self._snapshot_at = body.data, now
             case Vitals():
                 self._catalogue.hear(header.source, body, now)
-            case Hello():
-                leader = self.leader if self._leader_lives(now) else None
-                effects.append(SendToWorker(header.source, header.incarnation, NotLeader(leader)))
+            case Hello() if route:
+                told = NotLeader(self.leader if self._leader_lives(now) else None)
+                effects.append(SendToWorker(header.source, header.incarnation, route, told))
             case _:
                 pass
 

@@ -13,6 +13,7 @@ from zcrawl.master.assigning import assigned
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
 from zcrawl.master.desk import Desk
+from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.events import (
     Ask,
     ClientAsked,
@@ -46,7 +47,6 @@ from zcrawl.mesh.messages import (
     Hello,
     Kind,
     Lines,
-    Message,
     Reject,
     Result,
     Snapshot,
@@ -77,7 +77,7 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.queries import KnownPages, ReadKnown, Refill, Refilled
+from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, Refilled, StoredEpoch
 
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
 LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s
@@ -102,6 +102,7 @@ class Leader:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
         self.state.allow_private = self.state.runs.open_private = allow_private
         self.state.newest_seq = loaded.newest_seq
+        self._hints = EpochHints(loaded.epoch)
         self._alone = alone
         self._began = now
         self._assigned = False
@@ -132,8 +133,8 @@ class Leader:
     def handle(self, event: Event, now: float) -> Effects:
         effects: Effects = []
         match event:
-            case MessageCame(message):
-                self._on_message(message, now, effects)
+            case MessageCame():
+                self._on_message(event, now, effects)
             case ClientAsked(client, request):
                 self.desk.ask(client, request, now, effects)
             case CommandDone(command, outcome):
@@ -145,6 +146,8 @@ class Leader:
                     self._on_refilled(outcome, tag, now)
                 elif isinstance(query, ReadKnown) and isinstance(outcome, KnownPages):
                     self.recall.found(query, tag, outcome, now, effects)
+                elif isinstance(outcome, StoredEpoch):
+                    self._hints.answered(outcome, effects)
                 else:
                     self.desk.answer(query, tag, outcome, now, effects)
             case QueryFailed(query, tag, error):
@@ -155,6 +158,8 @@ class Leader:
                         self.state.frontier.refill_failed(query.lanes)
                 elif isinstance(query, ReadKnown):
                     self.recall.read_failed(tag, error, now, effects)
+                elif isinstance(query, ReadEpoch):
+                    self._hints.failed(error, effects)
                 else:
                     self.desk.answer_failed(tag, error, effects)
             case Measured(rss_bytes, lag_ms):
@@ -186,10 +191,13 @@ class Leader:
 
     # ------------------------------------------------------------ messages
 
-    def _on_message(self, message: Message | BadBody, now: float, effects: Effects) -> None:
-        header = message.header
+    def _on_message(self, came: MessageCame, now: float, effects: Effects) -> None:
+        message, header, route = came.message, came.message.header, came.route
         if header.epoch > self.state.epoch:
-            effects.append(StepDown("a message carried a higher epoch"))
+            self._hints.heard(header, came.by_master, now, effects)
+            return
+        if not self.membership.speaks_for_itself(header, route):
+            effects.append(Note("wrong_route", f"{header.source}: {Kind(header.kind).name}"))
             return
         if isinstance(message, BadBody):
             effects.append(Note("bad_body", message.error))
@@ -204,7 +212,7 @@ class Leader:
             case Heartbeat():
                 self.membership.heartbeat(header, body, now, effects)
             case Hello():
-                self.membership.hello(header, body, now, effects)
+                self.membership.hello(header, body, route, now, effects)
             case Accept():
                 self.membership.accept(header, body, now)
             case Reject():
@@ -345,7 +353,7 @@ class Leader:
                 info.echo,
             )
             for info in roster.workers.values()
-            if info.present
+            if info.present and not info.deaf
         }
         effects.append(Publish(Beat(self.state.me, roster.heartbeat_s, received)))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -19,14 +20,13 @@ from zcrawl.master.master import Master, Role
 from zcrawl.master.mishaps import in_words
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
-from zcrawl.mesh.ports import Arrived, MasterMesh, Peers, worker_route
+from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
 LOOK_S: Final = 1.0  # it looks at itself this often
-LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
 
 Log = Callable[[str, str], None]
 
@@ -69,6 +69,9 @@ class MasterLoop:
         self._closed = False
         self._last_snapshot: dict[str, Any] = {}
         self._locals: dict[bytes, asyncio.Future[Reply]] = {}
+        # A route like those of sockets, and as secret: a peer chooses its own, and by this one it
+        # would answer the requests of this process.
+        self._local = secrets.token_bytes(16)
         self._numbers = itertools.count(1)
         self.takeover_error = ""  # why leadership was not reached yet
 
@@ -85,11 +88,11 @@ class MasterLoop:
         """Workers, clients and other masters are heard from now on."""
         self._mesh.listen(self._on_messages)
         if self._peers is not None:
-            self._peers.listen(self._on_messages)
+            self._peers.listen(lambda arrived: self._on_messages(arrived, by_master=True))
 
     async def ask(self, request: Request) -> Reply:
         """A request of a client in this process."""
-        route = LOCAL + str(next(self._numbers)).encode()
+        route = self._local + str(next(self._numbers)).encode()
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._locals[route] = future
         try:
@@ -156,7 +159,7 @@ class MasterLoop:
             self.counters[name] += 1
             self._log_told(name, detail)
 
-    def _on_messages(self, arrived: list[Arrived]) -> None:
+    def _on_messages(self, arrived: list[Arrived], by_master: bool = False) -> None:
         now, utc = self._clock(), self._utc()
         for one in arrived:
             message = one.message
@@ -166,7 +169,7 @@ class MasterLoop:
             elif not isinstance(message, BadBody) and isinstance(message.body, Reply):
                 event = m.ReplyCame(message.body)
             else:
-                event = m.MessageCame(message)
+                event = m.MessageCame(message, one.route, by_master)
             self._settle(event, now, utc)
         self._plan_tick()
 
@@ -206,8 +209,7 @@ class MasterLoop:
     def _do(self, effect: m.Effect) -> None:
         epoch = self.machine.epoch
         match effect:
-            case m.SendToWorker(worker, incarnation, body, sequence):
-                route = worker_route(worker, incarnation)
+            case m.SendToWorker(_, incarnation, route, body, sequence):
                 self._mesh.send(route, epoch, body, sequence, incarnation)
             case m.Publish(body):
                 self._mesh.publish(epoch, body)
@@ -255,7 +257,7 @@ class MasterLoop:
             self.note("forward_failed", f"{request.op} to {master}")
 
     def _reply(self, client: bytes, reply: Reply) -> None:
-        if not client.startswith(LOCAL):
+        if not client.startswith(self._local):
             self._mesh.send(client, self.machine.epoch, reply)
             return
         future = self._locals.get(client)

@@ -1,13 +1,16 @@
 """Workers come, speak and go: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, and silence.
 
-A part of the leader. Leases of a worker that is gone are given back; those that had started go on
-trial (rule 9). What a joining worker holds is adopted, not repeated (rule 12).
+A part of the leader. What is said to a worker goes by the route that its HELLO came by, what a
+HELLO is refused with by the route of that HELLO. Leases of a worker that is gone are given back;
+those that had started go on trial (rule 9). What a joining worker holds is adopted, not repeated
+(rule 12).
 """
 
 from __future__ import annotations
 
 import msgspec
 
+from zcrawl.dispatch.hearing import LOSSES_MOST, PATIENCE_S
 from zcrawl.dispatch.roster import Greeting, WorkerInfo
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.state import LeaderState, to_worker
@@ -19,6 +22,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
+    Kind,
     Rehello,
     Reject,
     Stale,
@@ -28,9 +32,9 @@ from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.store.commands import CountCrash
 from zcrawl.store.rows import QueuedRow
 
-ASSIGN_PATIENCE_S = 3.0  # an ASSIGN that no heartbeat covers by then was lost
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
 QUARANTINE_AFTER = 3  # crashes with the request alone
+BY_LINE = (Kind.ACCEPT, Kind.REJECT, Kind.BYE)  # a worker publishes no such message
 
 
 class Membership:
@@ -39,13 +43,35 @@ class Membership:
 
     # ------------------------------------------------------------ coming
 
-    def hello(self, header: Header, hello: Hello, now: float, effects: Effects) -> None:
+    def speaks_for_itself(self, header: Header, route: bytes) -> bool:
+        """Whether a message comes over the line of the process that it names. What was published
+        has no route, and its sender was judged where it came in."""
+        info = self._state.roster.find(header.source, header.incarnation)
+        if info is None or header.kind == Kind.HELLO:
+            return True
+        return route == info.route or (not route and header.kind not in BY_LINE)
+
+    def hello(
+        self, header: Header, hello: Hello, route: bytes, now: float, effects: Effects
+    ) -> None:
+        if not route:
+            effects.append(Note("no_route", f"{header.source}: a HELLO that cannot be answered"))
+            return
         state = self._state
-        greeting = state.roster.judge(header.source, header.incarnation, hello)
+        known = state.roster.workers.get(header.source)
+        same = known is not None and known.incarnation == header.incarnation
+        greeting = state.roster.judge(header.source, header.incarnation, hello, route)
         if greeting is Greeting.OLD:
             return
-        if greeting is Greeting.ANEW:
-            effects.append(SendToWorker(header.source, header.incarnation, Rehello("lost since")))
+        welcome_lost = greeting is Greeting.WELCOME and known is not None and same
+        if known is not None and welcome_lost and state.roster.greeted(known, hello.heard):
+            self._note_deaf(known, effects)
+            greeting = Greeting.DEAF
+        if known is not None and greeting in (Greeting.ANEW, Greeting.DEAF):
+            rehello = Rehello("deaf" if greeting is Greeting.DEAF else "lost since")
+            number = known.next_number()
+            sent = SendToWorker(header.source, header.incarnation, route, rehello, number)
+            effects.append(sent)
             return
         if greeting is Greeting.DUPLICATE:
             first = state.roster.workers[header.source]
@@ -53,7 +79,7 @@ class Membership:
             told = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
             effects.append(Note("duplicate_worker_id", told))
             stale = Stale("duplicate_id", other)
-            effects.append(SendToWorker(header.source, header.incarnation, stale))
+            effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
         stored = state.receiver.stream((header.source, header.incarnation)).committed
         if hello.acked > stored:
@@ -61,18 +87,16 @@ class Membership:
             # more, so the gap before its next result would never close: it must begin anew.
             effects.append(Note("store_behind", f"{header.source}: {hello.acked} > {stored}"))
             stale = Stale("store_behind")
-            effects.append(SendToWorker(header.source, header.incarnation, stale))
+            effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
         if greeting is Greeting.WELCOME:
-            known = state.roster.workers.get(header.source)
-            is_new = known is None or known.incarnation != header.incarnation
-            if known is not None and known.incarnation != header.incarnation:
+            if known is not None and not same:
                 self._gone(known, now, effects, blame=known.present)
             if hello.replaces:
                 state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
-            info = state.roster.join(header.source, header.incarnation, hello, now)
+            info = state.roster.join(header.source, header.incarnation, hello, route, now)
             self._adopt(info, hello, now)
-            self._await_results(info, hello, is_new)
+            self._await_results(info, hello, is_new=not same)
             state.planner.process_joined(info.name, now)
             effects.append(Note("worker_joined", f"{info.id}: {info.slots} slots"))
         else:
@@ -160,10 +184,11 @@ class Membership:
 
     def heartbeat(self, header: Header, beat: Heartbeat, now: float, effects: Effects) -> None:
         state = self._state
-        info = state.roster.find(header.source, header.incarnation)
-        if info is None or beat.hello > info.hello:
-            rehello = Rehello("unknown")
-            effects.append(SendToWorker(header.source, header.incarnation, rehello))
+        info = state.roster.process(header.source, header.incarnation)
+        if info is None:
+            return  # there is no way to it; it greets when BEATs do not list it
+        if not info.present or info.deaf or beat.hello > info.hello:
+            effects.append(to_worker(info, Rehello("deaf" if info.deaf else "unknown")))
             return
         newest = beat.hello == info.hello and beat.sent_at >= info.echo
         if not newest:
@@ -178,11 +203,18 @@ class Membership:
             beat.assigned,
             stream.received >= beat.produced,
             now,
-            ASSIGN_PATIENCE_S,
+            PATIENCE_S,
         )
         for lease in lost:
             effects.append(Note("assignment_lost", str(lease.row.seq)))
             state.give_back(lease)
+        if state.roster.reported(info, beat.heard, now):
+            self._note_deaf(info, effects)
+            effects.append(to_worker(info, Rehello("deaf")))
+
+    def _note_deaf(self, info: WorkerInfo, effects: Effects) -> None:
+        text = f"{info.id} is heard, but does not hear: {LOSSES_MOST} losses in a row"
+        effects.append(Note("worker_deaf", f"{text}; its hosts go to others"))
 
     def accept(self, header: Header, accept: Accept, now: float) -> None:
         info = self._state.roster.find(header.source, header.incarnation)
@@ -222,9 +254,10 @@ class Membership:
     def tick(self, now: float, effects: Effects) -> None:
         for info in self._state.roster.tick(now):
             effects.append(Note("worker_lost", info.id))
+            blame = not info.deaf  # one that only does not hear has not crashed
             # First what it may still be running, then its leases: the leases tell how much.
             self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
-            self._release(info, now, effects, blame=True)
+            self._release(info, now, effects, blame)
 
     def _gone(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
         """The process is certainly dead: its hosts are free at once."""

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from zcrawl.master.events import Event, MessageCame
 from zcrawl.mesh.messages import BadBody, Header, Kind
 
@@ -58,7 +60,8 @@ class Mishaps:
         if not times:
             return event
         if header.kind == Kind.RESULT:
-            return MessageCame(BadBody(header, f"the leader failed at it: {self._last}"))
+            bad = BadBody(header, f"the leader failed at it: {self._last}")
+            return msgspec.structs.replace(event, message=bad)
         return None if times > 1 and now - at < IGNORED_S else event
 
     def in_row(self, now: float) -> int:

@@ -40,7 +40,7 @@ class RunTally(msgspec.Struct):
 def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
     """A numbered message to the process that counts under this id."""
     number = worker.next_number() if number is None else number
-    return SendToWorker(worker.id, worker.incarnation, body, number)
+    return SendToWorker(worker.id, worker.incarnation, worker.route, body, number)
 
 
 class LeaderState:

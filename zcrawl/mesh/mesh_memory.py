@@ -6,6 +6,7 @@ and chance comes from the generator that the caller seeds, so the same seed give
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import msgspec
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.messages import Body
-from zcrawl.mesh.ports import Arrived, Handler, stamp, worker_route
+from zcrawl.mesh.ports import Arrived, Handler, stamp
 
 if TYPE_CHECKING:
     from random import Random
@@ -86,6 +87,10 @@ class MemoryMasterMesh(_Peer):
 class MemoryWorkerMesh(_Peer):
     """Implements `mesh.ports.WorkerMesh`."""
 
+    def __init__(self, hub: MemoryHub, source: str, incarnation: int, route: bytes) -> None:
+        super().__init__(hub, source, incarnation)
+        self._route = route
+
     def send(
         self, master: str, epoch: int, body: Body, sequence: int = 0, subject: int = 0
     ) -> bool:
@@ -93,8 +98,7 @@ class MemoryWorkerMesh(_Peer):
         if target is None:
             self.counters["send_no_route"] += 1
             return False
-        route = worker_route(self._source, self._incarnation)
-        self._hub.carry(target, route, self._frames(epoch, body, sequence, subject))
+        self._hub.carry(target, self._route, self._frames(epoch, body, sequence, subject))
         return True
 
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool:
@@ -133,16 +137,22 @@ class MemoryHub:
         return self.masters[id]
 
     def worker(self, id: str, incarnation: int) -> MemoryWorkerMesh:
-        mesh = MemoryWorkerMesh(self, id, incarnation)
+        route = self._new_route()
+        mesh = MemoryWorkerMesh(self, id, incarnation, route)
         self.workers[id] = mesh
-        self.routes[worker_route(id, incarnation)] = mesh
+        self.routes[route] = mesh
         return mesh
 
-    def client(self, master: str) -> MemoryClientMesh:
-        route = f"client {len(self.routes)}".encode()
+    def client(self, master: str, route: bytes = b"") -> MemoryClientMesh:
+        """Who claims a route gets it, whoever had it before, as with ROUTER_HANDOVER."""
+        route = route or self._new_route()
         client = MemoryClientMesh(self, route, master)
         self.routes[route] = client
         return client
+
+    def _new_route(self) -> bytes:
+        """As on sockets: nothing in it names its owner. (Here it is the same in every run.)"""
+        return hashlib.blake2b(f"{len(self.routes)}".encode(), digest_size=16).digest()
 
     def carry(self, target: _Peer, route: bytes, frames: list[bytes]) -> None:
         for _ in range(self._copies()):

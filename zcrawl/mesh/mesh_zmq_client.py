@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import zmq
-
 from zcrawl.errors import MeshError, VersionMismatch
 from zcrawl.mesh.codec import encode
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
@@ -16,7 +14,7 @@ from zcrawl.mesh.security import MeshKeys
 
 
 class ZmqClientMesh(MeshEnd):
-    """A line to one of the masters at a time: a DEALER without an identity of its own.
+    """A line to one of the masters at a time.
 
     Any master takes any request, and a request's id makes a repeat harmless, so who gets no answer
     calls `next_master` and sends again. `on_strangers` is called with a text when all of them
@@ -71,7 +69,7 @@ class ZmqClientMesh(MeshEnd):
             self._read(self._control, False, self._handler)
 
     def _open(self) -> Socket:
-        control = self._socket(zmq.DEALER)
+        control = self._dealer(self.master)
         self._connect(control, self.master)
         return control
 

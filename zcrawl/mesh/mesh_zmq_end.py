@@ -3,12 +3,21 @@
 Heartbeat options stand only on sockets that bind: a connecting SUB or DEALER with them and a full
 queue aborts the process (libzmq#3937). Connecting ones have TCP's own keepalive, and a limit for
 unanswered data (TCP_MAXRT): without it a cut line looks alive for a quarter of an hour.
+
+Every DEALER has a secret route of 128 random bits as its identity. A master's ROUTER hands a route
+over to whoever claims it last (ROUTER_HANDOVER: a line that broke must not block the one that
+replaces it), so a route that others can know or guess is a way to cut its owner off and to read
+what it is sent. libzmq's own choice for a DEALER without an identity can be guessed: a zero byte
+and a counter, which in 4.3.5 begins at the same number in every process; and contrary to its
+documentation any peer may claim an identity that begins with a zero byte.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import secrets
 from collections import Counter
 from types import TracebackType
 from typing import Self
@@ -35,6 +44,7 @@ KEEPALIVE_INTERVAL_S = 3
 KEEPALIVE_PROBES = 3
 UNANSWERED_MOST_MS = 12_000
 ZAP_DOMAIN = b"zcrawl"
+ROUTE_BYTES = 16
 
 
 class MeshEnd:
@@ -51,6 +61,7 @@ class MeshEnd:
         self._incarnation = incarnation
         self._log = log
         self._keys = keys
+        self._route_secret = secrets.token_bytes(32)
         self._context = zmq.Context()
         self._sockets: list[Socket] = []
         self._readers: dict[Socket, FrameReader] = {}
@@ -84,6 +95,20 @@ class MeshEnd:
         socket.setsockopt(zmq.TCP_MAXRT, UNANSWERED_MOST_MS)
         self._sockets.append(socket)
         return socket
+
+    def _dealer(self, master: str) -> Socket:
+        """A line to a master, by the route that this end has there as long as it lives.
+
+        The same when the line is opened again: the master knows this end by it. Another one for
+        each master: a master that is not to be trusted learns nothing about the others.
+        """
+        dealer = self._socket(zmq.DEALER)
+        name = hashlib.blake2b(
+            master.encode(), key=self._route_secret, digest_size=ROUTE_BYTES
+        ).digest()
+        # The letter: an identity must not begin with a zero byte.
+        dealer.setsockopt(zmq.IDENTITY, b"z" + name)
+        return dealer
 
     def _drop(self, socket: Socket) -> None:
         reader = self._readers.pop(socket, None)

@@ -60,9 +60,7 @@ class ZmqPeers(MeshEnd):
         return self._send(line[1], encode(self._header(0, body, 0, 0), body))
 
     def _join(self, endpoints: Endpoints) -> None:
-        line = self._socket(zmq.DEALER)
-        # Stable, and no worker's: ids hold no `>`.
-        line.setsockopt(zmq.IDENTITY, f"{self._source}>".encode())
+        line = self._dealer(endpoints.master)
         try:
             self._connect(line, endpoints.control)
             self._connect(self._events, endpoints.events)

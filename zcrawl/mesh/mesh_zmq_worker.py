@@ -12,7 +12,7 @@ from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log, worker_route
+from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
 from zcrawl.mesh.security import MeshKeys
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
@@ -52,8 +52,7 @@ class ZmqWorkerMesh(MeshEnd):
     def connect(self, endpoints: Endpoints) -> None:
         if endpoints.master in self._controls:
             self._leave(endpoints.master)
-        control = self._socket(zmq.DEALER)
-        control.setsockopt(zmq.IDENTITY, worker_route(self._source, self._incarnation))
+        control = self._dealer(endpoints.master)
         try:
             self._connect(control, endpoints.control)
             self._connect(self._reports, endpoints.reports)

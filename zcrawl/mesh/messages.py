@@ -100,6 +100,7 @@ class Hello(_Body, frozen=True):
     hello: int  # counts this incarnation's HELLOs: an old one must not undo a newer one
     reported: list[tuple[int, int, int, int]]  # (number, run, host, seq) of unsettled results
     replaces: int = 0  # incarnation that the worker's supervisor saw die
+    heard: Number = 0  # the highest sequence that came from this leader, in this epoch
 
 
 class Heartbeat(_Body, frozen=True):
@@ -117,6 +118,7 @@ class Heartbeat(_Body, frozen=True):
     draining: bool
     hello: int  # the HELLO under whose WELCOME this worker acts
     sent_at: float  # the worker's own clock; BEAT echoes it, and the echo carries the permission
+    heard: Number = 0  # as in Hello
 
 
 class Accept(_Body, frozen=True):

@@ -27,17 +27,14 @@ HIGH_WATER_MARK = 1_000  # messages per peer; the result window (500) stays belo
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """A message and the way back to its sender (empty where there is none)."""
+    """A message and the way back to its sender (empty where there is none).
+
+    A route is a secret of its sender: whoever claims it gets what is sent there (`mesh_zmq_end`).
+    It is learned from messages only, never made from a name, and never logged.
+    """
 
     route: bytes
     message: Message | BadBody
-
-
-def worker_route(worker: str, incarnation: int) -> bytes:
-    """The way to one process. Stable as long as it lives: random names would pile up in the
-    masters' tables. Not the id alone: a second process of the same id would cut the first one off,
-    for good (ROUTER_HANDOVER)."""
-    return f"{worker}#{incarnation}".encode()
 
 
 Handler: TypeAlias = Callable[[list[Arrived]], None]  # called with one drained batch

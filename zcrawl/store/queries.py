@@ -178,6 +178,14 @@ class FoundReply(_Data, frozen=True):
     reply: bytes | None  # JSON
 
 
+class ReadEpoch(_Data, frozen=True):
+    """The newest leader's epoch. A plain read: nothing is decided by it but a step down."""
+
+
+class StoredEpoch(_Data, frozen=True):
+    epoch: int
+
+
 class Items(_Data, frozen=True):
     rows: list[ItemRow]
 
@@ -201,6 +209,7 @@ Query: TypeAlias = (
     | ReadOutputs
     | ReadKnown
     | FindReply
+    | ReadEpoch
 )
 QueryOutcome: TypeAlias = (
     Refilled
@@ -212,4 +221,5 @@ QueryOutcome: TypeAlias = (
     | Outputs
     | KnownPages
     | FoundReply
+    | StoredEpoch
 )

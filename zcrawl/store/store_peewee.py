@@ -55,6 +55,7 @@ from zcrawl.store.queries import (
     ListJobs,
     Query,
     QueryOutcome,
+    ReadEpoch,
     ReadFailed,
     ReadItems,
     ReadKnown,
@@ -354,6 +355,8 @@ class PeeweeStore:
                 return store_peewee_read.read_failed(session, query)
             case ReadOutputs():
                 return store_peewee_read.read_outputs(session, query)
+            case ReadEpoch():
+                return store_peewee_read.read_epoch(session)
             case FindReply():
                 return store_peewee_once.find_reply(session, query)
             case ReadKnown():

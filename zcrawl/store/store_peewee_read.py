@@ -30,6 +30,7 @@ from zcrawl.store.queries import (
     ReadOutputs,
     Refill,
     Refilled,
+    StoredEpoch,
     Tallies,
     TallyRows,
 )
@@ -68,6 +69,11 @@ def _lane(want: LaneWant) -> tuple[str, tuple[int, ...]]:
         _LANE + "AND (q.prio, q.depth, q.seq) > (?, ?, ?) " + _LANE_ORDER,
         (want.run, want.host, *want.after, want.limit),
     )
+
+
+def read_epoch(session: Session) -> StoredEpoch:
+    stored = session.one("SELECT epoch FROM leaders WHERE shard = ?", (0,))
+    return StoredEpoch(stored[0] if stored else 0)
 
 
 def list_jobs(session: Session) -> JobList:

@@ -55,12 +55,14 @@ from zcrawl.store.queries import (
     Outputs,
     Query,
     QueryOutcome,
+    ReadEpoch,
     ReadFailed,
     ReadItems,
     ReadKnown,
     ReadOutputs,
     Refill,
     Refilled,
+    StoredEpoch,
     Tallies,
     TallyRows,
 )
@@ -134,6 +136,8 @@ class FakeStore:
                 return FoundReply(once.stored_reply(self.tables, query.request))
             case ReadKnown():
                 return known.read_known(self.tables, query)
+            case ReadEpoch():
+                return StoredEpoch(self.tables.epoch)
             case _:
                 assert_never(query)
 

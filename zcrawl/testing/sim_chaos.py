@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from zcrawl.master.master import Master
+from zcrawl.mesh.messages import Beat, Body, Stale
 from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
 from zcrawl.worker.machine import WorkerMachine
 
 if TYPE_CHECKING:
     from zcrawl.testing.world import World
+
+BOGUS_EPOCH = 1 << 40
 
 
 class Chaos:
@@ -28,7 +31,11 @@ class Chaos:
             (faults.leader_changes, self._world.pass_lock),
             (faults.partitions, self._partition),
             (faults.pauses_by_operator, self._world.clients.pause_run),
+            (faults.deaf_workers, self._deafen),
+            (faults.bogus_epochs, self._bogus_epoch),
         ]
+        for name in list(self._world.workers)[: faults.deaf_for_ever]:
+            self._world.deaf[name] = float("inf")
         for count, action in plans:
             for _ in range(count):
                 self._world.at(rng.uniform(0.5, faults.until_s), action)
@@ -96,6 +103,19 @@ class Chaos:
                     action()
 
         self._world.at(for_s, resume)
+
+    def _deafen(self) -> None:
+        """A worker hears no master any more, and goes on speaking."""
+        worker = self._any(self._world.workers)
+        until = self._world.now + self._world.rng.choice([2.0, 8.0, 30.0])
+        self._world.trace.append((self._world.now, f"{worker.name} is deaf until {until}"))
+        self._world.deaf[worker.name] = max(until, self._world.deaf.get(worker.name, 0.0))
+
+    def _bogus_epoch(self) -> None:
+        worker = self._any(self._world.workers)
+        if worker.alive and isinstance(worker, SimWorker):
+            bodies: list[Body] = [Stale("stale_epoch"), Beat(worker.name, 1.0, {})]
+            self._world.publish(worker, BOGUS_EPOCH, self._world.rng.choice(bodies))
 
     def _partition(self) -> None:
         one = self._any(self._world.masters)

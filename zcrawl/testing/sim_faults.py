@@ -24,11 +24,16 @@ class Faults:
     spoil: float = 0.0  # of results: a body that nobody can read under a good header
     pauses_by_operator: int = 0  # a run is paused, and resumed a little later
     max_pages: int | None = None
+    deaf_workers: int = 0  # a master's messages to one worker are lost for a while, BEATs are not
+    deaf_for_ever: int = 0  # workers that never hear anything but BEATs
+    bogus_epochs: int = 0  # a worker says something in an epoch that nobody ever had
     until_s: float = 40.0  # faults end here, so that the crawl must complete
 
 
 CALM = Faults()
 LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
+DEAF_WORKERS = Faults(deaf_workers=3, deaf_for_ever=1, longest_delay_s=0.02)
+BOGUS_EPOCHS_ONLY = Faults(bogus_epochs=6, longest_delay_s=0.02)
 
 
 def draw(rng: random.Random) -> Faults:
@@ -54,4 +59,7 @@ def draw(rng: random.Random) -> Faults:
         spoil=rng.choice([0.0, 0.0, 0.0, 0.05]),
         pauses_by_operator=rng.choice([0, 0, 0, 2]),
         max_pages=rng.choice([None, None, None, None, 7]),
+        deaf_workers=some(2),
+        deaf_for_ever=rng.choice([0, 0, 0, 1]),
+        bogus_epochs=some(2),
     )

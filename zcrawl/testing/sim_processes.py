@@ -34,3 +34,8 @@ class SimWorker(Process):
         super().__init__(name)
         self.machine = WorkerMachine(name, 1, slots=4)
         self.visits: dict[int, Visit] = {}
+
+    @property
+    def route(self) -> bytes:
+        """The way to this process; another one of the same name has another."""
+        return f"the line of {self.name} in its life {self.life}".encode()

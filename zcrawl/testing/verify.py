@@ -133,6 +133,13 @@ def nothing_was_fetched_twice(world: World) -> None:
         assert count <= runs + page.fails_first, f"{url} was fetched {count} times"
 
 
+def leadership_never_changed(world: World) -> None:
+    """For worlds in which nothing happens to masters, lock and store: whatever workers say, the
+    first leader leads to the end."""
+    epochs, falls = set(world.applied_epochs), [what for _, what in world.trace if "step" in what]
+    assert epochs == {1} and not falls, f"leadership changed: epochs {epochs}, {falls}"
+
+
 def known_pages_are_looked_at_once(world: World) -> None:
     """For worlds whose job remembers its pages and looks at all of them in every run: what an
     earlier run has found is in the next one, once, and each look at a page is counted once."""

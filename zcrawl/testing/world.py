@@ -83,6 +83,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._turn = 0
         self.cuts: dict[frozenset[str], float] = {}
+        self.deaf: dict[str, float] = {}  # workers whom no message of a master reaches → until
         self._lock_holder: str | None = None
         self._lock_life = 0  # the lock belongs to a process, not to a name
         self._lock_renewed = 0.0
@@ -152,10 +153,12 @@ class World:
 
     def _master_effect(self, master: SimMaster, effect: m.Effect) -> None:
         match effect:
-            case m.SendToWorker(worker, incarnation, body, sequence):
+            case m.SendToWorker(_, incarnation, route, body, sequence):
                 epoch = master.machine.epoch
                 message = self._message(master.name, 1, epoch, body, sequence, incarnation)
-                self._deliver(master.name, worker, message)
+                worker = next((one for one in self.workers.values() if one.route == route), None)
+                if worker is not None and self.deaf.get(worker.name, 0.0) <= self.now:
+                    self._deliver(master.name, worker.name, message)
             case m.Publish(body):
                 message = self._message(master.name, 1, master.machine.epoch, body, 0, 0)
                 listeners = (
@@ -199,13 +202,9 @@ class World:
                 message = self._message(
                     worker.name, machine.incarnation, machine.epoch, body, sequence, subject
                 )
-                self._deliver(worker.name, master, message)
+                self._deliver(worker.name, master, message, worker.route)
             case w.PublishToAll(body, sequence, subject):
-                message = self._message(
-                    worker.name, machine.incarnation, machine.epoch, body, sequence, subject
-                )
-                for master in self.masters:
-                    self._deliver(worker.name, master, message)
+                self.publish(worker, machine.epoch, body, sequence, subject)
             case w.StartFetch(held):
                 self.fetches.start(worker, held)
             case w.CancelFetch(seq):
@@ -240,15 +239,25 @@ class World:
         header = Header(PROTOCOL_VERSION, kind, 0, epoch, source, incarnation, sequence, subject)
         return Message(header, body)
 
-    def _deliver(self, source: str, target: str, message: Message) -> None:
+    def publish(
+        self, worker: SimWorker, epoch: int, body: Body, sequence: int = 0, subject: int = 0
+    ) -> None:
+        incarnation = worker.machine.incarnation
+        message = self._message(worker.name, incarnation, epoch, body, sequence, subject)
+        for master in self.masters:
+            self._deliver(worker.name, master, message)
+
+    def _deliver(self, source: str, target: str, message: Message, route: bytes = b"") -> None:
+        """`route`: the sender's, if it has a line there; what is published has none."""
         for _ in range(self.copies()):
             if not self._is_cut(source, target):
-                self._arrive(target, message, self.latency())
+                self._arrive(target, message, route, self.latency())
 
-    def _arrive(self, target: str, message: Message, delay: float) -> None:
+    def _arrive(self, target: str, message: Message, route: bytes, delay: float) -> None:
         if target in self.masters:
             master = self.masters[target]
-            came = m.MessageCame(self._spoil(message))
+            by_master = message.header.source in self.masters
+            came = m.MessageCame(self._spoil(message), route, by_master)
             self.happens_to(master, delay, lambda: self._master(master, came))
         elif target in self.workers:
             worker = self.workers[target]

@@ -41,6 +41,7 @@ Refusal = tuple[int, int, str]  # (lease epoch, lease n, reason)
 class Assignments:
     def __init__(self, intake: Intake, known: KnownLinks) -> None:
         self.assigned = 0  # highest ASSIGN sequence taken in
+        self.heard = 0  # highest sequence of anything that came from this leader
         self._intake, self._known = intake, known
         self._barrier = 0  # assignments numbered below were overtaken by a revocation
         self._runs: dict[int, int] = {}  # run → revision
@@ -50,7 +51,7 @@ class Assignments:
 
     def new_epoch(self) -> None:
         """Another leader counts its messages anew."""
-        self.assigned = 0
+        self.assigned = self.heard = 0
         self._barrier = 0
 
     def welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:

@@ -7,11 +7,14 @@ State of the link to the leader:
 
     ALONE ──BEAT──▶ GREETING ──WELCOME──▶ WELCOMED
       ▲                ▲  ▲ STALE/REHELLO     │
-      └────────────────┴──┴──────────────────-┘ higher epoch, REHELLO, STALE
+      └────────────────┴──┴──────────────────-┘ higher epoch, REHELLO, STALE, not in BEAT
 
 Only a WELCOMED worker starts requests, and none later than PERMISSION_S after it sent the newest
 heartbeat that a BEAT echoed: the leader moves a host LOST_AFTER_S (10 s) after the last heartbeat
 it received, so no two owners start requests at the same time, whoever was paused in between.
+
+A leader has no way to a worker that it has forgotten, and one that it believes deaf does not hear
+it: both are missing in BEAT, and greet by themselves.
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ from zcrawl.mesh.messages import (
     Config,
     Drain,
     Header,
-    Heartbeat,
     NotLeader,
     Rehello,
     Result,
@@ -63,10 +65,13 @@ from zcrawl.worker.events import (
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
-from zcrawl.worker.report import by_verdict, hello_of, parts
+from zcrawl.worker.pulse import Pulse
+from zcrawl.worker.report import About, by_verdict, hello_of, parts
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
+UNLISTED_S = 3.0  # after a WELCOME; a BEAT from before it may come as late
+EPOCH_PATIENCE_S = 60.0  # without a BEAT of our epoch; the database that gave it may be lost
 
 
 class Link(enum.Enum):
@@ -109,24 +114,21 @@ class WorkerMachine:
         self.leader = ""
         self.draining = False
         self.permitted_until = 0.0
-        self._about = (version, hostname, pid, replaces)
+        self._about = About(slots, version, hostname, pid, replaces)
         self._hello_number = 0
         self._hello_at = 0.0
         self._greeted_at = 0.0
+        self._welcomed_at = 0.0
+        self._beat_at = 0.0  # the last BEAT of our epoch
         self._refused_since: float | None = None
-        self._heartbeat_s = 1.0
-        self._heartbeat_at = 0.0
-        self._rate = 0.0
-        self._counted = 0
-        self._rss_bytes = 0
-        self._lag_ms = 0.0
+        self._pulse = Pulse(self.intake, self.outbox, self.assignments, slots)
         self._said_bye = False
 
     # ------------------------------------------------------------ the one mutator
 
     def handle(self, event: Event, now: float) -> Effects:
         effects: Effects = []
-        self.intake.turned(now, self._heartbeat_s)
+        self.intake.turned(now, self._pulse.interval_s)
         match event:
             case MessageCame(header, body):
                 self._on_message(header, body, now, effects)
@@ -142,7 +144,7 @@ class WorkerMachine:
             case DrainAsked():
                 self._drain(effects)
             case Ticked(rss_bytes, lag_ms):
-                self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
+                self._pulse.measured(rss_bytes, lag_ms)
                 self._on_tick(now, effects)
             case _:
                 assert_never(event)
@@ -158,7 +160,7 @@ class WorkerMachine:
             return float("inf")
         if self.link is Link.GREETING:
             return self._hello_at + HELLO_AGAIN_S
-        moments = [self._heartbeat_at, self.outbox.next_resend_at()]
+        moments = [self._pulse.due_at, self.outbox.next_resend_at()]
         if now <= self.permitted_until:
             moments.append(self.intake.next_hop_at())
             if (
@@ -185,6 +187,9 @@ class WorkerMachine:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
             effects.append(SendToMaster(header.source, Stale("stale_epoch")))
+            if isinstance(body, Beat) and now - self._beat_at > EPOCH_PATIENCE_S:
+                text = f"{header.source} leads in epoch {header.epoch}, nobody in {self.epoch}"
+                effects.append(Exit(f"{text}: a new process follows it"))
             return
         if header.subject not in (0, self.incarnation):
             effects.append(Note("meant_for_a_predecessor", type(body).__name__))
@@ -195,9 +200,10 @@ class WorkerMachine:
             if not isinstance(body, Beat):
                 return  # a leader announces itself by BEAT before anything else
             self._follow(header.source, header.epoch, now, effects)
+        self.assignments.heard = max(self.assignments.heard, header.sequence)
         match body:
             case Beat():
-                self._on_beat(body, now)
+                self._on_beat(body, now, effects)
             case Welcome():
                 self._on_welcome(header, body, now, effects)
             case Assign():
@@ -240,12 +246,18 @@ class WorkerMachine:
     def _say_hello(self, now: float, effects: Effects) -> None:
         """The same number on a repeat: only a new HELLO voids an older WELCOME."""
         self._hello_at = now
-        hello = hello_of(self.intake, self.outbox, self.slots, self._about, self._hello_number)
+        number, heard = self._hello_number, self.assignments.heard
+        hello = hello_of(self.intake, self.outbox, self._about, number, heard)
         effects.append(SendToMaster(self.leader, hello))
 
-    def _on_beat(self, beat: Beat, now: float) -> None:
+    def _on_beat(self, beat: Beat, now: float, effects: Effects) -> None:
+        self._beat_at = now
         mine = beat.received.get(self.worker)
-        if self.link is not Link.WELCOMED or mine is None or mine[0] != self.incarnation:
+        if self.link is not Link.WELCOMED:
+            return
+        if mine is None or mine[0] != self.incarnation:
+            if now - self._welcomed_at > UNLISTED_S:
+                self._greet(now, effects)
             return
         self.outbox.note_received(mine[1])
         self.permitted_until = max(self.permitted_until, mine[2] + PERMISSION_S)
@@ -259,8 +271,9 @@ class WorkerMachine:
             self._greet(now, effects)
             return
         self.link = Link.WELCOMED
+        self._welcomed_at = now
         self._refused_since = None
-        self._heartbeat_s = welcome.heartbeat_s
+        self._pulse.interval_s = welcome.heartbeat_s
         for settled in self.outbox.restart(welcome.watermark, now):
             effects.append(Note("settled_by_welcome", str(settled.result.seq)))
         self.assignments.welcome(header, welcome, now, effects)
@@ -312,7 +325,7 @@ class WorkerMachine:
             manner=manner,
         )
         self._report(result, now, effects)
-        self._counted += 1
+        self._pulse.count()
 
     def _report(self, result: Result, now: float, effects: Effects) -> None:
         for part in parts(result):
@@ -337,34 +350,14 @@ class WorkerMachine:
             self._say_hello(now, effects)
         if self.link is not Link.WELCOMED:
             return  # a heartbeat of somebody unknown would only call for another HELLO
-        if now >= self._heartbeat_at:
+        if now >= self._pulse.due_at:
             self.assignments.give_back_waiting(self.leader, now, effects)
             self.intake.forget_idle(now)
             self._heartbeat(now, effects)
         self._resend(now, effects)
 
     def _heartbeat(self, now: float, effects: Effects) -> None:
-        elapsed = max(0.001, now - (self._heartbeat_at - self._heartbeat_s))
-        self._rate += (self._counted / elapsed - self._rate) * 0.5
-        self._counted = 0
-        self._heartbeat_at = now + self._heartbeat_s
-        held = self.intake.held.values()
-        body = Heartbeat(
-            held=[(one.epoch, one.assignment.n, one.started) for one in held],
-            produced=self.outbox.produced,
-            acked=self.outbox.acked,
-            assigned=self.assignments.assigned,
-            rate=self._rate,
-            slots=self.intake.places(self.slots, now),
-            running=self.intake.running,
-            waiting=len(self.intake.held) - self.intake.running,
-            outbox=len(self.outbox),
-            rss_bytes=self._rss_bytes,
-            lag_ms=self._lag_ms,
-            draining=self.draining,
-            hello=self._hello_number,
-            sent_at=now,
-        )
+        body = self._pulse.beat(now, self._hello_number, self.draining)
         effects.append(PublishToAll(body))
 
     def _resend(self, now: float, effects: Effects) -> None:
@@ -381,7 +374,7 @@ class WorkerMachine:
         if self.draining:
             return
         self.draining = True
-        self._heartbeat_at = 0.0
+        self._pulse.due_at = 0.0
         self.assignments.give_back_queued(self.leader, effects)
 
     def _leave_if_drained(self, effects: Effects) -> None:

@@ -63,20 +63,28 @@ def by_verdict(one: Assignment, epoch: int) -> Result:
     )
 
 
-def hello_of(
-    intake: Intake, outbox: Outbox, slots: int, about: tuple[str, str, int, int], number: int
-) -> Hello:
+class About(msgspec.Struct, frozen=True):
+    """What a worker process is, for those who look at it."""
+
+    slots: int
+    version: str
+    hostname: str
+    pid: int
+    replaces: int  # incarnation of the process before it
+
+
+def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
     """Who greets, with all that it holds and has not delivered yet."""
-    version, hostname, pid, replaces = about
     return Hello(
-        slots=slots,
-        version=version,
-        hostname=hostname,
-        pid=pid,
+        slots=about.slots,
+        version=about.version,
+        hostname=about.hostname,
+        pid=about.pid,
         held=[held.as_message() for held in intake.held.values()],
         produced=outbox.produced,
         acked=outbox.acked,
         hello=number,
         reported=outbox.reported(),
-        replaces=replaces,
+        replaces=about.replaces,
+        heard=heard,
     )

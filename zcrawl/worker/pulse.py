@@ -1,0 +1,58 @@
+"""A worker's pulse: when the next heartbeat is due, and what it says.
+
+A part of the worker machine. A heartbeat tells what the worker holds, has produced and has heard,
+and what was measured since the last one. Pure.
+"""
+
+from __future__ import annotations
+
+from zcrawl.mesh.messages import Heartbeat
+from zcrawl.worker.assignments import Assignments
+from zcrawl.worker.intake import Intake
+from zcrawl.worker.outbox import Outbox
+
+
+class Pulse:
+    def __init__(
+        self, intake: Intake, outbox: Outbox, assignments: Assignments, slots: int
+    ) -> None:
+        self.interval_s = 1.0  # as the leader's WELCOME says
+        self.due_at = 0.0
+        self._intake, self._outbox, self._assignments = intake, outbox, assignments
+        self._slots = slots
+        self._rate = 0.0  # results per second, smoothed
+        self._counted = 0
+        self._rss_bytes = 0
+        self._lag_ms = 0.0
+
+    def count(self) -> None:
+        """A fetch has ended."""
+        self._counted += 1
+
+    def measured(self, rss_bytes: int, lag_ms: float) -> None:
+        self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
+
+    def beat(self, now: float, hello: int, draining: bool) -> Heartbeat:
+        """The heartbeat that goes out now; `hello` is the number of the HELLO that is in force."""
+        elapsed = max(0.001, now - (self.due_at - self.interval_s))
+        self._rate += (self._counted / elapsed - self._rate) * 0.5
+        self._counted = 0
+        self.due_at = now + self.interval_s
+        intake, outbox, assignments = self._intake, self._outbox, self._assignments
+        return Heartbeat(
+            held=[(one.epoch, one.assignment.n, one.started) for one in intake.held.values()],
+            produced=outbox.produced,
+            acked=outbox.acked,
+            assigned=assignments.assigned,
+            rate=self._rate,
+            slots=intake.places(self._slots, now),
+            running=intake.running,
+            waiting=len(intake.held) - intake.running,
+            outbox=len(outbox),
+            rss_bytes=self._rss_bytes,
+            lag_ms=self._lag_ms,
+            draining=draining,
+            hello=hello,
+            sent_at=now,
+            heard=assignments.heard,
+        )
