@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import zmq
+
+from zcrawl.mesh.codec import encode
 from zcrawl.mesh.keys_zmq_file import new_pair
+from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.messages import Body, Message
-from zcrawl.mesh.ports import Arrived, Endpoints
+from zcrawl.mesh.ports import Arrived, Endpoints, Handler
 from zcrawl.mesh.security import KeyPair, MeshKeys
 
 PATIENCE_S = 20.0
@@ -52,3 +56,19 @@ class Keys:
 
     def node(self, pair: KeyPair | None = None) -> MeshKeys:
         return MeshKeys(pair or new_pair(), self.server.public)
+
+
+class Claimer(MeshEnd):
+    """A DEALER that claims any route; whatever it is given is read."""
+
+    def __init__(self, route: bytes, control: str, keys: MeshKeys | None) -> None:
+        super().__init__("claimer", 1, keys=keys)
+        self._line = self._socket(zmq.DEALER)
+        self._line.setsockopt(zmq.IDENTITY, route)
+        self._connect(self._line, control)
+
+    def listen(self, handler: Handler) -> None:
+        self._read(self._line, False, handler)
+
+    def send(self, body: Body) -> bool:
+        return self._send(self._line, encode(self._header(0, body, 0, 0), body))

@@ -15,12 +15,12 @@ import msgpack
 import pytest
 import zmq
 
+from tests.contract.mesh_tools import Claimer
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.keys_zmq_file import new_pair
 from zcrawl.mesh.mesh_memory import LinkFaults, MemoryHub
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
-from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_sockets import topic
@@ -37,7 +37,7 @@ from zcrawl.mesh.messages import (
     Request,
     Result,
 )
-from zcrawl.mesh.ports import Arrived, Endpoints, Handler, stamp
+from zcrawl.mesh.ports import Arrived, Endpoints, stamp
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.model import Outcome
 
@@ -67,22 +67,6 @@ class Inbox:
                     return
                 self._news.clear()
                 await self._news.wait()
-
-
-class Claimer(MeshEnd):
-    """A DEALER with any identity."""
-
-    def __init__(self, route: bytes, control: str, keys: MeshKeys | None) -> None:
-        super().__init__("claimer", 1, keys=keys)
-        self._line = self._socket(zmq.DEALER)
-        self._line.setsockopt(zmq.IDENTITY, route)
-        self._connect(self._line, control)
-
-    def listen(self, handler: Handler) -> None:
-        self._read(self._line, False, handler)
-
-    def send(self, body: Body) -> bool:
-        return self._send(self._line, encode(self._header(0, body, 0, 0), body))
 
 
 class Net:
