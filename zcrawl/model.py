@@ -60,8 +60,8 @@ class NodeState(enum.StrEnum):
     JOINING = "joining"  # said HELLO, not yet heard a heartbeat
     IDLE = "idle"  # alive, holds no lease
     BUSY = "busy"  # alive, holds leases
-    SUSPECT = "suspect"  # silent for 3 heartbeat intervals: no new work
-    LOST = "lost"  # silent for 10: its work goes elsewhere
+    SUSPECT = "suspect"  # silent for 3 heartbeat intervals, or it does not hear: no new work
+    LOST = "lost"  # either for 10: its work goes elsewhere
     DRAINING = "draining"  # finishes what it has, gets nothing new
     OFFLINE = "offline"  # said BYE
 

@@ -61,6 +61,13 @@ def nodes_command(settings: Settings) -> int:
             for row in reply["workers"]
         ],
     )
+    for row in reply["workers"]:
+        if row.get("deaf"):
+            output.note(
+                f"{row['id']} is heard, but does not hear the leader: its hosts go to others. "
+                "It comes back by itself when messages reach it; if they do not, look at the "
+                "network between the two, or restart the worker"
+            )
     if reply["catalogue"] != "ok":
         output.note(f"Consul: {reply['catalogue']}")
     for one in reply["differences"]:

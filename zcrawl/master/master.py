@@ -1,7 +1,7 @@
 """A master: follower or leader, as the lock and the database say.
 
     follower ──Elected──▶ taking over ──Loaded──▶ leader
-        ▲                     │ failed: try again     │ Deposed, Fenced, a higher epoch
+        ▲                     │ failed: try again     │ Deposed, Fenced, a higher stored epoch
         └─────────────────────┴──────────────────────-┘
 
 Called by `master_loop` and by the simulated world. The epoch that the database gave at takeover

@@ -79,6 +79,7 @@ def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:
     return {
         "id": info.id,
         "state": str(info.state),
+        "deaf": info.deaf,
         "slots": info.slots,
         "running": info.running,
         "waiting": info.waiting,
