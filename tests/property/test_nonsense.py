@@ -13,13 +13,14 @@ import msgspec
 import msgspec.inspect as types
 import pytest
 
-from tests.unit.machine_tools import LeaderStory, header, urls
+from tests.unit.machine_tools import LeaderStory, header, route_of, urls
 from zcrawl.master import events as m
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Kind, Result
 
 STORIES = 200
 STEPS = 60
+ROUTES = (b"", b"", b"x", *[route_of("w1", 1)] * 5)
 FROM_OTHERS = (
     *(Kind.HELLO, Kind.HEARTBEAT, Kind.ACCEPT, Kind.REJECT, Kind.BYE, Kind.LINES, Kind.STALE),
     *(Kind.VITALS, Kind.BEAT, Kind.SNAPSHOT, Kind.REQUEST, *[Kind.RESULT] * 4),
@@ -95,7 +96,7 @@ SHAPES = {kind: types.type_info(body) for kind, body in BODY_TYPES.items()}
 def message(rng: random.Random, kind: Kind, story: LeaderStory) -> tuple[Header, Body]:
     body = anything(rng, SHAPES[kind])
     source = (rng.choice(("w1", "w1", "w2", "x" * 200)), rng.choice((1, 1, 1, 2, 2**63 - 1)))
-    epoch = rng.choice((story.master.epoch, story.master.epoch, 0))
+    epoch = rng.choice((*[story.master.epoch] * 6, 0, 0, 0, 2**40))
     number = rng.choice((0, 1, 2**63 - 1))
     if isinstance(body, Result):
         number = story.numbers[source] = story.numbers.get(source, 0) + 1
@@ -121,7 +122,8 @@ def test_a_leader_fails_at_no_message_that_has_the_right_types(first: int) -> No
                 names = rng.sample(ARGUMENTS, rng.randrange(6))
                 story.ask(rng.choice(OPS), **{name: rng.choice(VALUES) for name in names})
             else:
-                story.handle(m.MessageCame(decode(encode(*message(rng, kind, story)))))
+                came = decode(encode(*message(rng, kind, story)))
+                story.handle(m.MessageCame(came, rng.choice(ROUTES)))
                 story.tick(rng.choice((0.02, 0.3, 1.1)))
             for said in (*story.published, *(one.body for one in story.sent[-9:]), *story.replies):
                 encode(header(said), said)

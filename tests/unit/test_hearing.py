@@ -107,6 +107,8 @@ def test_after_two_losses_in_a_row_a_worker_is_suspect_and_gets_no_work() -> Non
     deaf.until_deaf()
     story = deaf.story
     assert state(story) is NodeState.SUSPECT and "worker_deaf" in names(story)
+    reply = story.ask("nodes")
+    assert reply is not None and [row["deaf"] for row in reply.data["workers"]] == [True]
     assert "assignment_lost" in names(story)
     given = len(story.assigned("w1"))
     assert given > len(HOSTS), "the first time they came back to the same worker"

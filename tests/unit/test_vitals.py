@@ -127,3 +127,21 @@ def test_nodes_prints_memory_and_lag_of_masters_and_workers(
     assert run(["nodes"]) == 0
     out = capsys.readouterr().out
     assert "61.0 MB" in out and "12 ms" in out and "47.0 MB" in out
+
+
+def test_nodes_says_what_is_wrong_with_a_worker_that_does_not_hear(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks alive: its heartbeats come."""
+    world.live = True
+    plain_ask = world.ask
+
+    async def ask(op: str, args: dict[str, Any]) -> dict[str, Any]:
+        reply = await plain_ask(op, args)
+        deaf = [{**row, "state": "suspect", "deaf": True} for row in reply["workers"]]
+        return {**reply, "workers": deaf}
+
+    monkeypatch.setattr(world, "ask", ask)
+    world.install(monkeypatch)
+    assert run(["nodes"]) == 0
+    assert "w1 is heard, but does not hear the leader" in capsys.readouterr().err
