@@ -31,6 +31,7 @@ from zcrawl.worker.intake import Intake
 from zcrawl.worker.machine import (
     EPOCH_PATIENCE_S,
     HELLO_AGAIN_S,
+    LOWER_BEATS,
     UNLISTED_S,
     Link,
     WorkerMachine,
@@ -199,13 +200,29 @@ def test_a_worker_is_not_stuck_in_an_epoch_that_nobody_leads_in() -> None:
     ours the lower one is refused; after a minute the process makes room for a new one."""
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}), epoch=1 << 40)
-    lower = Beat("m2", 1.0, {})
-    worker.now += EPOCH_PATIENCE_S
-    effects = worker.say(lower, epoch=3, leader="m2")
-    assert sent(effects, Stale) and not [one for one in effects if isinstance(one, w.Exit)]
-    worker.now += 0.1
-    ends = [one for one in worker.say(lower, epoch=3, leader="m2") if isinstance(one, w.Exit)]
+    lower, ends = Beat("m2", 1.0, {}), []
+    began = worker.now
+    while not ends:
+        worker.now += 0.5
+        effects = worker.say(lower, epoch=3, leader="m2")
+        assert sent(effects, Stale)
+        ends = [one for one in effects if isinstance(one, w.Exit)]
+    assert EPOCH_PATIENCE_S < worker.now - began < EPOCH_PATIENCE_S + 1
     assert "epoch 3" in ends[0].reason and not ends[0].refused
+
+
+def test_the_last_beat_of_a_master_that_led_once_ends_no_worker() -> None:
+    """It is repeated to whoever subscribes; while nobody leads, results are kept."""
+    worker = Worker()
+    worker.welcome(grant(), epoch=5)
+    worker.now += 10 * EPOCH_PATIENCE_S
+    for _ in range(LOWER_BEATS):
+        effects = worker.say(Beat("m2", 1.0, {}), epoch=3, leader="m2")
+        assert not [one for one in effects if isinstance(one, w.Exit)]
+    worker.beat(epoch=5)
+    assert worker.machine.epoch == 5
+    effects = worker.say(Beat("m2", 1.0, {}), epoch=3, leader="m2")
+    assert not [one for one in effects if isinstance(one, w.Exit)]
 
 
 def test_an_unanswered_hello_is_repeated_under_the_same_number() -> None:

@@ -63,8 +63,8 @@ class Membership:
         greeting = state.roster.judge(header.source, header.incarnation, hello, route)
         if greeting is Greeting.OLD:
             return
-        welcome_lost = greeting is Greeting.WELCOME and known is not None and same
-        if known is not None and welcome_lost and state.roster.greeted(known, hello.heard):
+        greets_again = same and greeting is Greeting.WELCOME
+        if known is not None and greets_again and state.roster.greeted(known, hello.heard):
             self._note_deaf(known, effects)
             greeting = Greeting.DEAF
         if known is not None and greeting in (Greeting.ANEW, Greeting.DEAF):

@@ -72,6 +72,7 @@ HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
 UNLISTED_S = 3.0  # after a WELCOME; a BEAT from before it may come as late
 EPOCH_PATIENCE_S = 60.0  # without a BEAT of our epoch; the database that gave it may be lost
+LOWER_BEATS = 20  # who leads beats on; a master that led repeats its last BEAT to a new subscriber
 
 
 class Link(enum.Enum):
@@ -120,6 +121,7 @@ class WorkerMachine:
         self._greeted_at = 0.0
         self._welcomed_at = 0.0
         self._beat_at = 0.0  # the last BEAT of our epoch
+        self._lower_beats = 0  # of lower epochs, since then
         self._refused_since: float | None = None
         self._pulse = Pulse(self.intake, self.outbox, self.assignments, slots)
         self._said_bye = False
@@ -187,7 +189,8 @@ class WorkerMachine:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
             effects.append(SendToMaster(header.source, Stale("stale_epoch")))
-            if isinstance(body, Beat) and now - self._beat_at > EPOCH_PATIENCE_S:
+            self._lower_beats += isinstance(body, Beat)
+            if self._lower_beats > LOWER_BEATS and now - self._beat_at > EPOCH_PATIENCE_S:
                 text = f"{header.source} leads in epoch {header.epoch}, nobody in {self.epoch}"
                 effects.append(Exit(f"{text}: a new process follows it"))
             return
@@ -251,7 +254,7 @@ class WorkerMachine:
         effects.append(SendToMaster(self.leader, hello))
 
     def _on_beat(self, beat: Beat, now: float, effects: Effects) -> None:
-        self._beat_at = now
+        self._beat_at, self._lower_beats = now, 0
         mine = beat.received.get(self.worker)
         if self.link is not Link.WELCOMED:
             return
