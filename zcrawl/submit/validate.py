@@ -78,6 +78,7 @@ def check(spec: JobSpec) -> None:
     check_code(spec)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
+    extract_spec.check_expressions(spec.extract)
     check_outputs(spec.output)
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)
