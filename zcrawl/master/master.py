@@ -175,8 +175,8 @@ class Master:
             seen=SeenTable(self._seen_slots),
             catalogue=self.catalogue,
             allow_private=self._allow_private,
+            allow_code=self._allow_code,
         )
-        self.leader.state.allow_code = self._allow_code
         self.leader.state.mishaps = self.mishaps
         self.mishaps.led(now)
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
