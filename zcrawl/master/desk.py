@@ -48,7 +48,7 @@ from zcrawl.store.queries import (
     Query,
     QueryOutcome,
 )
-from zcrawl.store.rules import run_reply
+from zcrawl.store.rules import CANCELLED, run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
@@ -60,7 +60,7 @@ RETRY_ROWS = 1_000
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
-    "cancel": (RunState.CANCELLED, "cancelled"),
+    "cancel": (RunState.CANCELLED, CANCELLED),
     "delete": (RunState.DELETED, "deleted"),
 }
 

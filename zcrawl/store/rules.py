@@ -22,6 +22,7 @@ from zcrawl.submit.outputs import targets
 from zcrawl.submit.recrawl_spec import Recrawl
 from zcrawl.submit.spec import UNREADABLE, Output
 
+CANCELLED = "cancelled"  # reason of a run that a person ended
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
 MAX_PAGES = "max_pages"  # reason of a run that reached its limit
 MOST_ACTIONS = 5  # that are told of a run
