@@ -9,7 +9,7 @@ a run. Pure. A job comes from a client and is matched against texts of strangers
   instructions, MAX_MEMORY bytes. In the worst case RE2 takes each instruction for each byte (7 ns,
   measured), so a search of a text that is too long for its expression raises TooManySteps.
 - What RE2 cannot compile is refused with the reason, the position and another way to write it.
-  RE2 itself tells no position: `_place` finds it.
+  RE2 itself tells no position: `_explain` finds it.
 
 tests/architecture forbids `re` with a pattern that is not written in the source, so that no
 expression of a job gets around this module.
@@ -33,10 +33,10 @@ class Pattern:
     """A compiled regular expression. Texts go in as bytes: for strings the library maps every
     offset, which takes three times as long as the search."""
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: Any, size: int) -> None:
         self._search = compiled.search
         self._group = 1 if compiled.groups else 0
-        self.size: int = compiled.programsize
+        self.size = size  # of its program, in instructions
 
     def found_in(self, text: str) -> bool:
         return self._search(self._encoded(text)) is not None
@@ -102,9 +102,10 @@ def compile_pattern(text: str, path: str) -> Pattern:
         if isinstance(message, bytes):
             message = message.decode("utf-8", "replace")
         raise _refused(path, text, _explain(text, message)) from None
-    if compiled.programsize > MAX_PROGRAM:
+    size: int = compiled.programsize  # asked once: it takes longer than compiling
+    if size > MAX_PROGRAM:
         raise _refused(path, text, _too_large(text))
-    return Pattern(compiled)
+    return Pattern(compiled, size)
 
 
 def _refused(path: str, text: str, problem: Problem) -> BadExpression:
