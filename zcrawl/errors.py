@@ -5,12 +5,14 @@
     ├── UsageError            what the user typed or wrote is wrong (exit 2)
     │   ├── ConfigError       a config file, flag or environment variable
     │   ├── JobError          a job file or job spec
+    │   │   └── BadExpression a regular expression that zcrawl does not run
     │   └── BadUrl            a string that is no crawlable URL
     ├── UnreachableError      nobody answers; trying again may help (exit 3)
     ├── RefusedError          the cluster understood and said no (exit 1)
     ├── FetchError            one fetch failed; carries its retry class
     │   ├── BlockedAddress    the address guard refused to connect
     │   └── AddressMoved      a host is not at the address that it is limited by
+    ├── TooManySteps          an expression would take too long on a text
     ├── ParseError            a body that cannot be read as what it claims to be
     ├── SpiderError           a spider's own code failed, or had to be stopped
     ├── PluginError           a plugin that is not there, or is not what it should be
@@ -55,6 +57,16 @@ class ConfigError(UsageError):
 
 class JobError(UsageError):
     code = "job"
+
+
+class BadExpression(JobError):
+    """`position` is the place in the expression, counted from 0."""
+
+    code = "bad_expression"
+
+    def __init__(self, message: str, *, position: int) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class BadUrl(UsageError):
@@ -119,6 +131,10 @@ class AddressMoved(FetchError):
         message = f"{name} is at {address}"
         super().__init__(message, code="address_moved", retry=RetryClass.POSTPONED)
         self.address = address
+
+
+class TooManySteps(ZcrawlError):
+    code = "too_many_steps"
 
 
 class ParseError(ZcrawlError):

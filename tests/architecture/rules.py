@@ -67,6 +67,15 @@ ALLOWED = {
     "zcrawl/testing/": {"random"},
 }
 
+# The one place that compiles what a job writes; and a spider's own code, whose patterns are as
+# trusted as the code around them and run in a process of its own with a time limit.
+EXPRESSIONS = "zcrawl/submit/expressions.py"
+OWN_PATTERNS = (EXPRESSIONS, "zcrawl/spider.py")
+RE_CALLS = frozenset({
+    "compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn",
+})  # fmt: skip
+ENGINES = frozenset({"re2", "regex", "fnmatch", "sre_compile", "sre_parse"})
+
 WORLD_CALLS = frozenset({"open", "print", "input"})
 CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
 SLEEPY_FOLDERS = ("integration", "bench", "servers", "web", "faults")
@@ -167,6 +176,75 @@ def _calls(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"reads the clock with {name}()"
             case _:
                 pass
+
+
+def expression_complaints(path: str, source: str) -> list[str]:
+    """Why a module of zcrawl/ might run an expression that somebody else wrote.
+
+    `re` takes exponential time for some patterns, so its patterns are written in the source: a
+    literal, or one made of the module's own literals and of numbers (`{n:d}`).
+    """
+    if path in OWN_PATTERNS:
+        return []
+    tree = ast.parse(source)
+    complaints = []
+    for line, module, name in _imports(tree, path):
+        top = module.partition(".")[0]
+        if top in ENGINES or (top, name) in (("jmespath", "compile"), ("jmespath", "search")):
+            complaints.append(f"{path}:{line}: imports {top}; {EXPRESSIONS} compiles expressions")
+        if top == "re" and name:
+            complaints.append(f"{path}:{line}: write `import re`, so that its use is seen")
+    renamed = [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.name == "re" and alias.asname
+    ]
+    complaints += [f"{path}:{line}: gives `re` another name" for line in renamed]
+    written: set[str] = set()
+    for node in tree.body:
+        match node:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ) if _is_written(value, written):
+                written.add(name)
+            case _:
+                pass
+    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="re"), attr=name) if name in RE_CALLS:
+                call = called.get(id(node))
+                if call is None or not call.args or not _is_written(call.args[0], written):
+                    complaints.append(
+                        f"{path}:{node.lineno}: re.{name} of a pattern from elsewhere"
+                    )
+            case ast.Attribute(value=ast.Name(id="jmespath"), attr="compile" | "search"):
+                complaints.append(f"{path}:{node.lineno}: {EXPRESSIONS} compiles expressions")
+            case _:
+                pass
+    return complaints
+
+
+def _is_written(pattern: ast.expr, written: set[str]) -> bool:
+    """Whether the source itself says what the pattern is."""
+    match pattern:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name):
+            return name in written
+        case ast.JoinedStr(values=parts):
+            return all(_is_written(part, written) for part in parts)
+        case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value="d")])):
+            return True  # raises for anything but a whole number
+        case ast.FormattedValue(value=ast.Name() as name, format_spec=None):
+            return _is_written(name, written)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _is_written(left, written) and _is_written(right, written)
+        case _:
+            return False
 
 
 def module_complaints(path: str, source: str) -> list[str]:

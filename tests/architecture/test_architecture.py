@@ -53,6 +53,12 @@ def test_a_module_is_pure_unless_its_name_says_what_it_touches() -> None:
     report([line for path, text in checked for line in rules.purity_complaints(path, text)])
 
 
+def test_only_one_module_compiles_expressions_of_a_job() -> None:
+    """`re` runs patterns that are written in the source; all others run on RE2, with limits."""
+    checked = sources("zcrawl")
+    report([line for path, text in checked for line in rules.expression_complaints(path, text)])
+
+
 def test_modules_are_short_and_say_what_they_are_for() -> None:
     """No module has more than 400 lines, and each has a docstring."""
     checked = sources("zcrawl", "console")

@@ -114,3 +114,37 @@ def test_a_machine_path_and_a_registry_are_caught() -> None:
     assert rules.text_complaints("README.md", f"see {FOLDER}/y")
     assert rules.text_complaints("Makefile", f"pip -i https://{rules.REGISTRIES[0]}/simple")
     assert rules.text_complaints("README.md", f"https://host.test{FOLDER}/y") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import re\nx = re.compile(text)\n",
+        "import re\nx = re.search(spec.include, url)\n",
+        "import re\nx = re.compile(f'a{text}')\n",
+        "import re\nx = re.compile('a' + text)\n",
+        "import re\nx = re.compile(pattern=text)\n",
+        "import re\nbuild = re.compile\n",
+        "import re as r\n",
+        "from re import compile\n",
+        "import re2\n",
+        "import fnmatch\n",
+        "import jmespath\nx = jmespath.search(text, 1)\n",
+    ],
+)
+def test_an_expression_from_elsewhere_is_caught(source: str) -> None:
+    """Whichever way a pattern that is not in the source reaches an engine without limits."""
+    assert rules.expression_complaints("zcrawl/frontier/x.py", source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import re\nx = re.compile(r'[a-z]+', re.I)\n",
+        "import re\nA = 'a|b'\nx = re.compile(rf'({A})x{{{n:d}}}')\n",
+        "import re\ndef f(m: re.Match[str]) -> None: ...\n",
+    ],
+)
+def test_a_pattern_that_is_written_in_the_source_is_fine(source: str) -> None:
+    """Literals, the module's own literals, and whole numbers."""
+    assert rules.expression_complaints("zcrawl/frontier/x.py", source) == []

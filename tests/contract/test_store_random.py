@@ -22,6 +22,7 @@ from zcrawl.store.commands import (
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
+    CancelOffline,
     Change,
     ChangeRun,
     Command,
@@ -167,6 +168,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(ExtendLease, epochs, st.sampled_from([5.0, 6.0])),
     st.builds(AdvanceOutput, epochs, runs, st.just("/x.jsonl"), st.integers(0, 5), limits),
     st.builds(TakeOver, st.just("m"), st.integers(0, 5), st.just(NOW)),
+    st.builds(CancelOffline, st.just("offline"), runs, st.just(NOW)),
     st.builds(Reload, epochs, st.just(NOW)),
 )
 
@@ -174,7 +176,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
 def resolve(command: Command, fake: FakeStore) -> Command | None:
     """Relative epochs and numbers become real ones; None: the outcome may differ."""
     tables = fake.tables
-    if isinstance(command, TakeOver):
+    if isinstance(command, TakeOver | CancelOffline):
         return command
     command = msgspec.structs.replace(command, epoch=tables.epoch + command.epoch)
     if isinstance(command, CountCrash):

@@ -99,7 +99,7 @@ def test_the_version_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> Non
         (["crawl"], "nothing to crawl"),
         (["crawl", "https://x/", "--rate", "nan"], "politeness.rate is nan"),
         (["crawl", "https://x/", "--timeout", "0"], "fetch.timeout is 0.0"),
-        (["crawl", "https://x/", "--include", "("], "no regular expression"),
+        (["crawl", "https://x/", "--include", "("], "not an RE2 expression"),
         (["crawl", "https://x/", "--out", "x.json"], "must end in one of .jsonl"),
         (["crawl", "https://x/", "--out", "x.warc"], ".parquet, .warc.gz"),
         (["crawl", "--job", "/nope.toml"], "/nope.toml: cannot be read: No such file"),

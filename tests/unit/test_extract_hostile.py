@@ -24,10 +24,10 @@ def test_a_catastrophic_pattern_takes_linear_time() -> None:
     [
         ('[extract.fields]\na = "p[["', "bad_selector", "extract.fields.a.css"),
         ('[extract]\nitem = ":foo("\nfields = { a = "p" }', "bad_selector", "extract.item"),
-        ("[extract.fields]\na = { css = 'p', re = '(' }", "bad_pattern", "extract.fields.a.re"),
-        ("[extract.fields]\na = { css = 'p', re = '(?=x)' }", "bad_pattern", "look-around"),
+        ("[extract.fields]\na = { css = 'p', re = '(' }", "bad_expression", "extract.fields.a.re"),
+        ("[extract.fields]\na = { css = 'p', re = '(?=x)' }", "bad_expression", "look-around"),
         ("[extract.fields]\na = { json = 'a[' }", "bad_path", "extract.fields.a.json"),
-        ('[extract]\nmatch = "("', "bad_pattern", "extract.match"),
+        ('[extract]\nmatch = "("', "bad_expression", "extract.match"),
         ('[extract]\nfollow = ["a["]', "bad_selector", "extract.follow[1].css"),
     ],
 )

@@ -110,12 +110,16 @@ def nobody_runs(data: Path) -> UnreachableError:
     return UnreachableError(f"no cluster runs in {data}; `zcrawl up --data {data}` starts one")
 
 
-def open_database(settings: Settings) -> Store:
-    """For reading: the cluster's, or the data folder's."""
+def open_database(settings: Settings, *, writable: bool = False) -> Store:
+    """The cluster's, or the data folder's; for reading, unless `writable`."""
     if settings.in_cluster:
         from zcrawl.roles.cluster import open_store
 
-        return open_store(settings.config, readonly=True)
+        return open_store(settings.config, readonly=not writable)
+    if writable:
+        from zcrawl.roles.offline import open_writable
+
+        return open_writable(settings.data)
     from zcrawl.roles.offline import open_readonly
 
     return open_readonly(settings.data)

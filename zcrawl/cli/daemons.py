@@ -14,6 +14,7 @@ import click
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.crawl import make_folder
 from zcrawl.errors import ConfigError
+from zcrawl.runtime import stuck_os
 
 if TYPE_CHECKING:
     from zcrawl.config import Config
@@ -48,7 +49,11 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             open_store=lambda: cluster.open_store(config, create=create_database),
             look=lambda: cluster.registered(config, Role.MASTER),
         )
-        return await _until_told(master.run, lambda: _reload(settings, node, master.reload, log))
+        return await _until_told(
+            master.run,
+            lambda: _reload(settings, node, master.reload, log),
+            even_if_stuck=True,
+        )
 
     make_folder(settings.data)
     return run_async(run())
@@ -105,12 +110,19 @@ def _reload(
 
 
 async def _until_told(
-    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]], reload: Callable[[], None]
+    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+    reload: Callable[[], None],
+    *,
+    even_if_stuck: bool = False,
 ) -> int:
+    """`even_if_stuck`: a loop that does not react to the signal does not keep the process."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    if even_if_stuck:
+        stuck_os.on_signals((signal.SIGTERM, signal.SIGINT), stop.set)
+    else:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
     await run(stop)
     return 0

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from zcrawl.runtime import stuck_os
+
 INTERRUPTED: Final = 130
 
 
@@ -31,9 +33,7 @@ class Interrupt:
         self._signals = (signal.SIGINT, signal.SIGTERM)
 
     def __enter__(self) -> Interrupt:
-        loop = asyncio.get_running_loop()
-        for number in self._signals:
-            loop.add_signal_handler(number, self.press)
+        stuck_os.on_signals(self._signals, self.press)
         return self
 
     def __exit__(
@@ -42,9 +42,7 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        loop = asyncio.get_running_loop()
-        for number in self._signals:
-            loop.remove_signal_handler(number)
+        stuck_os.forget(self._signals)
 
     def press(self) -> None:
         if not self.asked.is_set():

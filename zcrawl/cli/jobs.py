@@ -207,13 +207,40 @@ def resume_command(settings: Settings, ref: str, tag: str) -> int:
 
 @click.command("cancel", cls=Command)
 @_one_or_tagged
+@click.option(
+    "--offline", is_flag=True, help="Change the database itself: for when no leader answers."
+)
 @common
-def cancel_command(settings: Settings, ref: str, tag: str) -> int:
+def cancel_command(settings: Settings, ref: str, tag: str, offline: bool) -> int:
     """End a job; what it has stays.
 
     Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
+    --offline asks no master: it writes to the database of the data folder or of the
+    configuration, whether masters run, hang or are gone. One that runs loads anew.
     """
-    return _act_on(settings, ref, tag, "cancel")
+    if not offline:
+        return _act_on(settings, ref, tag, "cancel")
+    if not ref or tag:
+        raise UsageError("--offline takes a job's id or name, and no --tag")
+    return _cancel_offline(settings, ref)
+
+
+def _cancel_offline(settings: Settings, ref: str) -> int:
+    import contextlib
+    import time
+
+    from zcrawl.cli import connect, output
+    from zcrawl.roles import offline
+
+    with contextlib.closing(connect.open_database(settings, writable=True)) as store:
+        reply = offline.cancel(store, connect.find_job(store, ref), time.time())
+    if settings.json:
+        output.print_json(reply)
+        return 0
+    output.note(_told(reply, "cancel"))
+    if reply["changed"] and connect.is_live(settings):
+        output.note("a master that runs stops its epoch with its next write, and loads anew")
+    return 0
 
 
 @click.command("delete", cls=Command)

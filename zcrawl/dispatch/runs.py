@@ -1,13 +1,18 @@
 """The runs that the leader works on, as it knows them: the stored row and what derives from it.
 
 Filled by takeover, submissions and committed batches; read by the planner (may this run
-dispatch?), by the result planner (retries, scope) and by CONFIG.
+dispatch?), by the result planner (retries, scope) and by CONFIG. What is stored may be of another
+version or of a master with more rights (`submit.stored`): a spec that is refused is never used, and
+its run waits in `refused` until the leader has ended it; a run with code waits for the right.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
+from zcrawl.errors import JobError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import Code, RunConfig
@@ -15,6 +20,9 @@ from zcrawl.model import RunState
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.private import without_private
 from zcrawl.submit.spec import JobSpec, SpiderCode
+from zcrawl.submit.stored import read_stored, refusal_of
+
+NO_CODE_RIGHT: Final = "code_not_allowed: the masters do not let jobs bring code any more"
 
 
 class ActiveRun(msgspec.Struct):
@@ -22,6 +30,8 @@ class ActiveRun(msgspec.Struct):
     spec: JobSpec
     revision: int = 1
     opens_private: bool = True  # this leader lets it reach private addresses (submit.private)
+    runs_code: bool = True  # this leader lets it bring code (submit.code)
+    refusal: str = ""  # why its stored spec is not used; `spec` is an empty one then
 
     @property
     def rules(self) -> CanonicalRules:
@@ -29,7 +39,12 @@ class ActiveRun(msgspec.Struct):
 
     @property
     def dispatches(self) -> bool:
-        return self.row.state is RunState.RUNNING
+        return self.row.state is RunState.RUNNING and not self.refusal and not self.waits
+
+    @property
+    def waits(self) -> str:
+        """What the run waits for, although nobody has paused it."""
+        return NO_CODE_RIGHT if self.spec.code is not None and not self.runs_code else ""
 
     def may_start(self, in_flight: int) -> bool:
         """`max_pages` reserves: what is done and what is in flight never exceed it."""
@@ -56,25 +71,41 @@ class ActiveRun(msgspec.Struct):
 class Runs:
     def __init__(self) -> None:
         self.active: dict[int, ActiveRun] = {}
+        self.refused: dict[int, str] = {}  # active runs that have to end, and why
         self.open_private = True  # set by the leader, before there are any
+        self.open_code = True  # the same
 
     def put(self, row: RunRow) -> ActiveRun | None:
         """The run as it is now stored; None when it has ended."""
         known = self.active.get(row.id)
         if row.state.ended:
-            self.active.pop(row.id, None)
+            self.forget(row.id)
             return None
         if known is None:
-            spec = msgspec.json.decode(row.spec, type=JobSpec)
-            known = self.active[row.id] = ActiveRun(row, spec, opens_private=self.open_private)
+            known = self.active[row.id] = ActiveRun(
+                row, JobSpec(row.name), opens_private=self.open_private, runs_code=self.open_code
+            )
+            self._read(known, row)
         else:
             if known.row.seed_hosts != row.seed_hosts:
                 known.revision += 1
             if known.row.spec != row.spec:  # its pace was changed
-                known.spec = msgspec.json.decode(row.spec, type=JobSpec)
+                self._read(known, row)
                 known.revision += 1
             known.row = row
         return known
+
+    def _read(self, active: ActiveRun, row: RunRow) -> None:
+        try:
+            active.spec, active.refusal = read_stored(row.spec), ""
+            self.refused.pop(row.id, None)
+        except JobError as error:
+            active.spec, active.refusal = JobSpec(row.name), refusal_of(error)
+            self.refused[row.id] = active.refusal
+
+    def forget(self, run: int) -> None:
+        self.active.pop(run, None)
+        self.refused.pop(run, None)
 
     def get(self, run: int) -> ActiveRun | None:
         return self.active.get(run)

@@ -71,8 +71,11 @@ def why(
         return (
             Why("fetching", f"{held} in flight, none waiting") if held else Why("idle", "no work")
         )
-    if not any(active.dispatches for run in host.runs if (active := runs.get(run)) is not None):
-        return Why("paused", "its jobs are paused")
+    its_runs = [active for run in host.runs if (active := runs.get(run)) is not None]
+    if not any(active.dispatches for active in its_runs):
+        waits = next((active.waits for active in its_runs if active.waits), "")
+        code, _, text = waits.partition(": ")
+        return Why(code, text) if waits else Why("paused", "its jobs are paused")
     if host.inherited and now < host.inherited_until:
         owners = ", ".join(sorted(name.rpartition("#")[0] for name in host.inherited))
         left = host.inherited_until - now

@@ -6,7 +6,7 @@ once per run from the job's [scope]; the first rule that says no gives the reaso
     too_deep            deeper than max_depth (seeds have depth 0)
     out_of_scope_host   no entry of `hosts` matches; without entries: the hosts of the seeds
     binary_extension    skip_binary, and the file's extension says that no HTML is behind it
-    excluded            an `exclude` expression is found in the canonical URL
+    excluded            an `exclude` expression is found in the canonical URL (`submit.expressions`)
     not_included        there are `include` expressions, and none is found
 
 An entry of `hosts` is
@@ -19,11 +19,12 @@ An entry of `hosts` is
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, host_name_of, origin_of
+from zcrawl.submit.expressions import Pattern, compile_pattern
 from zcrawl.submit.spec import Scope
 
 # In this order: images; audio and video; archives and disk images; documents; fonts; programs;
@@ -44,6 +45,7 @@ _BINARY = """
 """
 BINARY_EXTENSIONS: Final = frozenset(_BINARY.split())
 
+MAX_PROGRAM: Final = 10_000  # instructions of all expressions of a scope together
 _MAX_CACHED_HOSTS: Final = 10_000
 _HOST_ENTRY = re.compile(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))?")
 
@@ -54,8 +56,16 @@ class ScopeFilter:
     def __init__(self, scope: Scope, seed_hosts: frozenset[str]) -> None:
         self._max_depth = scope.max_depth
         self._skip_binary = scope.skip_binary
-        self._excludes = _searches("scope.exclude", scope.exclude)
-        self._includes = _searches("scope.include", scope.include)
+        self._excludes = _patterns("scope.exclude", scope.exclude)
+        self._includes = _patterns("scope.include", scope.include)
+        # What a verdict costs at most: so many steps for each byte of the URL.
+        self.cost = sum(pattern.size for pattern in (*self._excludes, *self._includes))
+        if self.cost > MAX_PROGRAM:
+            raise JobError(
+                f"scope.include and scope.exclude are too large together: {self.cost} instructions,"
+                f" at most {MAX_PROGRAM}; use fewer or simpler expressions",
+                code="bad_expression",
+            )
         entries = scope.hosts or sorted(seed_hosts)
         self._any_host = "*" in entries
         # (name, port) with port "" for any; a wildcard's name is kept with its leading dot.
@@ -75,9 +85,9 @@ class ScopeFilter:
             return "out_of_scope_host"
         if self._skip_binary and has_binary_extension(url):
             return "binary_extension"
-        if self._excludes and any(search(url) for search in self._excludes):
+        if self._excludes and any(one.found_in(url) for one in self._excludes):
             return "excluded"
-        if self._includes and not any(search(url) for search in self._includes):
+        if self._includes and not any(one.found_in(url) for one in self._includes):
             return "not_included"
         return None
 
@@ -156,27 +166,8 @@ def _parse_host(entry: str) -> tuple[bool, str, str]:
     return wildcard, f".{name}" if wildcard else name, port and str(int(port))
 
 
-def _searches(key: str, expressions: Iterable[str]) -> tuple[Callable[[str], object], ...]:
-    """The compiled search of each expression. Joining them by | would break their groups."""
-    searches: list[Callable[[str], object]] = []
-    for expression in expressions:
-        try:
-            compiled = re.compile(expression)
-        except (re.error, RecursionError, OverflowError) as error:
-            raise JobError(f"{key}: {expression!r} is no regular expression: {error}") from None
-        searches.append(_bounded(expression) or compiled.search)
-    return tuple(searches)
-
-
-def _bounded(expression: str) -> Callable[[str], object] | None:
-    """Its search on RE2, whose time grows with the URL and with nothing else: `(a+)+$` would keep a
-    worker busy for years. None for one with look-around or back-references, which RE2 has not."""
-    import re2  # few jobs have expressions
-
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        search = re2.compile(expression, options=options).search
-    except re2.error:
-        return None
-    return lambda url: search(url.encode())  # as bytes: for texts the library maps every offset
+def _patterns(key: str, expressions: Iterable[str]) -> tuple[Pattern, ...]:
+    """The compiled expressions. Joining them by | would break their groups."""
+    return tuple(
+        compile_pattern(text, f"{key}[{number}]") for number, text in enumerate(expressions, 1)
+    )

@@ -30,7 +30,8 @@ FIRST_YEAR: Final = 1970
 YEARS_AHEAD: Final = 2
 
 _CENTURIES = r"((?:1[0-9]|2[0-9]|3[0-9])[0-9]{2})"
-_MONTH, _DAY = r"(?:0?[1-9]|1[0-2])", r"(?:0?[1-9]|[12][0-9]|3[01])"
+_MONTH = r"(?:0?[1-9]|1[0-2])"
+_DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
 # /2031-05-01, /2031/5/1, ?month=2031-05, ?date=20310501, /calendar/2031/05
 _DATE = re.compile(
     rf"[/=_-]{_CENTURIES}[/-]{_MONTH}[/-]{_DAY}(?![0-9])"
@@ -51,7 +52,7 @@ class TrapFilter:
         self._traps = traps
         self._variants: dict[str, int] = {}
         more = max(1, traps.max_repeats)
-        self._repeats = re.compile(rf"((?:/[^/?]+){{1,4}}?)\1{{{more},}}(?=[/?]|$)")
+        self._repeats = re.compile(rf"((?:/[^/?]+){{1,4}}?)\1{{{more:d},}}(?=[/?]|$)")
 
     def verdict(self, url: str, year: int) -> str | None:
         """None, or why the canonical `url` is not to be crawled. `year` is the present one."""

@@ -16,11 +16,11 @@ import msgspec
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CanonicalRules
-from zcrawl.master import desk_seeds, desk_steering, once, reads
+from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
-from zcrawl.master.snapshot import live_run, worker_view
+from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Request
 from zcrawl.model import SITEMAP_PRIO, RunState
@@ -39,18 +39,28 @@ from zcrawl.store.commands import (
     Submitted,
     TuneRun,
 )
-from zcrawl.store.queries import FindReply, FoundReply, JobList, JobRow, Query, QueryOutcome
-from zcrawl.store.rules import run_reply
+from zcrawl.store.queries import (
+    FindJob,
+    FindReply,
+    FoundReply,
+    JobList,
+    JobRow,
+    Query,
+    QueryOutcome,
+)
+from zcrawl.store.rules import CANCELLED, run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.private import with_right
+from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
+from zcrawl.telemetry.views import is_visible
 
 RETRY_ROWS = 1_000
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
-    "cancel": (RunState.CANCELLED, "cancelled"),
+    "cancel": (RunState.CANCELLED, CANCELLED),
     "delete": (RunState.DELETED, "deleted"),
 }
 
@@ -107,6 +117,14 @@ class Desk:
 
     def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.request.args
+        if args.get("mode") == "again":  # it runs what is stored: look at that first
+            name = spec_from_dict(args["spec"], "submission").name
+            effects.append(Ask(FindJob(name), pending.request.id))
+        else:
+            self._submit_now(pending, now, effects)
+
+    def _submit_now(self, pending: Pending, now: float, effects: Effects) -> None:
+        args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
         spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
@@ -155,7 +173,7 @@ class Desk:
     def _submitted(self, pending: Pending, done: Submitted, now: float, effects: Effects) -> bool:
         """True when the stored answer says more than memory knows: reload."""
         if done.refused:
-            self._refuse(pending, _refusal(done.refused, done.job, done.run), effects)
+            self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
             return False
         if done.row is not None and not done.repeated:
             self._state.put_run(done.row, now, effects)
@@ -174,6 +192,8 @@ class Desk:
         if not runs:
             raise RefusedError(f"job {job.id} has no such run", code="no_such_run")
         run = runs[0]
+        if action in ("retry", "resume"):
+            check_right(run.spec, self._state.allow_code)
         if action == "retry":
             args = pending.request.args
             only = str(args.get("reason", "")), int(args.get("host", 0))
@@ -202,7 +222,7 @@ class Desk:
         if done.reply:
             self._reply(pending, msgspec.json.decode(done.reply), effects)
         elif done.refused:
-            error = _refusal(done.refused, 0, 0)
+            error = replies.refusal(done.refused, 0, 0)
             self._refuse(pending, error, effects)
         elif pending.runs_left:
             self._change_next(pending, now, effects)
@@ -244,7 +264,7 @@ class Desk:
             self._reply(pending, msgspec.json.decode(done.reply), effects)
             return
         if done.refused or done.row is None:
-            error = _refusal(done.refused or "no_such_run", 0, command.run)
+            error = replies.refusal(done.refused or "no_such_run", 0, command.run)
             self._refuse(pending, error, effects)
             return
         self._state.put_run(done.row, now, effects)
@@ -271,16 +291,7 @@ class Desk:
         self._reply(pending, self._views.answer(request.op, request.args, now), effects)
 
     def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
-        state = self._state
-        data = {
-            "leader": {"id": state.me, "epoch": state.epoch},
-            "masters": state.catalogue.masters_view(state.me, now),
-            "workers": [worker_view(info, now) for info in state.roster.workers.values()],
-            "differences": state.catalogue.differences(state.roster.workers.values()),
-            "catalogue": state.catalogue.away or "ok",
-            "mishaps": state.mishaps.view(now),
-        }
-        self._reply(pending, data, effects)
+        self._reply(pending, nodes_view(self._state, now), effects)
 
     def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
         node = str(pending.request.args["node"])
@@ -306,6 +317,12 @@ class Desk:
                 self._reply(pending, msgspec.json.decode(outcome.reply), effects)
             return
         try:
+            if pending.request.op == "submit":
+                assert isinstance(outcome, JobList)
+                for stored in filter(is_visible, outcome.jobs):
+                    check_right(stored.spec, self._state.allow_code)
+                self._submit_now(pending, now, effects)
+                return
             if pending.request.op in ("act", "tune"):
                 assert isinstance(outcome, JobList)
                 job = reads.the_job(outcome, pending.request)
@@ -378,12 +395,3 @@ class Desk:
     def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse(pending, error, effects)
-
-
-def _refusal(code: str, job: int, run: int) -> RefusedError:
-    messages = {
-        "name_exists": f"a job of this name exists: {job}; --update replaces its spec and runs it,"
-        " --again runs it as it is",
-        "run_ended": f"run {run} has ended" if run else "the run has ended",
-    }
-    return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

@@ -36,6 +36,7 @@ from zcrawl.master.inheriting import LEASE_S, inherit
 from zcrawl.master.membership import Membership
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
+from zcrawl.master.refusals import REQUEST, Refusals
 from zcrawl.master.snapshot import published, snapshot
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import (
@@ -72,6 +73,7 @@ from zcrawl.store.commands import (
     Loaded,
     Reload,
     RetryDead,
+    RunChanged,
     SubmitJob,
     Sweep,
     Swept,
@@ -98,9 +100,11 @@ class Leader:
         seen: SeenTable,
         catalogue: Catalogue,
         allow_private: bool = False,
+        allow_code: bool = False,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
         self.state.allow_private = self.state.runs.open_private = allow_private
+        self.state.allow_code = self.state.runs.open_code = allow_code
         self.state.newest_seq = loaded.newest_seq
         self._hints = EpochHints(loaded.epoch)
         self._alone = alone
@@ -110,6 +114,7 @@ class Leader:
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
+        self.refusals = Refusals(self.state)
         self.pruning = Pruning(self.state, now)
         self._beat_at = now
         self._lease_until = 0.0
@@ -263,6 +268,9 @@ class Leader:
                     state.put_run(outcome.row, now, effects)
             case Forget(), Forgotten():
                 self.pruning.done(command, outcome, now)
+            case ChangeRun(request=request), RunChanged() if request == REQUEST:
+                if outcome.row is not None:
+                    state.put_run(outcome.row, now, effects)
             case AdmitKnown(), KnownAdmitted():
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
@@ -314,6 +322,7 @@ class Leader:
         self._refill(now, effects)
         self._sweep(effects)
         self.recall.tick(now, effects)
+        self.refusals.tick(now, effects)
         self.pruning.tick(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:

@@ -37,7 +37,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.replies import Pending, refuse
 from zcrawl.mesh.messages import Reply, Request
-from zcrawl.store.commands import Command, Loaded, TakeOver
+from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 
 TAKEOVER_AGAIN_S = 0.5
 TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
@@ -106,7 +106,7 @@ class Master:
             return self._as_follower(event, now, utc)
         if isinstance(event, CommandDone | CommandFailed):
             command = event.command
-            if isinstance(command, TakeOver) or command.epoch != self.epoch:
+            if isinstance(command, TakeOver | CancelOffline) or command.epoch != self.epoch:
                 return []  # an answer to an earlier epoch of this very process
         effects = self.leader.handle(event, now)
         for effect in effects:
@@ -175,8 +175,8 @@ class Master:
             seen=SeenTable(self._seen_slots),
             catalogue=self.catalogue,
             allow_private=self._allow_private,
+            allow_code=self._allow_code,
         )
-        self.leader.state.allow_code = self._allow_code
         self.leader.state.mishaps = self.mishaps
         self.mishaps.led(now)
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -22,7 +22,7 @@ MOST_ROWS: Final = 500
 class Want(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a client asks for. `filter` is a part of the row's text, in any case of letters."""
 
-    filter: str = ""
+    filter: Annotated[str, msgspec.Meta(max_length=500)] = ""
     inverse: bool = False
     sort: str = ""
     desc: bool = False

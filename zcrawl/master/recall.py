@@ -4,6 +4,9 @@ A part of the leader. A page that has not changed shows no links, so whatever th
 be admitted by itself: a chunk is read, what is out of the run's scope is left out, the rest is
 admitted in one transaction that also stores how far the run has come. So memory holds one chunk,
 a leader that dies leaves the rest to the next one, and a repeat changes nothing.
+
+The scope's expressions run here, in the leader: of a chunk as many pages are looked at as take
+MAX_STEPS in the worst case, so that no scope and no URL hold the leader up.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from zcrawl.submit.spec import Scope
 
 CHUNK: Final = 1_000  # pages
 AGAIN_S: Final = 0.5  # after a failed read
+MAX_STEPS: Final = 100_000_000  # instructions × bytes: 0.7 s in RE2's worst case, else a few ms
 
 
 class Recall:
@@ -60,9 +64,10 @@ class Recall:
             return
         row = active.row
         scope = _scope(active.spec.scope, row.seed_hosts)
-        links = tuple(_link(one) for one in known.rows if scope.verdict(one.url, one.depth) is None)
-        last = len(known.rows) < query.limit
-        upto = query.after if last else known.rows[-1].id
+        rows = _affordable(known.rows, scope.cost)
+        links = tuple(_link(one) for one in rows if scope.verdict(one.url, one.depth) is None)
+        last = len(known.rows) < query.limit and len(rows) == len(known.rows)
+        upto = query.after if last else rows[-1].id
         utc = self._state.utc(now)
         command = AdmitKnown(self._state.epoch, run, query.after, upto, links, last, utc)
         effects.append(Execute(command))
@@ -89,6 +94,16 @@ class Recall:
 def _scope(scope: Scope, seed_hosts: tuple[str, ...]) -> ScopeFilter:
     """Compiled once for all chunks of a run."""
     return ScopeFilter(scope, frozenset(seed_hosts))
+
+
+def _affordable(rows: list[KnownRow], cost: int) -> list[KnownRow]:
+    """The first rows that one chunk may look at; one at least."""
+    steps = 0
+    for count, row in enumerate(rows):
+        steps += len(row.url) * cost
+        if steps > MAX_STEPS and count:
+            return rows[:count]
+    return rows
 
 
 def _link(known: KnownRow) -> NewLink:

@@ -43,3 +43,13 @@ def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
 
 def bad_request(request: Request, error: Exception) -> RefusedError:
     return RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
+
+
+def refusal(code: str, job: int, run: int) -> RefusedError:
+    """What a client is told when the store refused its command."""
+    messages = {
+        "name_exists": f"a job of this name exists: {job}; --update replaces its spec and runs it,"
+        " --again runs it as it is",
+        "run_ended": f"run {run} has ended" if run else "the run has ended",
+    }
+    return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

@@ -95,6 +95,17 @@ def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:
     }
 
 
+def nodes_view(state: LeaderState, now: float) -> dict[str, Any]:
+    return {
+        "leader": {"id": state.me, "epoch": state.epoch},
+        "masters": state.catalogue.masters_view(state.me, now),
+        "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+        "differences": state.catalogue.differences(state.roster.workers.values()),
+        "catalogue": state.catalogue.away or "ok",
+        "mishaps": state.mishaps.view(now),
+    }
+
+
 def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
     leases = state.leases.of_run(run)
     return LiveRun(
@@ -106,7 +117,7 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
 
 
 def waiting(state: LeaderState, run: int) -> str:
-    """Why a run cannot go on: no worker has what it needs. Empty: that is not so."""
+    """Why a run cannot go on: no worker has what it needs, or it lacks a right. Empty: it can."""
     return waiting_runs(state).get(run, "") if run in state.runs.active else ""
 
 
@@ -119,11 +130,12 @@ def waiting_runs(state: LeaderState) -> dict[int, str]:
             usable += 1
             for run, what in info.lacks.items():
                 lacking.setdefault(run, []).append(what)
-    return {
+    waits = {
         run: f"waiting: no worker has {whats[0]}"
         for run, whats in lacking.items()
         if len(whats) == usable
     }
+    return waits | {run: one.waits for run, one in state.runs.active.items() if one.waits}
 
 
 def _run(

@@ -81,7 +81,7 @@ class LeaderState:
         for row in loaded.runs:
             self.put_run(row, now, effects)
         for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
-            del self.runs.active[run]
+            self.runs.forget(run)
             self.recalls.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
@@ -129,7 +129,7 @@ class LeaderState:
         dispatched = known is not None and known.dispatches
         politeness = known.spec.politeness if known is not None else None
         active = self.runs.put(row)
-        if active is not None and row.recall not in (None, RECALLED):
+        if active is not None and not active.refusal and row.recall not in (None, RECALLED):
             self.recalls[row.id] = None
         elif self.recalls:
             self.recalls.pop(row.id, None)

@@ -14,12 +14,13 @@ from typing import Any, Final
 import msgspec
 from selectolax.lexbor import LexborNode
 
-from zcrawl.parse.expressions import check_css, compile_path, compile_pattern
+from zcrawl.parse.expressions import check_css, compile_path
 from zcrawl.parse.extract_field import readers
 from zcrawl.parse.extract_page import SourcePage
 from zcrawl.parse.extract_types import FieldProblem
 from zcrawl.parse.item_check import Check, compile_check
 from zcrawl.parse.links import says_nofollow
+from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.extract_spec import Block, Follow, block_path, walk
 
 MAX_ITEMS: Final = 10_000  # of one page

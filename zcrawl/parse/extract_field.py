@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from selectolax.lexbor import LexborNode
 
+from zcrawl.errors import TooManySteps
 from zcrawl.parse import prose
-from zcrawl.parse.expressions import check_css, compile_path, compile_pattern
+from zcrawl.parse.expressions import check_css, compile_path
 from zcrawl.parse.extract_page import EMPTY, FAILED, FILLED, SourcePage
 from zcrawl.parse.extract_types import (
     MAX_VALUE_CHARS,
@@ -23,6 +24,7 @@ from zcrawl.parse.extract_types import (
     to_text,
     to_url,
 )
+from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.extract_spec import Field
 
 MAX_LIST: Final = 10_000
@@ -61,7 +63,7 @@ class FieldReader:
                 value = self._values(page, scope)
             else:
                 value = self._value(page, scope)
-        except FieldProblem as problem:
+        except (FieldProblem, TooManySteps) as problem:
             errors.setdefault(self.counted, str(problem))
             counts[FAILED] += 1
             return self.default

@@ -1,16 +1,40 @@
-"""A data folder's database for those who only read, with or without a cluster running there."""
+"""A data folder's or a cluster's database without its master: to read it, and to cancel a job when
+no leader can be asked.
+
+Cancelling touches rows only: no spec is read, no leader is made. The same transaction raises the
+epoch (G4), so it is safe beside a master that lives, hangs or sleeps: whatever that one writes next
+is fenced, and it loads what is stored.
+"""
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
+from typing import Any
 
-from zcrawl.errors import UsageError
+from zcrawl.errors import RefusedError, UsageError
+from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
+from zcrawl.store.commands import Asked, CancelOffline, RunChanged
 from zcrawl.store.ports import Store
+from zcrawl.store.queries import JobRow
+from zcrawl.store.rules import run_reply
+
+HOLDER = "offline"
 
 
 def open_readonly(data: Path) -> Store:
     """UsageError when there is no database: a mistyped folder is an error, not an empty crawl."""
+    return _open(data, readonly=True)
+
+
+def open_writable(data: Path) -> Store:
+    """The same, to change something in it. It brings an older schema up to date, so it is for
+    those who know that nobody else uses the folder, or that the epoch keeps them apart."""
+    return _open(data, readonly=False)
+
+
+def _open(data: Path, *, readonly: bool) -> Store:
     path = data / DATABASE
     if not path.is_file():
         raise UsageError(
@@ -22,4 +46,17 @@ def open_readonly(data: Path) -> Store:
     light_peewee.load()
     from zcrawl.store.store_peewee import open_sqlite
 
-    return open_sqlite(path, readonly=True)
+    return open_sqlite(path, readonly=readonly)
+
+
+def cancel(store: Store, job: JobRow, now: float) -> dict[str, Any]:
+    """End the newest run of a job; what a client of the leader would be told."""
+    if not job.runs:
+        raise RefusedError(f"job {job.id} has no run", code="no_such_run")
+    run = job.runs[0]
+    asked = Asked(secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1)
+    outcome = store.execute(CancelOffline(HOLDER, run.id, now, asked))
+    assert isinstance(outcome, RunChanged)
+    if outcome.row is None or outcome.refused not in ("", "run_ended"):
+        raise RefusedError(f"job {job.id} has no run {run.id}", code="no_such_run")
+    return run_reply(outcome.row, 0 if outcome.refused else 1)

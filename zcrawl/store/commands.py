@@ -28,6 +28,18 @@ class TakeOver(_Data, frozen=True):
     shard: int = 0
 
 
+class CancelOffline(_Data, frozen=True):
+    """End a run without a leader: raise the epoch as a takeover does, and cancel the run, in one
+    transaction. A leader that lives, or wakes up later, is fenced by it (G4) and loads anew. It
+    reads no spec. A run that has ended is refused (`run_ended`), and the epoch stays."""
+
+    holder: str
+    run: int
+    now: float
+    asked: Asked | None = None
+    shard: int = 0
+
+
 class Reload(_Data, frozen=True):
     """The same load without a new epoch, after a commit with unknown outcome (rule 14)."""
 
@@ -193,7 +205,7 @@ class TuneRun(_Data, frozen=True):
 
 
 class RunChanged(_Data, frozen=True):
-    """Outcome of ChangeRun and TuneRun. `refused`: no_such_run, run_ended."""
+    """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended."""
 
     refused: str
     row: RunRow | None
@@ -327,7 +339,7 @@ LeaderCommand: TypeAlias = (
     | AdvanceOutput
     | Forget
 )
-Command: TypeAlias = TakeOver | LeaderCommand
+Command: TypeAlias = TakeOver | CancelOffline | LeaderCommand
 CommandOutcome: TypeAlias = (
     Loaded
     | Applied

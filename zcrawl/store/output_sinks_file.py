@@ -21,8 +21,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-import msgspec
-
 from zcrawl.errors import StoreUnavailable, UsageError
 from zcrawl.model import Kept
 from zcrawl.store.columns import layout_of
@@ -34,6 +32,7 @@ from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.store.warc import GetBody
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.stored import readable
 
 BATCH_ITEMS: Final = 2_000
 BATCH_CAPTURES: Final = 20  # bodies of megabytes
@@ -61,7 +60,7 @@ def batch_of(format: str) -> int:
 
 def open_sink(row: OutputRow, folder: Path, body_of: GetBody) -> Sink:
     """`folder` is the data folder: what relative paths are relative to."""
-    spec = msgspec.json.decode(row.spec, type=JobSpec) if len(row.spec) > 2 else JobSpec("x")
+    spec = readable(row.spec)
     if row.format == PLUGIN:
         return PluginSink(row, spec)
     if row.format == "parquet" or is_remote(row.path):

@@ -20,8 +20,9 @@ from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import targets
 from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import Output
+from zcrawl.submit.spec import UNREADABLE, Output
 
+CANCELLED = "cancelled"  # reason of a run that a person ended
 QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
 MAX_PAGES = "max_pages"  # reason of a run that reached its limit
 MOST_ACTIONS = 5  # that are told of a run
@@ -44,30 +45,36 @@ class _Spec(msgspec.Struct):
 
 
 def max_pages_of(spec: bytes) -> int | None:
-    return _scope_of(spec).max_pages
+    """Of a new run: StoreDataError for a spec that cannot be read."""
+    try:
+        return msgspec.json.decode(spec, type=_Spec).scope.max_pages
+    except UNREADABLE as error:
+        raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
 
 
 def max_pages_per_host_of(spec: bytes) -> int | None:
-    return _scope_of(spec).max_pages_per_host
-
-
-def _scope_of(spec: bytes) -> _Scope:
-    try:
-        return msgspec.json.decode(spec, type=_Spec).scope
-    except msgspec.MsgspecError as error:
-        raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
+    return _stored(spec).scope.max_pages_per_host
 
 
 @functools.lru_cache(maxsize=64)
 def recrawl_of(spec: bytes) -> Recrawl:
     """Asked in each commit of a run that remembers its pages."""
-    return msgspec.json.decode(spec, type=_Spec).recrawl
+    return _stored(spec).recrawl
 
 
 @functools.lru_cache(maxsize=64)
 def duplicates_of(spec: bytes) -> Duplicates:
     """Asked in each commit."""
-    return msgspec.json.decode(spec, type=_Spec).duplicates
+    return _stored(spec).duplicates
+
+
+def _stored(spec: bytes) -> _Spec:
+    """Of a run that is there. One that cannot be read must not stop a leader from loading the
+    others, nor its own rows from being ended and deleted: the leader ends it (`submit.stored`)."""
+    try:
+        return msgspec.json.decode(spec, type=_Spec)
+    except UNREADABLE:
+        return _Spec()
 
 
 def first_recall(spec: bytes) -> int | None:
@@ -87,8 +94,9 @@ def outputs_of(
 
 
 def skip_reason(state: RunState, reason: str) -> str:
-    """The reason that the queued rows of an ended run derive."""
-    return reason or state.value
+    """The reason that the queued rows of an ended run derive: its name, without what explains it
+    (`bad_spec: …`)."""
+    return reason.partition(":")[0] or state.value
 
 
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from zcrawl.store.commands import (
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
+    CancelOffline,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -232,7 +233,7 @@ class PeeweeStore:
             raise named from error
 
     def _execute(self, command: Command) -> CommandOutcome:
-        if isinstance(command, TakeOver):
+        if isinstance(command, TakeOver | CancelOffline):
             # A connection made from now on is no earlier epoch's: to enter it as such would wait
             # for the very lock that a paused leader holds, and that this takeover breaks.
             self._epoch = 0
@@ -250,7 +251,7 @@ class PeeweeStore:
         return outcome
 
     def _start(self, session: Session, command: Command) -> None:
-        if isinstance(command, TakeOver):
+        if isinstance(command, TakeOver | CancelOffline):
             self._dialect.before_takeover(session, command.shard)
         session.begin_write()
 
@@ -274,7 +275,7 @@ class PeeweeStore:
 
     def _run(self, session: Session, command: Command) -> tuple[CommandOutcome, int, int]:
         """The outcome, the epoch it belongs to, and the number of this commit."""
-        shard = command.shard if isinstance(command, TakeOver) else 0
+        shard = command.shard if isinstance(command, TakeOver | CancelOffline) else 0
         stored, commits = session.one(self._dialect.lock_epoch, (shard,)) or (0, 0)
         if isinstance(command, TakeOver):
             # Also on a database that lost its newest rows, an epoch of ours is not used twice.
@@ -282,6 +283,10 @@ class PeeweeStore:
             command = msgspec.structs.replace(command, hint=hint)
             loaded = store_peewee_load.take_over(session, command, stored)
             return loaded, loaded.epoch, self._count(session, shard, commits)
+        if isinstance(command, CancelOffline):
+            epoch = max(stored, self._highest_epoch) + 1
+            changed = store_peewee_runs.cancel_offline(session, command, epoch)
+            return changed, 0, self._count(session, shard, commits)
         check_epoch(command.epoch, stored)
         if command.epoch == self._epoch and commits < self._commits:
             raise Fenced(

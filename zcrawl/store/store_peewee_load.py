@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.store.commands import AdvanceOutput, Done, ExtendLease, GrantHosts, Loaded, TakeOver
+from zcrawl.store.commands import (
+    AdvanceOutput,
+    CancelOffline,
+    Done,
+    ExtendLease,
+    GrantHosts,
+    Loaded,
+    TakeOver,
+)
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import LaneCount
 from zcrawl.store.rules import max_pages_per_host_of
@@ -19,6 +27,11 @@ from zcrawl.store.store_peewee_submit import encode_path
 def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
     """`stored` is the epoch that was read with a lock; 0: nobody ever led."""
     epoch = max(stored + 1, command.hint)
+    raise_epoch(session, command, epoch)
+    return load(session, epoch, command.shard)
+
+
+def raise_epoch(session: Session, command: TakeOver | CancelOffline, epoch: int) -> None:
     if not session.run(
         "UPDATE leaders SET epoch = ?, holder = ?, taken_at = ? WHERE shard = ?",
         (epoch, command.holder, command.now, command.shard),
@@ -27,7 +40,6 @@ def take_over(session: Session, command: TakeOver, stored: int) -> Loaded:
             "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, ?, ?, ?)",
             (command.shard, epoch, command.holder, command.now),
         )
-    return load(session, epoch, command.shard)
 
 
 def load(session: Session, epoch: int, shard: int = 0) -> Loaded:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import (
     Asked,
+    CancelOffline,
     ChangeRun,
     CountCrash,
     CrashCounted,
@@ -21,7 +22,8 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rules import QUARANTINED, duplicates_of, skip_reason
+from zcrawl.store.rules import CANCELLED, QUARANTINED, duplicates_of, skip_reason
+from zcrawl.store.store_peewee_load import raise_epoch
 from zcrawl.store.store_peewee_once import given_before, keep_run_reply
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
@@ -62,6 +64,21 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
     save_run(session, run)
     save_tallies(session, tallies)
     return _changed(session, run, command.asked)
+
+
+def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunChanged:
+    """`epoch` is the one that this transaction takes, if it changes anything."""
+    run = load_run(session, command.run)
+    if run is not None and run.state.ended:
+        return RunChanged("run_ended", run.row())
+    request = command.asked.request if command.asked is not None else ""
+    change = ChangeRun(
+        epoch, request, command.run, RunState.CANCELLED, CANCELLED, command.now, command.asked
+    )
+    changed = change_run(session, change)
+    if not changed.refused:
+        raise_epoch(session, command, epoch)
+    return changed
 
 
 def _changed(session: Session, run: RunRecord, asked: Asked | None) -> RunChanged:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import canonicalize
+from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.spec import Fetch, JobSpec, Login
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
@@ -80,10 +81,8 @@ def _check_login(login: Login) -> None:
     for name, value in login.fields.items():
         if _SECRET_FIELD.search(name) and not _REFERENCE.search(value):
             raise _written_out(f"login.fields.{name}")
-    try:
-        re.compile(login.success)
-    except re.error as error:
-        raise JobError(f"login.success: no regular expression: {error}") from None
+    if login.success:
+        compile_pattern(login.success, "login.success")
 
 
 def _written_out(where: str) -> JobError:

@@ -2,8 +2,8 @@
 
 Called by `validate`, before and after the whole job is read. Pure. The short forms that a job file
 allows (`title = "h1"`, one `[extract]` table, `follow = ["a.next"]`) become the long ones here, so
-that nobody behind this module has to know them. docs/extraction.md explains each key; selectors
-are compiled, and thereby judged, in `parse.extract`.
+that nobody behind this module has to know them. docs/extraction.md explains each key; patterns and
+paths are judged here too, selectors in `parse.extract`, because the leader has no HTML parser.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from zcrawl.errors import JobError
+from zcrawl.submit.expressions import compile_path, compile_pattern
 
 MAX_BLOCKS: Final = 100
 MAX_FIELDS: Final = 500  # in one block, with those inside of others
 MAX_NESTING: Final = 8
 MAX_EXPRESSION: Final = 1_000  # characters of a selector, a pattern or a path
+MAX_PROGRAM: Final = 50_000  # instructions of all patterns of a job together
 MAX_NAME: Final = 60
 
 FieldType = Literal["str", "int", "float", "bool", "date", "url", "html", "markdown", "text"]
@@ -28,6 +30,7 @@ PageFact = Literal[
 ]
 Structured = Literal["jsonld", "opengraph", "microdata"]
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
+_PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
 SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
 
 
@@ -189,6 +192,33 @@ def check_blocks(blocks: tuple[Block, ...]) -> None:
         _check_fields(block, path)
         for place, rule in enumerate(block.follow or (), 1):
             _check_follow(rule, names, f"{path}.follow[{place}]")
+
+
+def check_expressions(blocks: tuple[Block, ...]) -> None:
+    """Raise JobError for patterns and paths that cannot be compiled, or cost too much together."""
+    size = 0
+    for number, block in enumerate(blocks, 1):
+        path = block_path(number, len(blocks))
+        patterns = [(f"{path}.match", block.match.url)]
+        paths = [(f"{path}.item.json", block.item.json)]
+        check_length(block.match.css, f"{path}.match.css")
+        check_length(block.item.css, f"{path}.item")
+        for where, field in walk(block.fields, f"{path}.fields"):
+            patterns.append((f"{where}.re", field.re))
+            paths += [(f"{where}.{key}", getattr(field, key)) for key in _PATHS]
+        for place, rule in enumerate(block.follow or (), 1):
+            patterns.append((f"{path}.follow[{place}].re", rule.re))
+            paths.append((f"{path}.follow[{place}].json", rule.json))
+        size += sum(compile_pattern(text, where).size for where, text in patterns if text)
+        for where, text in paths:
+            if text:
+                compile_path(text, where)
+    if size > MAX_PROGRAM:
+        raise JobError(
+            f"extract: the patterns are too large together: {size} instructions, at most "
+            f"{MAX_PROGRAM}; use fewer or simpler ones",
+            code="bad_expression",
+        )
 
 
 def block_path(number: int, of: int) -> str:

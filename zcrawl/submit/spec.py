@@ -18,6 +18,8 @@ from zcrawl.submit.recrawl_spec import Recrawl
 
 CRAWL: Final = "crawl"
 ENGINES: Final = ("http", "httpx", "browser")  # any other name is a plugin's
+# What reading a stored spec raises, if it is not one.
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import JobError
+from zcrawl.submit.spec import UNREADABLE
 
 MOST_TAGS: Final = 16  # of one job
 MOST_CHARACTERS: Final = 32  # of one tag
@@ -55,8 +56,11 @@ class _Tagged(msgspec.Struct):
 
 
 def tags_of(spec: bytes) -> tuple[str, ...]:
-    """The tags of a stored spec, which may be of a version that had none."""
-    return msgspec.json.decode(spec, type=_Tagged).tags if spec else ()
+    """The tags of a stored spec, which may be of a version that had none, or unreadable."""
+    try:
+        return msgspec.json.decode(spec, type=_Tagged).tags if spec else ()
+    except UNREADABLE:
+        return ()
 
 
 def is_tagged(tags: Sequence[str], wanted: str) -> bool:

@@ -61,12 +61,13 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     return spec
 
 
-def check(spec: JobSpec) -> None:
-    """Raise JobError for values that have the right type and still make no sense."""
+def check(spec: JobSpec, *, seeds: bool = True) -> None:
+    """Raise JobError for values that have the right type and still make no sense. `seeds`: also
+    its seeds, which a stored job has admitted already."""
     check_name(spec.name)
     check_kind(spec, LATER_KINDS)
     check_tags(spec.tags)
-    for number, seed in enumerate(spec.seeds, 1):
+    for number, seed in enumerate(spec.seeds if seeds else (), 1):
         try:
             check_seed(seed)
         except BadUrl as error:
@@ -78,6 +79,7 @@ def check(spec: JobSpec) -> None:
     check_code(spec)
     validate_scope(spec.scope)
     extract_spec.check_blocks(spec.extract)
+    extract_spec.check_expressions(spec.extract)
     check_outputs(spec.output)
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)

@@ -7,7 +7,6 @@ which has the older lines, and by the console, which has the newest: both must c
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
@@ -29,13 +28,31 @@ class LogFilter(NamedTuple):
         node = str(line.get("source", ""))
         if rank(str(line.get("level", ""))) < self.level:
             return False
-        if not all(fnmatch.fnmatchcase(node.casefold(), one) for one in self.nodes):
+        if not all(matches(node.casefold(), one) for one in self.nodes):
             return False
         names = [one.casefold() for one in job] if self.jobs else []
-        if not all(any(fnmatch.fnmatchcase(n, one) for n in names) for one in self.jobs):
+        if not all(any(matches(n, one) for n in names) for one in self.jobs):
             return False
         text = f"{line.get('level')} {node} {line.get('name')} {line.get('text')}".casefold()
         return all(word in text for word in self.words)
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Whether `pattern` is the whole text, with * for any characters. A client writes the pattern,
+    so nothing is compiled, and no part of the text is looked at twice."""
+    first, *rest = pattern.split("*")
+    if not rest:
+        return text == pattern
+    *middle, last = rest
+    if not text.startswith(first):
+        return False
+    position = len(first)
+    for part in middle:
+        place = text.find(part, position)
+        if place < 0:
+            return False
+        position = place + len(part)
+    return len(text) - position >= len(last) and text.endswith(last)
 
 
 def read_filter(typed: str) -> LogFilter:

@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.model import RunState
 from zcrawl.store.queries import JobRow, TallyRows
 from zcrawl.store.rows import RunRow
+from zcrawl.submit.spec import UNREADABLE
 from zcrawl.submit.tags import is_tagged, tags_of
 
 MAX_IN_FLIGHT_URLS: Final = 50
@@ -189,8 +190,12 @@ def _spec_of(job: JobRow) -> bytes:
 
 
 def _plain(spec: bytes) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.json.decode(spec) if spec else {}
-    return plain
+    """Empty for one that cannot be read: its run ends with the reason (`submit.stored`)."""
+    try:
+        plain = msgspec.json.decode(spec) if spec else {}
+    except UNREADABLE:
+        return {}
+    return plain if isinstance(plain, dict) else {}
 
 
 def _shown(spec: bytes) -> dict[str, Any]:
@@ -202,5 +207,6 @@ def _shown(spec: bytes) -> dict[str, Any]:
 
 
 def _max_pages(spec: bytes) -> int | None:
-    wanted = _plain(spec).get("scope", {}).get("max_pages")
+    scope = _plain(spec).get("scope")
+    wanted = scope.get("max_pages") if isinstance(scope, dict) else None
     return wanted if isinstance(wanted, int) else None

@@ -20,6 +20,7 @@ from zcrawl.store.commands import (
     AdmitKnown,
     AdvanceOutput,
     ApplyResults,
+    CancelOffline,
     ChangeRun,
     Command,
     CommandOutcome,
@@ -94,7 +95,7 @@ class FakeStore:
         fault = self.faults(command) if self.faults is not None else None
         if fault == "fail":
             raise StoreUnavailable("injected: the store is away, nothing was applied")
-        if not isinstance(command, TakeOver):
+        if not isinstance(command, TakeOver | CancelOffline):
             check_epoch(command.epoch, self.tables.epoch)
         if fault == "data_error":
             raise StoreDataError("injected: this data cannot be stored")
@@ -215,6 +216,8 @@ class FakeStore:
                 tables.epoch = max(tables.epoch + 1, command.hint)
                 tables.holder = command.holder
                 return commands.load(tables)
+            case CancelOffline():
+                return runs.cancel_offline(tables, command)
             case Reload():
                 return commands.load(tables)
             case ApplyResults():

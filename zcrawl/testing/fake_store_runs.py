@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import (
+    CancelOffline,
     ChangeRun,
     CountCrash,
     CrashCounted,
@@ -18,6 +19,7 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.rules import (
+    CANCELLED,
     QUARANTINED,
     skip_reason,
 )
@@ -49,6 +51,19 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
                 run.state, run.reason = RunState.DELETED, command.reason
         case _:
             tables.end(run, command.state, command.reason, command.now)
+    once.keep_run_reply(tables, command.asked, run)
+    return RunChanged("", run.row())
+
+
+def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
+    run = tables.runs.get(command.run)
+    if run is None:
+        return RunChanged("no_such_run", None)
+    if run.state.ended:
+        return RunChanged("run_ended", run.row())
+    tables.epoch += 1
+    tables.holder = command.holder
+    tables.end(run, RunState.CANCELLED, CANCELLED, command.now)
     once.keep_run_reply(tables, command.asked, run)
     return RunChanged("", run.row())
 

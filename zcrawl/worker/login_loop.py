@@ -8,18 +8,18 @@ for its end; one that failed is tried again after a minute at the earliest.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 from urllib.parse import urlencode
 
-from zcrawl.errors import FetchError, RetryClass
+from zcrawl.errors import FetchError, RetryClass, TooManySteps
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.response_httpx import as_httpx
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import canonicalize, join, origin_of
 from zcrawl.parse.forms import find_form
+from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.spec import Login
 
 MAX_HOPS: Final = 5
@@ -37,7 +37,7 @@ class LoginStep:
         self._url = canonicalize(login.url)
         self._origin = origin_of(self._url)
         self._fields = {name: expand(value, environ) for name, value in login.fields.items()}
-        self._success = re.compile(login.success) if login.success else None
+        self._success = compile_pattern(login.success, "login.success") if login.success else None
         self._clock = clock
         self._lock = asyncio.Lock()
         self._done = False
@@ -86,9 +86,16 @@ class LoginStep:
             target, response = await self._follow(engine, onward, headers, limits, next_hop)
         if response.status_code >= 400:
             raise _failed(f"{target} answered with status {response.status_code}")
-        if self._success is not None and not self._success.search(as_httpx(response).text):
+        if self._success is not None and not self._is_success(as_httpx(response).text):
             raise _failed(f"{target} does not have what login.success looks for")
         await next_hop()  # for the page itself
+
+    def _is_success(self, text: str) -> bool:
+        assert self._success is not None
+        try:
+            return self._success.found_in(text)
+        except TooManySteps as error:
+            raise _failed(f"login.success: {error}") from None
 
     async def _follow(
         self,
