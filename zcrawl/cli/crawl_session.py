@@ -254,7 +254,11 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
         if view[key]:
             lines.append(f"{title}: {output.counts(view[key])}")
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
-        lines.append("the address guard refuses what is not public; --allow-private opens more")
+        lines.append(
+            "the address guard refuses what is not public. A typed name opens its private addresses"
+            " only if it had no others when it was submitted; fetch.private_hosts or "
+            "--allow-private opens more"
+        )
     if where is not None:
         lines.append(f"{view['items']} items in {where}")
     return lines

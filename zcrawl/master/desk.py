@@ -43,7 +43,7 @@ from zcrawl.store.queries import FindReply, FoundReply, JobList, JobRow, Query, 
 from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
-from zcrawl.submit.private import with_right
+from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.validate import spec_from_dict
 
 RETRY_ROWS = 1_000
@@ -108,7 +108,9 @@ class Desk:
     def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
-        spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
+        # On a cluster a typed URL opens nothing, whatever a client sends.
+        opened = opened_by(args) if self._state.vouches else ()
+        spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         rules = canonical_rules(spec.scope)
         seeds = desk_seeds.read(list(args["seeds"]) or list(spec.seeds), rules)
