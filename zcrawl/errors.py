@@ -58,7 +58,7 @@ class JobError(UsageError):
 
 
 class BadUrl(UsageError):
-    """`code` is one of bad_url, url_too_long, unsupported_scheme."""
+    """`code` is one of bad_url, url_too_long, unsupported_scheme, password_in_url."""
 
     code = "bad_url"
 

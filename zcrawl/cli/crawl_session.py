@@ -193,6 +193,9 @@ class Session:
         await self._flush()
         self._display.close()
         self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
+        if submission is not None and submission.secrets:
+            names = " and ".join(submission.secrets)
+            self._display.note(f"the login of a URL is not kept: set {names} before")
         return 1 if self._reader_left else INTERRUPTED
 
     async def _flush(self, runs: Collection[int] = ()) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -62,7 +63,8 @@ def test_command(
     from zcrawl.submit.private import with_right
 
     def once() -> int:
-        submission = prepare(urls, job_file, None, changes)
+        submission = prepare(urls, job_file, None, changes, takes_logins=True)
+        os.environ.update(submission.secrets)
         # Whoever types this is on the machine that fetches.
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))

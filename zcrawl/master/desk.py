@@ -43,6 +43,7 @@ from zcrawl.store.queries import FindReply, FoundReply, JobList, JobRow, Query, 
 from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
+from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.validate import spec_from_dict
 
@@ -120,6 +121,7 @@ class Desk:
             for one in desk_seeds.read(list(spec.sitemaps.urls), rules)
         )
         output = args.get("output")
+        refuse_login(str(output[0]) if output else "")
         if args["mode"] not in ("new", "update", "again"):
             raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
         command = SubmitJob(
