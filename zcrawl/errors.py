@@ -70,7 +70,7 @@ class BadExpression(JobError):
 
 
 class BadUrl(UsageError):
-    """`code` is one of bad_url, url_too_long, unsupported_scheme."""
+    """`code` is one of bad_url, url_too_long, unsupported_scheme, password_in_url."""
 
     code = "bad_url"
 

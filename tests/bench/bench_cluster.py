@@ -32,7 +32,7 @@ from tests.servers.reference_set import POSTGRES_MANUAL
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 
 PAGES = 200_000  # more than a series of trials can fetch
 LOAD = Politeness(rate=200.0, concurrency=32, robots=False, spread=True)
@@ -130,9 +130,8 @@ def embedded_crawl(url: str, folder: Path) -> float:
 
 
 def cluster_crawl(made: Cluster, url: str, name: str) -> float:
-    spec = JobSpec(name, seeds=(url,), politeness=CRAWL)
+    spec = JobSpec(name, seeds=(url,), politeness=CRAWL, fetch=Fetch(allow_private=True))
     args = {"spec": to_dict(spec), "mode": "new", "seeds": [url], "seeding": False}
-    args["vouched"] = [url]
     reply = made.ask("submit", args)
     made.wait_done(reply["run"])
     return float(made.job(reply["job"])["pages_per_second"])

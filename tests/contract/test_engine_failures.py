@@ -175,3 +175,34 @@ async def test_unknown_failures_are_ours() -> None:
     for translate in (fetch_aiohttp.translate, fetch_httpx.translate):
         assert translate("http://x/", RuntimeError("what?")).code == "engine"
     assert fetch_aiohttp.translate("http://x/", aiohttp.ClientError()).code == "engine"
+
+
+FLOODS = [
+    ("/endless-extension", {"too_large", "protocol"}),
+    ("/many-extensions", {"too_large"}),
+    ("/endless-chunk-padding", {"too_large", "protocol"}),
+    ("/endless-trailer", {"too_large", "protocol"}),
+    ("/many-trailers", {"too_large", "protocol"}),
+    ("/many-headers", {"protocol"}),
+    ("/endless-header-padding", {"protocol"}),
+    ("/endless-interims", {"protocol"}),
+    ("/endless-blank", {"protocol"}),
+]
+
+
+@pytest.mark.parametrize(("path", "codes"), FLOODS)
+async def test_what_is_no_body_counts_towards_the_limit(
+    engine: Engine, web: MisbehavingWeb, path: str, codes: set[str]
+) -> None:
+    """Chunk extensions, trailers, headers and interim answers without end: each ends by its name,
+    after not much more than the limit, and none fills the memory."""
+    await engine.get(web.url("/status/200"), HEADERS, PATIENT)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        error = await failure(engine, web.url(path))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert error.code in codes
+    assert peak < 8_000_000

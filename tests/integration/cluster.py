@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tests.integration.crawling import ZCRAWL, children, wait_until
 from tests.servers.mariadb import Mariadb
 from tests.servers.namespaces import Hosts
@@ -27,7 +29,7 @@ from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 
 FAST = Politeness(rate=0.0, concurrency=16, spread=True, robots=False)
 STOP_TIMEOUT_S = 40.0
@@ -211,9 +213,10 @@ class Cluster:
     def submit(
         self, site: PageSite, politeness: Politeness = FAST, name: str = "site", **more: Any
     ) -> tuple[int, int]:
-        spec = JobSpec(name, seeds=(site.seed,), politeness=politeness, **more)
+        # On a cluster a typed URL opens nothing, and the site is on loopback.
+        fetch = msgspec.structs.replace(more.pop("fetch", Fetch()), allow_private=True)
+        spec = JobSpec(name, seeds=(site.seed,), politeness=politeness, fetch=fetch, **more)
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
-        args["vouched"] = [site.seed]
         reply = self.ask("submit", args)
         job, run = int(reply["job"]), int(reply["run"])
         self._submitted[run] = (job, site)

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Iterator
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -218,10 +219,16 @@ async def test_a_page_comes_through_the_jobs_proxy(
     engine: BrowserEngine, kind: type[HttpProxy] | type[SocksProxy]
 ) -> None:
     """The proxy is told the checked address; what the guard refuses does not even get to it, and
-    a proxy that is not there is the proxy's failure."""
+    a proxy that is not there is the proxy's failure. The proxy's own address is guarded too."""
     site = Site({"/": page("<script>document.body.textContent = 'through'</script>")})
     async with site, kind(user="me", password="secret") as proxy:
-        through = msgspec.structs.replace(limits(site, run=6), proxy=proxy.url)
+        hosts = (f"127.0.0.1:{site.port}", urlsplit(proxy.url).netloc.rpartition("@")[2])
+        closed = msgspec.structs.replace(limits(site, run=6), proxy=proxy.url)
+        with pytest.raises(FetchError):
+            await engine.get(site.url("/"), HEADERS, closed)
+        assert proxy.asked == [], "nobody has vouched for the proxy's own address"
+        gone_too = "127.0.0.1:1"
+        through = msgspec.structs.replace(closed, guard=Guard(False, (*hosts, gone_too)), run=7)
         response = await engine.get(site.url("/"), HEADERS, through)
         assert "through" in response.text
         assert site.log == ["/"]

@@ -358,6 +358,7 @@ def submit_through(made: Cluster, control: str, seed: str) -> tuple[int, int]:
     config, _ = made.write_config(name, {"consul.address": "", "cluster.masters": [control]})
     done = command(
         *("submit", seed, "--name", name, "--no-robots", "--rate", "0", "--json"),
+        "--allow-private",
         *("--config", config),
         cwd=made.folder,
     )

@@ -18,7 +18,7 @@ from tests.web.echo_site import EchoSite, echo_site
 from zcrawl.errors import RefusedError
 from zcrawl.submit.code import code_of
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 
 SOURCE = b"""
 from zcrawl.spider import Request, Spider
@@ -42,9 +42,10 @@ def brought(made: Cluster, site: EchoSite) -> dict[str, Any]:
         spider="test.py:Test",
         spider_args={"origin": site.origin},
         code=code_of(SOURCE, "test.py"),
+        fetch=Fetch(allow_private=True),
     )
     args = {"spec": to_dict(spec), "mode": "new", "seeds": [], "seeding": False}
-    return made.ask("submit", {**args, "vouched": [site.origin + "/"]})
+    return made.ask("submit", args)
 
 
 def test_a_cluster_takes_a_spiders_file_only_if_its_masters_say_so(

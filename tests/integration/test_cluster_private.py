@@ -59,9 +59,9 @@ def test_a_job_reaches_private_addresses_only_where_its_masters_say_so(
     tmp_path: Path, consul: ConsulServer, mysql: Mariadb
 ) -> None:
     """Without their word a job that asks is refused, by name, whoever submits it and whichever way
-    it asks; a typed URL opens nothing, and the server sees no connection. With it the same
-    commands crawl, except for those who may only watch; and when it is taken back, a job that was
-    submitted meanwhile opens nothing when it runs again."""
+    it asks; a typed URL opens nothing, and the server sees no connection. With it a typed URL opens
+    nothing either; jobs that ask crawl, except for those who may only watch. When it is taken back,
+    a job that was submitted meanwhile opens nothing when it runs again."""
     away = {"cluster__allow_private": False, **OUTSIDE}
     with WebThread() as web, keyed(tmp_path, consul, mysql, **away) as one:
         seed = web.url("/good/3/0")
@@ -80,6 +80,9 @@ def test_a_job_reaches_private_addresses_only_where_its_masters_say_so(
         assert web.connections == 0
 
         restart(one, allow_private=True)
+        submit(one, "bob", "typed there", seed)
+        assert reasons(one, "typed there") == (0, {BLOCKED: 1})
+        assert web.connections == 0
         for name, fetch in asking.items():
             code, _, why = submit(one, "ann", name, seed, fetch)
             assert (code, why) == (1, "forbidden")

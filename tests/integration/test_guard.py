@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import pytest
 
-from tests.integration.crawling import FAST, command, crawl, submission
+from tests.integration.crawling import FAST, command, crawl, submission, until
 from tests.unit.test_guard import CASES
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.shelf import Document
+from zcrawl.roles.client import MeshClient, controls_in
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
-from zcrawl.store.queries import Failures, ReadFailed
+from zcrawl.store.queries import Failures, JobList, ListJobs, ReadFailed
 from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
+JOB = msgspec.json.Decoder(JobSpec)
 LURES = {
     "http://169.254.169.254/latest/meta-data/": "metadata (169.254.169.254)",
     "http://metadata.google.internal/": "metadata (metadata.google.internal)",
@@ -139,3 +143,35 @@ def test_typed_seeds_and_the_lists_of_a_local_crawl_vouch_for_themselves(tmp_pat
         )
         summary = json.loads(listed.stdout.splitlines()[-1])
         assert (listed.returncode, summary["pages"], summary["failed"]) == (0, 3, 0)
+
+
+async def test_a_client_of_the_data_folder_has_its_names_looked_up_by_the_master(
+    tmp_path: Path,
+) -> None:
+    """Over the socket, as by `submit` to `up`: what the client itself says to be open is thrown
+    away."""
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1):
+        seed = f"http://localhost:{web.port}/status/200"
+        spec = JobSpec("asked", politeness=FAST, fetch=Fetch(retries=0))
+        args = {**submission(spec, [seed], None), "opened": ["10.0.0.1:80", f"x:{web.port}"]}
+        async with MeshClient(controls_in(tmp_path)) as client:
+            replies = await asyncio.gather(*(client.ask("submit", args) for _ in range(2)))
+            assert len({reply["job"] for reply in replies}) == 1
+            await until(lambda: web.hits("/status/200") >= 1)
+    specs = [JOB.decode(data) for data in stored_specs(tmp_path)]
+    for stored in specs:
+        bound = f"localhost:{web.port}=127.0.0.0/24"
+        assert bound in stored.fetch.private_hosts
+        assert all(
+            entry.startswith(f"localhost:{web.port}=") for entry in stored.fetch.private_hosts
+        )
+
+
+def stored_specs(data: Path) -> list[bytes]:
+    store = open_readonly(data)
+    try:
+        listed = store.query(ListJobs())
+    finally:
+        store.close()
+    assert isinstance(listed, JobList)
+    return [run.spec for job in listed.jobs for run in job.runs]

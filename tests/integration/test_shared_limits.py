@@ -17,7 +17,7 @@ from tests.servers.mariadb import Mariadb
 from tests.web.arrivals import never_more_than
 from tests.web.server import MisbehavingWeb, WebThread
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 
 HOSTS = 8
 RATE = 5.0
@@ -25,9 +25,10 @@ AT_ONCE = 2
 
 
 def submit(made: Cluster, name: str, seeds: list[str], politeness: Politeness) -> int:
-    spec = JobSpec(name, seeds=tuple(seeds), politeness=politeness)
+    fetch = Fetch(allow_private=True)
+    spec = JobSpec(name, seeds=tuple(seeds), politeness=politeness, fetch=fetch)
     args = {"spec": to_dict(spec), "mode": "new", "seeds": seeds, "seeding": False}
-    return int(made.ask("submit", {**args, "vouched": seeds})["run"])
+    return int(made.ask("submit", args)["run"])
 
 
 def seeds(web: MisbehavingWeb, names: list[str], pages: int, wait_ms: int) -> list[str]:

@@ -38,6 +38,7 @@ ARGUMENTS = (
     *("ref", "action", "run", "node", "host", "seeds", "spec", "mode", "seeding", "output", "last"),
     *("tag", "rate", "concurrency", "burst", "before", "text", "limit", "reason", "after"),
     *("filter", "inverse", "sort", "desc", "offset", "by", "span_s", "worker", "vouched"),
+    "opened",
 )
 VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 2**63, None, "", "1", "pause", "retry", "new", [], {}, ["http://a.test/x"], [1]),

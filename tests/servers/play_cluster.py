@@ -44,7 +44,7 @@ In another terminal:
   .venv/bin/zcrawl nodes
   .venv/bin/zcrawl console
   .venv/bin/zcrawl demo --help              # or serve a site of your own, then:
-  .venv/bin/zcrawl submit http://127.0.0.1:PORT/ --rate 0 --wait
+  .venv/bin/zcrawl submit http://127.0.0.1:PORT/ --allow-private --rate 0 --wait
   .venv/bin/zcrawl jobs
   kill -9 PID                               # any of the above; nodes shows who takes over
   kill -STOP PID; sleep 30; kill -CONT PID  # the old leader wakes up, and is told

@@ -215,6 +215,40 @@ def test_a_vouched_name_opens_private_addresses_but_no_metadata() -> None:
     assert guard.refuse_origin("http://localhost:8001") is not None
 
 
+def test_a_name_that_is_bound_to_a_network_opens_that_only() -> None:
+    """Whatever its DNS says later; an entry without bounds opens more, in whatever order."""
+    bound = ["wiki:80=10.1.2.0/24", "wiki:80=fd00:1::/64"]
+    guard = Guard(private_hosts=bound)
+    for good in ("10.1.2.3", "10.1.2.99", "fd00:1::7", "8.8.8.8"):
+        assert guard.refuse_address("wiki", 80, good) is None
+    for bad in ("10.1.3.3", "127.0.0.1", "fd00:2::7", "::ffff:10.1.2.3", "::1", "169.254.169.254"):
+        assert guard.refuse_address("wiki", 80, bad) is not None, bad
+    assert guard.refuse_address("wiki", 81, "10.1.2.3") is not None
+    for entries in ([*bound, "wiki:80"], ["wiki:80", *bound]):
+        assert Guard(private_hosts=entries).refuse_address("wiki", 80, "127.0.0.1") is None
+
+
+def test_a_bound_never_opens_what_no_name_may() -> None:
+    """Link-local and metadata addresses stay closed, though a network holds them."""
+    guard = Guard(private_hosts=["wiki:80=0.0.0.0/0", "wiki:80=::/0"])
+    for bad in (
+        "169.254.169.254",
+        "169.254.1.1",
+        "224.0.0.1",
+        "0.0.0.0",
+        "fe80::1",
+        "fd00:ec2::254",
+    ):
+        assert guard.refuse_address("wiki", 80, bad) is not None, bad
+
+
+def test_an_address_that_was_typed_opens_no_other_one() -> None:
+    """Not even if a resolver makes another one of it."""
+    guard = Guard(private_hosts=["10.0.0.1:80"])
+    assert guard.refuse_address("10.0.0.1", 80, "10.0.0.1") is None
+    assert guard.refuse_address("10.0.0.1", 80, "10.0.0.2") is not None
+
+
 def test_a_vouched_port_is_open_for_its_host_only() -> None:
     """Who types http://10.0.0.1:6000/ means it."""
     guard = Guard(private_hosts=["10.0.0.1:6000"])

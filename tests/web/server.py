@@ -17,7 +17,13 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from tests.web import behaviours, manners, shelf, transfers  # noqa: F401 - they register their own
+from tests.web import (  # noqa: F401 - they register their own
+    behaviours,
+    floods,
+    manners,
+    shelf,
+    transfers,
+)
 from tests.web.tls import self_signed_context
 
 

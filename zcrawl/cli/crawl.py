@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,8 +59,14 @@ def crawl_command(
         plan = Plan(settings.data, None, None, settings.json)
         if not settings.data.exists():
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
+        check_typed_secrets(settings.data)
     else:
-        submission = prepare(urls, job_file, seeds, with_capture(changes, out), lists_vouch=True)
+        submission = prepare(
+            *(urls, job_file, seeds, with_capture(changes, out)),
+            lists_vouch=True,
+            takes_logins=True,
+        )
+        os.environ.update(submission.secrets)  # the workers are forked from this process
         make_folder(settings.data)
         output.note_if(advice(submission.spec))
         to = output_for(out, settings.data, submission.spec)
@@ -110,6 +117,21 @@ async def run_plan(
         )
         async with cluster:
             return await Session(cluster, plan, display, interrupt).run()
+
+
+def check_typed_secrets(data: Path) -> None:
+    """Before a worker fails the pages of a run for want of a password that is not kept."""
+    from zcrawl.roles.offline import unfinished_specs
+    from zcrawl.submit.url_logins import typed_secrets
+
+    for name, spec in unfinished_specs(data):
+        missing = [secret for secret in typed_secrets(spec) if secret not in os.environ]
+        if missing:
+            raise UsageError(
+                f"{name}: its URL had a user name and password, which are not kept. Set "
+                f"{' and '.join(missing)} and say --resume again, or crawl anew with the URL",
+                code="no_secret",
+            )
 
 
 def make_folder(data: Path) -> None:

@@ -193,6 +193,9 @@ class Session:
         await self._flush()
         self._display.close()
         self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
+        if submission is not None and submission.secrets:
+            names = " and ".join(submission.secrets)
+            self._display.note(f"the login of a URL is not kept: set {names} before")
         return 1 if self._reader_left else INTERRUPTED
 
     async def _flush(self, runs: Collection[int] = ()) -> None:
@@ -254,7 +257,11 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
         if view[key]:
             lines.append(f"{title}: {output.counts(view[key])}")
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
-        lines.append("the address guard refuses what is not public; --allow-private opens more")
+        lines.append(
+            "the address guard refuses what is not public. A typed name opens its private addresses"
+            " only if it had no others when it was submitted; fetch.private_hosts or "
+            "--allow-private opens more"
+        )
     if where is not None:
         lines.append(f"{view['items']} items in {where}")
     return lines

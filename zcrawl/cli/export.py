@@ -122,8 +122,9 @@ def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
 
 def write_out(out: str, write: Callable[[Path], object]) -> int:
     """The number of bytes. A half-written file is never seen under the name that was asked for."""
-    from zcrawl.submit.outputs import is_remote
+    from zcrawl.submit.outputs import is_remote, refuse_login
 
+    refuse_login(out)
     if is_remote(out):
         from zcrawl.store.blobs_s3 import upload
 

@@ -21,6 +21,7 @@ from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import with_added
+from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
 
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
@@ -35,6 +36,7 @@ class Submission(msgspec.Struct):
     lines: SeedLines
     more: bool  # `rest` may hold seeds
     typed: tuple[str, ...] = ()  # by the operator: these seeds vouch for their own hosts
+    secrets: dict[str, str] = {}  # for the workers' environment: logins that stood in URLs
     sent: int = 0  # of `rest`
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
@@ -112,13 +114,18 @@ def prepare(
     changes: Mapping[str, Any],
     *,
     lists_vouch: bool = False,
+    takes_logins: bool = False,
 ) -> Submission:
     """Judge everything that was typed; raises UsageError, JobError or BadUrl.
 
     `lists_vouch`: the first chunk of a list counts as typed (`crawl`, on the operator's machine).
+    `takes_logins`: the workers are children of this process, so it can give them the passwords
+    that stand in URLs (`submit.url_logins`); elsewhere such URLs are refused.
     """
-    for url in urls:
-        check_seed(url)
+    logins = UrlLogins()
+    if not takes_logins:
+        logins.close()
+    urls = [check_seed(logins.clean(url)) for url in urls]
     table = parse_table(read_text(job_file), job_file) if job_file else {}
     table = overlay(table, with_added(table, changes))
     if "spider" in table:
@@ -126,10 +133,11 @@ def prepare(
     if urls:
         # Arguments replace the file's seeds, as every flag replaces the file's value.
         table["seeds"] = list(urls)
+    _clean_urls(table, logins)
     in_table = table.get("seeds", [])
     known = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
     named = "stdin" if seeds_file == "-" else seeds_file or ""
-    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named)
+    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named, logins.clean)
     rest = lines.chunks(known)
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
@@ -137,6 +145,11 @@ def prepare(
     spec = spec_from_dict(table, source)
     check_extraction(spec, source)
     first = next(rest, [])
+    if logins:
+        logins.close()  # later lines come when the job exists
+        auth = logins.auth(table.get("fetch", {}).get("auth", []))
+        table = overlay(table, {"fetch.auth": auth})
+        spec = spec_from_dict(table, source)
     if not first and not begins_by_itself(spec, first):
         if seeds_file:
             raise UsageError(f"nothing to crawl: no URL in {named}")
@@ -145,7 +158,21 @@ def prepare(
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
         spec = spec_from_dict(overlay(table, {"name": name}), source)
     typed = tuple(first) if lists_vouch else spec.seeds
-    return Submission(spec, first, rest, lines, more=len(first) == CHUNK, typed=typed)
+    more = len(first) == CHUNK
+    return Submission(spec, first, rest, lines, more, typed, logins.environment())
+
+
+def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:
+    """Take the logins out of the URLs of a job file; what has a wrong type is left to the check."""
+    sitemaps = table.get("sitemaps", {})
+    if isinstance(sitemaps, Mapping) and _is_list(sitemaps.get("urls")):
+        table["sitemaps"] = {**sitemaps, "urls": _cleaned(sitemaps["urls"], logins)}
+    if _is_list(table.get("seeds")):
+        table["seeds"] = _cleaned(table["seeds"], logins)
+
+
+def _cleaned(urls: Sequence[object], logins: UrlLogins) -> list[object]:
+    return [logins.clean(url) if isinstance(url, str) else url for url in urls]
 
 
 def check_extraction(spec: JobSpec, source: str) -> None:
@@ -229,6 +256,7 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
         if own:
             return own[0]  # the job says itself where its items go
         return str(data / f"{file_stem(spec.name)}-{{run}}.jsonl"), "jsonl"
+    outputs.refuse_login(out)
     if outputs.is_remote(out):
         return out, format_of(out)
     path = Path(out).expanduser().absolute()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -55,14 +56,19 @@ def test_command(
     urls = sources[1:] if job_file else sources
     if len(urls) > 1:
         raise UsageError("one URL at a time: its report is long enough")
+    from zcrawl.cli import output
     from zcrawl.frontier.extra import START_URL
+    from zcrawl.roles.vouching import Vouching
     from zcrawl.runtime.run_loop import run_async
     from zcrawl.submit.private import with_right
 
     def once() -> int:
-        submission = prepare(urls, job_file, None, changes)
+        submission = prepare(urls, job_file, None, changes, takes_logins=True)
+        os.environ.update(submission.secrets)
         # Whoever types this is on the machine that fetches.
-        spec = with_right(submission.spec, submission.typed, True)
+        vouching = Vouching(lambda name, detail: output.note(detail))
+        opened = run_async(vouching.opened_by(submission.typed))
+        spec = with_right(submission.spec, opened, True)
         known = [one.name for one in spec.extract]
         if block and block not in known:
             raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")

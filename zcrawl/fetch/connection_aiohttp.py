@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from zcrawl.fetch.guard import STRICT, Guard
-from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.fetch.socks_aiohttp import connect_through
 from zcrawl.frontier.domains import only_at
 
@@ -35,6 +35,8 @@ guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", de
 socks: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_socks", default=None)
 # The only address that the request at hand may be connected to; empty: none is known yet.
 pinned: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_pinned", default=None)
+# The limit of the body that answers the request at hand.
+max_bytes: contextvars.ContextVar[int] = contextvars.ContextVar("zcrawl_max_bytes", default=0)
 # Whether the request at hand has a whole connection: through the proxy, if there is one.
 established: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_up", default=True)
 
@@ -55,7 +57,7 @@ class GuardedRequest(ClientRequest):
 
 
 class Protocol(ResponseHandler):
-    """aiohttp's parser protocol, kinder in two cases that the web is full of, stricter in two.
+    """aiohttp's parser protocol, kinder in two cases that the web is full of, stricter in three.
 
     - Nonsense in the middle of a body (a bad chunk) fails the reader at once; aiohttp 3.14 tells
       only whoever waits for the headers, and the reader waits for the total timeout.
@@ -64,22 +66,52 @@ class Protocol(ResponseHandler):
     - An answer that nobody asked for, on an idle connection, ends that connection; aiohttp gives
       it to the next request, and from then on each page has the content of another.
     - A reset is no end of a body without a length; aiohttp takes the half for the whole.
+    - All bytes count: chunk extensions and trailers towards the limit of the body, interim answers
+      and empty lines towards that of the headers. aiohttp reads them without end.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
         self._params: dict[str, Any] = {}
         self._first: bytes | None = None  # segment of the answer, while it is being parsed
+        self._came = 0  # bytes of the answer
+        self._body_from = 0  # how many of them had come with the headers; 0: those still come
+        self._max_bytes = 0
 
     def set_response_params(self, **params: Any) -> None:
         self._params = params
         self._first = None
+        self._came = self._body_from = 0
+        self._max_bytes = max_bytes.get()
         super().set_response_params(**params)
 
     def data_received(self, data: bytes) -> None:
         self._first = data if self._first is None else b""
+        self._came += len(data)
         super().data_received(data)
         self._first = b""  # not kept: an idle connection should hold no page
+        if self._came - self._body_from > self._limit():
+            self._refuse_more()
+
+    def feed_data(self, data: Any, size: int = 0) -> None:
+        message, _ = data
+        if message.code >= 200:  # else an interim answer; the real one follows
+            self._body_from = self._came
+        super().feed_data(data, size)
+
+    def _limit(self) -> int:
+        return self._max_bytes if self._body_from else MAX_HEAD_BYTES
+
+    def _refuse_more(self) -> None:
+        error = head_too_large()
+        if self._body_from:
+            error = fetch_error("too_large", f"more than {self._max_bytes} bytes sent")
+        payload = self._payload
+        if payload is not None and not payload.is_eof():
+            payload.set_exception(error)
+        self.set_exception(error)
+        if self.transport is not None:
+            self.transport.abort()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         if isinstance(exc, HttpProcessingError):

@@ -30,6 +30,7 @@ from zcrawl.fetch.connection_aiohttp import (
     established,
     fresh,
     guard,
+    max_bytes,
     pinned,
     socks,
 )
@@ -198,6 +199,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         limits.guard.check(url)
         guard.set(limits.guard)
         pinned.set(limits.address)
+        max_bytes.set(limits.max_bytes)
         target = URL(url, encoded=True)  # canonical already: sent byte for byte
         options: dict[str, Any] = {}
         if limits.proxy is not None:

@@ -18,7 +18,13 @@ from typing import Any, Final, Self
 import httpx
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.backend_httpx import Resolve, guarded_transport, resolve
+from zcrawl.fetch.backend_httpx import (
+    Allowance,
+    Resolve,
+    allowance,
+    guarded_transport,
+    resolve,
+)
 from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
@@ -125,8 +131,11 @@ class HttpxEngine:
             await self._check_all(request.url, limits)
         one = await self._client(limits)
         one.running += 1
+        left = Allowance(limits.max_bytes)
+        allowance.set(left)
         try:
             response = await self._send(one.client, request)
+            left.begin_body()
             try:
                 if response.status_code == 407:  # only proxies answer so
                     raise fetch_error("proxy", f"{url}: the proxy wants other credentials")

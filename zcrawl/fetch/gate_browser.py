@@ -162,10 +162,13 @@ class Gate:
         assert proxy.hostname is not None
         assert proxy.port is not None
         try:
-            (where, *_) = await self._look_up(proxy.hostname, proxy.port)
+            found = await self._look_up(proxy.hostname, proxy.port)
         except (OSError, ValueError) as error:
             raise fetch_error("proxy", f"proxy {proxy.hostname}: {error}") from error
-        sock = await connect_through(proxy, where, address, port)
+        good = self._guard.pick(proxy.hostname, proxy.port, found)
+        if not good:
+            raise fetch_error("proxy", f"proxy {proxy.hostname} has no address")
+        sock = await connect_through(proxy, good[0], address, port)
         return await asyncio.open_connection(sock=sock)
 
 

@@ -9,7 +9,9 @@ and the connect that could change the address. Pure.
 A `Guard` is one run's policy. On by default, it refuses everything that is not an ordinary
 address of the public internet. `private_hosts` (`name:port`) are vouched for by somebody who may:
 an address that was written out opens exactly itself, a name opens private addresses only, never
-link-local ones, where the metadata services are. `allow_private` opens private addresses for all.
+link-local ones, where the metadata services are. `name:port=network` opens those of the network
+only: what a typed name stands for (`fetch.vouching`), whatever its DNS says later.
+`allow_private` opens private addresses for all.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from zcrawl.errors import BadUrl, BlockedAddress
 from zcrawl.frontier.url import canonicalize, netloc_of
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAX_REMEMBERED: Final = 10_000  # origins
 
 
@@ -43,7 +46,7 @@ class Kind(enum.StrEnum):
 
 # What `allow_private` and a vouched name open. Metadata services, multicast and what nobody can
 # have an address in stay closed: no page is there that anybody wants to crawl.
-_OPENED: Final = frozenset({Kind.LOOPBACK, Kind.PRIVATE, Kind.UNIQUE_LOCAL, Kind.CGNAT})
+OPENED_KINDS: Final = frozenset({Kind.LOOPBACK, Kind.PRIVATE, Kind.UNIQUE_LOCAL, Kind.CGNAT})
 
 _METADATA_ADDRESSES: Final = frozenset(
     ipaddress.ip_address(text)
@@ -191,7 +194,8 @@ class Guard:
 
     def __init__(self, allow_private: bool = False, private_hosts: Iterable[str] = ()) -> None:
         self.policy = (allow_private, frozenset(private_hosts))
-        self._allow_private, self._vouched = self.policy
+        self._allow_private = allow_private
+        self._vouched = _by_host(self.policy[1])
         self.is_strict = not allow_private and not self._vouched
         self._verdicts: dict[str, str | None] = {}
 
@@ -238,10 +242,19 @@ class Guard:
         kind = _kind_of_text(address)
         if why is not None or kind is None:
             return why
-        opened = self._allow_private and kind in _OPENED
+        opened = self._allow_private and kind in OPENED_KINDS
         if not opened and f"{name}:{port}" in self._vouched:
-            opened = kind in _OPENED or as_address(name) is not None
+            opened = self._vouches(f"{name}:{port}", name, address, kind)
         return None if opened else f"{kind} ({address})"
+
+    def _vouches(self, netloc: str, name: str, address: str, kind: Kind) -> bool:
+        spelt_out, target = as_address(name), as_address(address)
+        if spelt_out is not None:
+            return target == spelt_out
+        bounds = self._vouched[netloc]
+        if target is None or kind not in OPENED_KINDS:
+            return False
+        return bounds is None or any(target in network for network in bounds)
 
     def _judge(self, origin: str) -> str | None:
         try:
@@ -264,6 +277,18 @@ class Guard:
         if bare in _LOCAL_NAMES or bare.endswith(".localhost"):
             return None if vouched or self._allow_private else f"{Kind.LOOPBACK} ({bare})"
         return None
+
+
+def _by_host(entries: Iterable[str]) -> dict[str, tuple[Network, ...] | None]:
+    """The networks that each `name:port` is bound to; None: it is vouched for without bounds."""
+    hosts: dict[str, tuple[Network, ...] | None] = {}
+    for entry in entries:
+        netloc, bound, network = entry.partition("=")
+        if not bound:
+            hosts[netloc] = None
+        elif (known := hosts.get(netloc, ())) is not None:
+            hosts[netloc] = (*known, ipaddress.ip_network(network))
+    return hosts
 
 
 def as_address(name: str) -> Address | None:

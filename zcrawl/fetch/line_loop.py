@@ -14,6 +14,8 @@ Where the web is not as the standard wants it:
 - What comes on an idle connection was asked for by nobody: it ends the connection, and is never
   taken for the answer to the next request.
 - A body without a length ends with the connection; a reset is no such end.
+- Chunk sizes, their extensions and trailers count towards the limit of the body: a server can send
+  them without end too. Headers, interim answers and empty lines before them have a limit together.
 """
 
 from __future__ import annotations
@@ -25,11 +27,10 @@ import httptools
 import msgspec
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.policy import BodyReader, fetch_error
+from zcrawl.fetch.policy import MAX_HEAD_BYTES, BodyReader, fetch_error, head_too_large
 from zcrawl.fetch.ports import HopLimits
 
 SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server
-MAX_HEAD_BYTES: Final = 131_072  # of a status line and all headers; real cookies need 8 KB and more
 
 
 class Unanswered(ConnectionError):
@@ -54,6 +55,7 @@ class _Reading(msgspec.Struct):
     headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
     head_bytes: int = 0  # in segments that did not end the headers
     body: BodyReader | None = None  # there from the last header on
+    later_bytes: int = 0  # in segments after the one that ended the headers
     pieces: list[bytes] = msgspec.field(default_factory=list)
     failure: FetchError | None = None
     whole: bool = False
@@ -111,6 +113,8 @@ class Line(asyncio.Protocol):
             self.close()
             return
         reading.heard_at = self._loop.time()
+        if reading.body is not None:
+            reading.later_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -127,8 +131,9 @@ class Line(asyncio.Protocol):
         elif reading.body is None:
             reading.head_bytes += len(data)
             if reading.head_bytes > MAX_HEAD_BYTES:
-                text = f"more than {MAX_HEAD_BYTES} bytes of headers"
-                self._fail(reading, fetch_error("protocol", text))
+                self._fail(reading, head_too_large())
+        elif reading.later_bytes > reading.limits.max_bytes:  # of a body, or of what is around it
+            self._fail(reading, reading.body.too_large("sent"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False

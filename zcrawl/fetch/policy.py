@@ -58,6 +58,13 @@ def fetch_error(code: str, message: str) -> FetchError:
     return FetchError(message, code=code, retry=RETRY_CLASS_OF[code])
 
 
+MAX_HEAD_BYTES = 131_072  # of all that comes before a body; real cookies need 8 KB and more
+
+
+def head_too_large() -> FetchError:
+    return fetch_error("protocol", f"more than {MAX_HEAD_BYTES} bytes of headers")
+
+
 # ---------------------------------------------------------------- status and Retry-After
 
 
@@ -318,7 +325,7 @@ class BodyReader:
         """The decoded pieces that `data` gives; FetchError too_large or bad_encoding."""
         self.raw_bytes += len(data)
         if self.raw_bytes > self._max_bytes:
-            raise self._too_large("sent")
+            raise self.too_large("sent")
         if not self._decoders:
             self.decoded_bytes = self.raw_bytes
             return [data]
@@ -350,7 +357,7 @@ class BodyReader:
             if piece and last:
                 self.decoded_bytes += len(piece)
                 if self.decoded_bytes > self._max_bytes:
-                    raise self._too_large("decoded")
+                    raise self.too_large("decoded")
                 out.append(piece)
             elif piece:
                 self._undo(index + 1, piece, out)
@@ -358,5 +365,5 @@ class BodyReader:
                 return
             data = b""
 
-    def _too_large(self, what: str) -> FetchError:
+    def too_large(self, what: str) -> FetchError:
         return fetch_error("too_large", f"more than {self._max_bytes} bytes {what}")

@@ -24,7 +24,10 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = PREFIX + match[1]
         if name not in environ:
-            raise JobError(f"{name} is not set in the worker's environment", code="no_secret")
+            why = ""
+            if match[1].startswith("URL_"):
+                why = ": it stood in a URL, and is not kept; set it, or crawl anew with the URL"
+            raise JobError(f"{name} is not set in the worker's environment{why}", code="no_secret")
         return environ[name]
 
     return REFERENCE.sub(value, text) if "${" in text else text

@@ -1,7 +1,7 @@
 """Which hosts belong together: the registered domain of an origin, and an address spelt out in it.
 
-Called by the leader and the engines for jobs that limit domains or addresses. The public suffix
-list comes with its library and is read by the first job that asks. Pure.
+Called by the leader and the engines for jobs that limit domains or addresses, and for cookies. The
+public suffix list comes with its library and is read by the first job that asks. Pure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,12 @@ def registered_domain(origin: str) -> str:
     if literal_address(origin):
         return name
     return _suffixes().privatesuffix(name) or name
+
+
+@functools.lru_cache(10_000)
+def is_public_suffix(name: str) -> bool:
+    """Whether everybody can register names below this one: `co.uk`, `github.io`, `com`."""
+    return bool(_suffixes().is_public(name))
 
 
 def name_of(origin: str) -> str:

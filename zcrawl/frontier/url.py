@@ -45,7 +45,7 @@ _MAX_CACHED_HREF: Final = 256  # characters; longer hrefs hardly ever repeat
 # What the URL standard strips from both ends before it parses.
 _STRIPPED = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_CREDENTIALS = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*:)?[/\\]*[^/\\?]*@")
+_CREDENTIALS = re.compile(r"^(https?:)?.*@", re.IGNORECASE | re.DOTALL)
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 # A path that joins to a directory by plain concatenation: no dot segment, nothing to escape.
@@ -276,6 +276,6 @@ def _apply(rules: CanonicalRules, query: str) -> str:
 
 
 def _bad(href: str, code: str, reason: str) -> BadUrl:
-    # Printable, short, and without a password.
+    # Printable, short, and without a password, wherever in a URL that is none it may end.
     shown = ascii(_CREDENTIALS.sub(r"\1//", href[:MAX_URL_BYTES]))[:200]
     return BadUrl(f"{shown}: {reason}", code=code)

@@ -51,7 +51,8 @@ from zcrawl.store.queries import (
 from zcrawl.store.rules import CANCELLED, run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
-from zcrawl.submit.private import with_right
+from zcrawl.submit.outputs import refuse_login
+from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import is_visible
@@ -126,7 +127,9 @@ class Desk:
     def _submit_now(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
-        spec = with_right(spec, args.get("vouched") or (), self._state.allow_private)
+        # On a cluster a typed URL opens nothing, whatever a client sends.
+        opened = opened_by(args) if self._state.vouches else ()
+        spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         rules = canonical_rules(spec.scope)
         seeds = desk_seeds.read(list(args["seeds"]) or list(spec.seeds), rules)
@@ -136,6 +139,7 @@ class Desk:
             for one in desk_seeds.read(list(spec.sitemaps.urls), rules)
         )
         output = args.get("output")
+        refuse_login(str(output[0]) if output else "")
         if args["mode"] not in ("new", "update", "again"):
             raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
         command = SubmitJob(

@@ -8,6 +8,7 @@ from zcrawl.errors import BadUrl, JobError, RefusedError
 from zcrawl.frontier.extra import start_seed
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
 from zcrawl.store.rows import NewLink
+from zcrawl.submit.url_logins import refuse_login
 
 MOST_SEEDS = 1_000  # in one request
 
@@ -23,8 +24,9 @@ def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
             raise JobError(f"a seed must be a string, not {type(url).__name__}")
         try:
             canonical = canonicalize(url, rules)
-        except BadUrl as error:
-            raise BadUrl(f"seed {url[:100]!r}: {error}", code=error.code) from None
+            refuse_login(url)
+        except BadUrl as error:  # which shows the URL, without a password
+            raise BadUrl(f"seed: {error}", code=error.code) from None
         key = rules.key(canonical)
         seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
     return tuple(seeds.values())

@@ -57,8 +57,10 @@ class Master:
         *,
         allow_private: bool = False,
         allow_code: bool = False,
+        vouches: bool = False,
     ) -> None:
         self.me = me
+        self._vouches = vouches  # typed URLs open their own hosts (submit.private)
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = Role.FOLLOWER
@@ -177,6 +179,7 @@ class Master:
             allow_private=self._allow_private,
             allow_code=self._allow_code,
         )
+        self.leader.state.vouches = self._vouches
         self.leader.state.mishaps = self.mishaps
         self.mishaps.led(now)
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]

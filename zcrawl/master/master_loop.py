@@ -11,7 +11,7 @@ import itertools
 import secrets
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, assert_never
 
 from zcrawl.errors import StoreError
@@ -27,8 +27,10 @@ from zcrawl.store.queries import Query, QueryOutcome
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
 LOOK_S: Final = 1.0  # it looks at itself this often
+SUBMIT: Final = "submit"
 
 Log = Callable[[str, str], None]
+Prepare = Callable[[Request], Awaitable[Request]]
 
 
 class MasterLoop:
@@ -47,8 +49,10 @@ class MasterLoop:
         log_told: Callable[[str, str], object] | None = None,
         lines: Callable[[], Lines | None] = lambda: None,
         rss_bytes: Callable[[], int] = lambda: 0,
+        prepare: Prepare | None = None,
     ) -> None:
-        """`lines` are what was logged by `log`; `log_told` logs what the watchers know already."""
+        """`lines` are what was logged by `log`; `log_told` logs what the watchers know already.
+        `prepare` adds to a submission what has to be asked of the world before it is judged."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh, self._store = mesh, store
@@ -73,6 +77,8 @@ class MasterLoop:
         # would answer the requests of this process.
         self._local = secrets.token_bytes(16)
         self._numbers = itertools.count(1)
+        self._prepare = prepare
+        self._preparing: dict[str, asyncio.Task[None]] = {}  # submissions, by their id
         self.takeover_error = ""  # why leadership was not reached yet
 
     # ------------------------------------------------------------ from outside
@@ -96,6 +102,8 @@ class MasterLoop:
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._locals[route] = future
         try:
+            if self._prepare is not None and request.op == SUBMIT:
+                request = await self._prepare(request)
             self.handle(m.ClientAsked(route, request))
             return await future
         finally:
@@ -116,6 +124,8 @@ class MasterLoop:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
+        for task in self._preparing.values():
+            task.cancel()
 
     # ------------------------------------------------------------ events
 
@@ -165,6 +175,9 @@ class MasterLoop:
             message = one.message
             event: m.Event
             if not isinstance(message, BadBody) and isinstance(message.body, Request):
+                if self._prepare is not None and message.body.op == SUBMIT:
+                    self._prepare_then_ask(self._prepare, one.route, message.body)
+                    continue
                 event = m.ClientAsked(one.route, message.body)
             elif not isinstance(message, BadBody) and isinstance(message.body, Reply):
                 event = m.ReplyCame(message.body)
@@ -172,6 +185,23 @@ class MasterLoop:
                 event = m.MessageCame(message, one.route, by_master)
             self._settle(event, now, utc)
         self._plan_tick()
+
+    def _prepare_then_ask(self, prepare: Prepare, route: bytes, request: Request) -> None:
+        """A client that waits asks again, with the same id: the first time is enough."""
+        if request.id in self._preparing:
+            return
+
+        async def work() -> None:
+            try:
+                self.handle(m.ClientAsked(route, await prepare(request)))
+            except Exception as error:  # a bug: whoever waits is told, and nothing is submitted
+                self.note("machine_error", traceback.format_exc())
+                data = {"code": "internal_error", "message": in_words(error), "exit_code": 1}
+                self._reply(route, Reply(request.id, False, data))
+            finally:
+                del self._preparing[request.id]
+
+        self._preparing[request.id] = self._loop.create_task(work(), name="submission")
 
     def _plan_tick(self) -> None:
         if self._planned is None:

@@ -71,6 +71,7 @@ class LeaderState:
         self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
         self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
         self.allow_private = False  # jobs may reach private addresses (submit.private)
+        self.vouches = False  # typed URLs open their own hosts (submit.private)
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # the master's own, of all its epochs

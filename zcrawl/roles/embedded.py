@@ -23,6 +23,7 @@ from zcrawl.model import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import open_blobs
 from zcrawl.roles.client import answer, who_asks
+from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
@@ -140,7 +141,7 @@ class EmbeddedCluster:
         master = MasterLoop(
             # Whoever can write this folder is on this machine: they reach its network and run
             # what they like anyway.
-            Master(place.MASTER, allow_private=True, allow_code=True),
+            Master(place.MASTER, allow_private=True, allow_code=True, vouches=True),
             mesh,
             store,
             clock=clock_os.now,
@@ -150,6 +151,7 @@ class EmbeddedCluster:
             lines=log.take_lines,
             rss_bytes=clock_os.rss_bytes,
             on_applied=lambda: outputs.committed(),
+            prepare=Vouching(log).prepare,
         )
         stack.callback(master.close)
         outputs = OutputLoop(

@@ -8,16 +8,17 @@ is fenced, and it loads what is stored.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from pathlib import Path
 from typing import Any
 
-from zcrawl.errors import RefusedError, UsageError
+from zcrawl.errors import RefusedError, UsageError, ZcrawlError
 from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
 from zcrawl.store.commands import Asked, CancelOffline, RunChanged
 from zcrawl.store.ports import Store
-from zcrawl.store.queries import JobRow
+from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
 
 HOLDER = "offline"
@@ -60,3 +61,16 @@ def cancel(store: Store, job: JobRow, now: float) -> dict[str, Any]:
     if outcome.row is None or outcome.refused not in ("", "run_ended"):
         raise RefusedError(f"job {job.id} has no run {run.id}", code="no_such_run")
     return run_reply(outcome.row, 0 if outcome.refused else 1)
+
+
+def unfinished_specs(data: Path) -> list[tuple[str, bytes]]:
+    """The job's name and the spec of each run that has not ended; none where no database can be
+    read: whoever goes on with the folder is told why."""
+    try:
+        store = open_readonly(data)
+    except ZcrawlError:
+        return []
+    with contextlib.closing(store):
+        listed = store.query(ListJobs())
+    assert isinstance(listed, JobList)
+    return [(job.name, run.spec) for job in listed.jobs for run in job.runs if not run.state.ended]

@@ -13,11 +13,18 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import canonicalize
 from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.spec import Fetch, JobSpec, Login
+from zcrawl.submit.url_logins import refuse_login
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
 _REFERENCE = re.compile(r"\$\{[A-Za-z0-9_]+\}")
-_SECRET_FIELD = re.compile(r"pass|pwd|secret|token|pin\b", re.IGNORECASE)
+_SECRET_FIELD = re.compile(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
+# Headers whose values let their bearer in: the standard's own, and what APIs call theirs.
+_SECRET_HEADER = re.compile(
+    r"^(proxy-)?authorization$|^cookie2?$|api-?key|(^|-)key$|token|secret|passw|credential"
+    r"|authoriz|(^|-)auth(-|$)|session",
+    re.IGNORECASE,
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -27,6 +34,9 @@ def check_access(spec: JobSpec) -> None:
     for agent in fetch.user_agents:
         if _CONTROL.search(agent) or not agent.strip():
             raise JobError("fetch.user_agents: an entry is empty or has control characters")
+    for header, value in _headers(fetch):
+        if _SECRET_HEADER.search(header) and not _REFERENCE.search(value):
+            raise _written_out(f"fetch.headers, {header}")
     for entry in fetch.auth:
         if not entry.host or bool(entry.bearer) == bool(entry.user):
             raise JobError("fetch.auth: an entry has a host, and a user or a bearer token")
@@ -41,6 +51,10 @@ def check_access(spec: JobSpec) -> None:
         raise JobError("fetch.client_key needs fetch.client_cert")
     if spec.login.url:
         _check_login(spec.login)
+
+
+def _headers(fetch: Fetch) -> list[tuple[str, str]]:
+    return [pair for one in (fetch.headers, *fetch.header_sets) for pair in one.items()]
 
 
 def _check_proxies(fetch: Fetch) -> None:
@@ -65,7 +79,9 @@ def _check_proxies(fetch: Fetch) -> None:
                 f"fetch.proxies: {shown!r} is no proxy; write http://host:port or "
                 "socks5://${USER}:${PASSWORD}@host:port"
             )
-        if parts.password and not _REFERENCE.fullmatch(parts.password):
+        # A user name alone is a token.
+        secret = parts.password or parts.username
+        if secret and not _REFERENCE.fullmatch(secret):
             raise _written_out(f"fetch.proxies, {parts.hostname}")
         if parts.scheme == "socks5" and fetch.engine == "httpx":
             raise JobError("fetch.proxies: socks5 needs engine = 'http' or 'browser'")
@@ -74,6 +90,7 @@ def _check_proxies(fetch: Fetch) -> None:
 def _check_login(login: Login) -> None:
     try:
         canonicalize(login.url)
+        refuse_login(login.url)
     except BadUrl as error:
         raise JobError(f"login.url: {error}", code=error.code) from None
     if not login.fields:
@@ -83,6 +100,9 @@ def _check_login(login: Login) -> None:
             raise _written_out(f"login.fields.{name}")
     if login.success:
         compile_pattern(login.success, "login.success")
+    # Whatever a form calls its password: a login without a secret is none.
+    if not any(_REFERENCE.search(value) for value in login.fields.values()):
+        raise _written_out("login.fields (no value is a ${NAME})")
 
 
 def _written_out(where: str) -> JobError:

@@ -43,6 +43,21 @@ def is_remote(path: str) -> bool:
     return path.startswith(REMOTE)
 
 
+def refuse_login(place: str) -> None:
+    """Raise JobError for a remote place with a password in it: places are stored and shown.
+
+    No bucket has a colon in its name: what has one is a password that may go on behind a slash."""
+    scheme, remote, rest = place.partition("://")
+    bucket = rest.partition("/")[0]
+    if remote and ("@" in bucket or ":" in bucket):
+        raise JobError(
+            f"an output at {scheme}://…{rest.rpartition('@')[2] if '@' in rest else ''}: a user "
+            f"name or password is written out; write {scheme}://bucket/key, and the masters take "
+            "their credentials from their environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
+            code="secret_written_out",
+        )
+
+
 def check_outputs(output: Output) -> None:
     if len(output.to) > MAX_TARGETS:
         raise JobError(f"output.to has {len(output.to)} entries; at most {MAX_TARGETS}")
@@ -53,6 +68,7 @@ def check_outputs(output: Output) -> None:
             if not PLUGIN_NAME.fullmatch(entry.partition(":")[2]):
                 raise JobError(f"output.to: {entry!r}: write plugin:NAME")
             continue
+        refuse_login(entry)
         if format_of(entry) is None:
             names = ", ".join((SQL, *FORMATS))
             endings = ", ".join(SUFFIXES)

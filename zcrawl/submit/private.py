@@ -3,18 +3,20 @@
 Called by the leader for each submission and for each run that it works on. Pure. The rule:
 
 - Whoever submits to a master of their own (`crawl`, `up`: a data folder on this machine) may say
-  `fetch.allow_private` and `fetch.private_hosts`, and the URLs that were typed vouch for their own
-  host and port.
+  `fetch.allow_private` and `fetch.private_hosts`. What was typed there opens what its names meant
+  when they were submitted: `opened`, found by `roles.vouching`.
 - A master of a cluster is reached by people who could not reach its network otherwise. It takes
-  such a job only if its own configuration says so; what was typed then vouches for nothing, and
-  the workers' guard decides.
+  such a job only if its own configuration says so. What was typed opens nothing there: the desk
+  hands no `opened` over.
 - What is stored was taken by a master that may have had another configuration: a leader that does
   not give the right gives it to no run (`without_private`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ipaddress
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
@@ -23,8 +25,9 @@ from zcrawl.frontier.url import canonicalize, netloc_of
 from zcrawl.submit.spec import JobSpec
 
 
-def with_right(spec: JobSpec, vouched: Iterable[str], master_allows: bool) -> JobSpec:
-    """The spec as it may run; `vouched` are the URLs that the operator typed.
+def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> JobSpec:
+    """The spec as it may run; `opened` are the entries of `private_hosts` that typed URLs stand
+    for.
 
     RefusedError if it asks for what this master does not give.
     """
@@ -40,12 +43,19 @@ def with_right(spec: JobSpec, vouched: Iterable[str], master_allows: bool) -> Jo
         return spec
     # A proxy is mostly on the operator's own network; whoever may name one may reach it.
     proxies = [_proxy_host(proxy) for proxy in fetch.proxies]
-    typed = [netloc_of(canonicalize(url)) for url in vouched]
-    hosts = [*fetch.private_hosts, *typed, *proxies]
+    hosts = [*fetch.private_hosts, *opened, *proxies]
     if not hosts:
         return spec
     unique = tuple(dict.fromkeys(hosts))
     return msgspec.structs.replace(spec, fetch=msgspec.structs.replace(fetch, private_hosts=unique))
+
+
+def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the typed URLs of a submission open: put there by this process (`roles.vouching`)."""
+    opened = tuple(args.get("opened") or ())
+    for entry in opened:
+        check_private_host(entry)
+    return opened
 
 
 def without_private(spec: JobSpec) -> JobSpec:
@@ -63,13 +73,17 @@ def _proxy_host(proxy: str) -> str:
 
 
 def check_private_host(entry: str) -> None:
-    """Raise JobError for an entry that the guard would never find: it compares `name:port`."""
+    """Raise JobError for an entry that the guard would never find: it compares `name:port`, and
+    the address with the network behind `=`, if there is one."""
+    netloc, bound, network = entry.partition("=")
     try:
-        good = netloc_of(canonicalize(f"http://{entry}/")) == entry.lower()
-    except BadUrl:
+        good = netloc_of(canonicalize(f"http://{netloc}/")) == netloc.lower()
+        if bound:
+            ipaddress.ip_network(network)
+    except (BadUrl, ValueError):
         good = False
     if not good:
         raise JobError(
-            f"fetch.private_hosts: {entry!r} is no host with its port, such as 'localhost:8000' "
-            "or '[fd00::1]:80'"
+            f"fetch.private_hosts: {entry!r} is not a host with its port, such as 'localhost:8000' "
+            "or '[fd00::1]:80', or one with a network, such as 'wiki:80=10.1.2.0/24'"
         )

@@ -10,11 +10,12 @@ crawl may be hours old.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import canonicalize
+from zcrawl.submit.url_logins import refuse_login
 
 CHUNK: Final = 1000
 _SHOWN: Final = 80  # characters of a bad line that a message repeats
@@ -23,11 +24,12 @@ _HOST = re.compile(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
 
 
 def check_seed(text: str) -> str:
-    """`text` if it is a URL; else BadUrl, with the likely remedy."""
+    """`text` if it is a URL without a password; else BadUrl, with the likely remedy."""
     looks_like_host = _HOST.match(text) and (not _SCHEME.match(text) or _port_follows(text))
     if looks_like_host:
         raise BadUrl(f"{text[:_SHOWN]!r} is no URL; did you mean https://{text[:_SHOWN]} ?")
     canonicalize(text)
+    refuse_login(text)
     return text
 
 
@@ -39,7 +41,11 @@ def _port_follows(text: str) -> bool:
 class SeedLines:
     """Chunks of at most CHUNK seeds from lines. Blank lines and `#` comments are no seeds."""
 
-    def __init__(self, lines: Iterable[str], source: str) -> None:
+    def __init__(
+        self, lines: Iterable[str], source: str, clean: Callable[[str], str] = lambda text: text
+    ) -> None:
+        """`clean` takes logins out of URLs (`url_logins`)."""
+        self._clean = clean
         self.seeds = 0
         self.bad = 0
         self.first_bad = ""
@@ -59,7 +65,7 @@ class SeedLines:
             if not text or text.startswith("#"):
                 continue
             try:
-                chunk.append(check_seed(text))
+                chunk.append(check_seed(self._clean(text)))
             except BadUrl as error:
                 self._refuse(number, error)
                 continue

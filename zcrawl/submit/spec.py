@@ -100,7 +100,7 @@ class Fetch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout: float = 20.0  # seconds for the whole request
     connect_timeout: float = 10.0
     read_timeout: float = 15.0  # longest silence between two pieces
-    max_bytes: int = 10_000_000  # of the decoded body
+    max_bytes: int = 10_000_000  # of the body, as sent and decoded
     max_redirects: int = 10
     retries: int = 3
     user_agent: str = "zcrawl/0.1 (+https://github.com/zcrawl/zcrawl)"

@@ -41,7 +41,7 @@ def kept_cookies(jar: bytes) -> dict[str, bytes]:
     """The cookies by host that came with a run's configuration; none if they cannot be read."""
     try:
         hosts = msgspec.json.decode(jar, type=dict[str, str]) if jar else {}
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError):
         return {}  # the servers will set them again
     return {host: cookies.encode() for host, cookies in hosts.items()}
 

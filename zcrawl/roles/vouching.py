@@ -1,0 +1,100 @@
+"""Finds out, when a job is submitted here, what its typed names mean, and so what they open.
+
+Used by the embedded master and by `zcrawl test`, which are on the operator's own machine; a
+cluster's master does not ask. `fetch.vouching` decides. Look-ups run in threads that keep no
+process alive, all of them within one time limit: a name that is not found by then opens nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import BadUrl
+from zcrawl.fetch.guard import as_address
+from zcrawl.fetch.vouching import entries_for
+from zcrawl.frontier.url import canonicalize, netloc_of
+from zcrawl.mesh.messages import Request
+from zcrawl.runtime.daemon_thread import in_daemon_thread
+
+LOOK_UP_S: Final = 5.0  # for all names of a submission
+AT_ONCE: Final = 32
+MOST_TYPED: Final = 1_000  # URLs
+
+LookUp = Callable[[str], Awaitable[list[str]]]
+
+
+async def look_up(name: str) -> list[str]:
+    """The addresses of a name, as the system has them; none if it has none."""
+
+    def ask() -> list[str]:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            return []
+        return list(dict.fromkeys(str(info[4][0]) for info in found))
+
+    return await in_daemon_thread(ask, "zcrawl-look-up")
+
+
+class Vouching:
+    """`log` is told of names that a person may have meant and that open nothing."""
+
+    def __init__(self, log: Callable[[str, str], None], look_up: LookUp = look_up) -> None:
+        self._log = log
+        self._look_up = look_up
+
+    async def prepare(self, request: Request) -> Request:
+        """The submission with `opened`, in the place of whatever its client has put there."""
+        typed = request.args.get("vouched")
+        urls = [url for url in typed if isinstance(url, str)] if isinstance(typed, list) else []
+        args: dict[str, Any] = {**request.args, "opened": await self.opened_by(urls)}
+        return msgspec.structs.replace(request, args=args)
+
+    async def opened_by(self, urls: Iterable[str]) -> list[str]:
+        """The entries of `fetch.private_hosts` that these URLs stand for."""
+        netlocs: dict[str, None] = {}
+        for url in list(urls)[:MOST_TYPED]:
+            try:
+                netlocs[netloc_of(canonicalize(url))] = None
+            except BadUrl:
+                continue  # it is refused as a seed, by its name
+        names = {netloc.rpartition(":")[0] for netloc in netlocs}
+        addresses = await self._addresses(name for name in names if as_address(name) is None)
+        opened: list[str] = []
+        for netloc in netlocs:
+            name = netloc.rpartition(":")[0]
+            found = addresses.get(name, [])
+            entries = entries_for(netloc, found)
+            opened += entries
+            if not entries and any(entries_for(netloc, [address]) for address in found):
+                self._tell(netloc, f"has public and private addresses ({', '.join(found)})")
+            elif not found and as_address(name) is None:
+                self._tell(netloc, f"has no address, or none was found in {LOOK_UP_S:.0f} s")
+        return opened
+
+    def _tell(self, netloc: str, why: str) -> None:
+        self._log(
+            "not_vouched",
+            f"{netloc} {why}: its private addresses stay closed; to crawl them, add it to "
+            "fetch.private_hosts or use --allow-private",
+        )
+
+    async def _addresses(self, names: Iterable[str]) -> dict[str, list[str]]:
+        free = asyncio.Semaphore(AT_ONCE)
+        found: dict[str, list[str]] = {}
+
+        async def ask(name: str) -> None:
+            async with free:
+                found[name] = await self._look_up(name.rstrip("."))
+
+        tasks = [asyncio.ensure_future(ask(name)) for name in names]
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LOOK_UP_S)
+            for task in late:
+                task.cancel()
+        return found
