@@ -116,4 +116,4 @@ def test_a_search_that_would_take_too_long_is_refused() -> None:
 def test_a_login_with_a_good_expression_is_fine() -> None:
     """RE2's own syntax, with names, flags in the middle and \\z."""
     success = r"(?P<who>\w+), (?i)welcome\z"
-    check(JobSpec("j", login=Login("http://a.test/", {"user": "x"}, success=success)))
+    check(JobSpec("j", login=Login("http://a.test/", {"user": "${USER}"}, success=success)))
