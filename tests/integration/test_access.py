@@ -123,13 +123,14 @@ async def test_credentials_and_cookies_go_to_no_other_host(tmp_path: Path) -> No
         auth = (Auth(host, user="${USER}", password="${PW}"),)
         fetch = Fetch(allow_private=True, auth=auth, cookies=True)
         scope = Scope(hosts=("127.0.0.1", "localhost"), max_depth=1)
-        spec = JobSpec("own", politeness=FAST, fetch=fetch, scope=scope)
         there = f"http://localhost:{other.port}/status/200"
         seeds = [
             web.url("/enter/1"),
             web.url(f"/links-to?{there}"),
             web.url(f"/redirect-to?{there}?moved"),
         ]
+        own = tuple(seeds)
+        spec = JobSpec("own", seeds=own, politeness=FAST, fetch=fetch, scope=scope)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, seeds)
         assert view["failed"] == 0
@@ -162,6 +163,7 @@ async def test_credentials_and_a_login_open_a_site(tmp_path: Path) -> None:
     async with MisbehavingWeb() as web:
         spec = JobSpec(
             "members",
+            seeds=(web.url("/members/5/0"),),
             politeness=FAST,
             fetch=Fetch(auth=(Auth("127.0.0.1", user="${USER}", password="${PW}"),)),
             login=Login(web.url("/login"), {"user": "${USER}", "password": "${PW}"}, "welcome"),

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 
 from zcrawl.errors import BlockedAddress
+from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.robots_place import ELSEWHERE, packed, place_in, robots_group
@@ -352,7 +353,7 @@ async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_f
 async def test_a_secret_that_is_not_set_fails_by_name() -> None:
     """Tried again, for the next worker may have it; the log has the variable."""
     spec = JobSpec("j", fetch=Fetch(headers={"X-Key": "${KEY}"}))
-    world = Rig({}, spec, environ={"KEY": "x"})
+    world = Rig({}, spec, keyring=Keyring(JobRights(), {"KEY": "x"}))
     (result,) = await world.fetch("/a")
     assert (result.reason, result.retry) == ("no_secret", "transient")
     assert world.errors == ["no_secret"]

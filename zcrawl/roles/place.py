@@ -16,6 +16,7 @@ from zcrawl.mesh.ports import Endpoints
 
 DATABASE: Final = "zcrawl.db"
 BLOBS: Final = "blobs"
+OUTPUTS: Final = "outputs"  # on a cluster, the only folder that jobs name files in
 LOG: Final = "zcrawl.log"
 WORKER_ERRORS: Final = "workers.err"
 MESH: Final = "mesh.json"

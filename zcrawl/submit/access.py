@@ -64,6 +64,11 @@ def _check_proxies(fetch: Fetch) -> None:
                 f"fetch.proxies: {shown!r} is no proxy; write http://host:port or "
                 "socks5://${USER}:${PASSWORD}@host:port"
             )
+        if "${" in proxy.partition("://")[2].rpartition("@")[2]:
+            # It would be looked up: DNS would carry the secret to whom the rest of the name is.
+            raise JobError(
+                "fetch.proxies: a secret can be a proxy's user or password, not its host"
+            )
         if parts.password and not _REFERENCE.fullmatch(parts.password):
             raise _written_out(f"fetch.proxies, {parts.hostname}")
         if parts.scheme == "socks5" and fetch.engine == "httpx":
