@@ -15,7 +15,7 @@ import pytest
 
 from tests.integration.browser_site import need_chromium
 from tests.integration.cluster import Cluster, cluster
-from tests.integration.crawling import wait_until
+from tests.integration.crawling import command, wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.s3 import BUCKET, objects
@@ -95,6 +95,18 @@ def test_no_submission_writes_outside_the_outputs_of_a_cluster(
         assert refusal(made, "format", ("x.jsonl", "csv")) == "bad_request"
         assert made.rows("SELECT COUNT(*) FROM jobs") == [(0,)]
 
+        # The command looks at no path of its own machine: it is the master's that counts.
+        mine = tmp_path / "elsewhere"
+        mine.mkdir()
+        args = ("submit", seed, "--config", tmp_path / "client.toml", "--out")
+        done = command(*args, "/no/such/folder/x.jsonl", cwd=mine)
+        assert (done.returncode, "path_not_allowed" in done.stderr) == (1, True), done.stderr
+        assert "zcrawl export" in done.stderr
+        done = command(*args, "command.jsonl", "--wait", cwd=mine)
+        assert done.returncode == 0, done.stderr
+        wait_until(lambda: (outputs / "command.jsonl").exists())
+        assert not list(mine.iterdir())
+
         good = ("plain.jsonl", "deep/{name}-{run}.csv", f"{bucket}/mine/x.jsonl")
         spec = JobSpec("good", politeness=POLITE, output=Output(to=good))
         run = submit(made, spec, [seed], (f"{shared}/by-hand.jsonl", "jsonl"))
@@ -154,14 +166,17 @@ def thefts(home: str, thief: str) -> dict[str, tuple[JobSpec, list[str]]]:
         "bearer": Fetch(auth=(Auth(f"127.0.0.1:{port}", bearer=key),)),
         "password": Fetch(auth=(Auth("127.0.0.1", user="x", password=key),)),
         "proxy": Fetch(proxies=(f"http://x:{key}@127.0.0.1:{port}",)),
+        "proxy that reads along": Fetch(headers={"X-Key": key}, proxies=(thief,)),
         "secret without hosts": Fetch(headers={"X-Key": "${FREE}"}),
     }
+    at_home = ("proxy", "proxy that reads along", "secret without hosts")
     jobs = {
-        how: (JobSpec(how, politeness=POLITE, fetch=fetch), [page])
+        how: (
+            JobSpec(how, politeness=POLITE, fetch=fetch),
+            [f"{home}/status/200" if how in at_home else page],
+        )
         for how, fetch in fetches.items()
     }
-    jobs["proxy"] = (jobs["proxy"][0], [f"{home}/status/200"])
-    jobs["secret without hosts"] = (jobs["secret without hosts"][0], [f"{home}/status/200"])
     login = Login(f"{thief}/login", {"user": "x", "password": key})
     jobs["login"] = (JobSpec("login", politeness=POLITE, login=login), [page])
     return jobs

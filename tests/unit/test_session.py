@@ -60,8 +60,8 @@ def make(
 
 def secrets_for(environ: Mapping[str, str] | None) -> RunSecrets:
     """Of a crawl by the machine's own user, with the hosts of these tests as seeds."""
-    seeds = [SITE + "/", "https://y.test:8443/"]
-    return Keyring(JobRights(owner=True), environ).for_run(seeds)
+    seeds = (SITE + "/", "https://y.test:8443/")
+    return Keyring(JobRights(owner=True), environ).for_run(JobSpec("j", seeds=seeds))
 
 
 async def get(session: Session, url: str = SITE + "/") -> httpx.Response:

@@ -8,6 +8,8 @@ part of one run. Pure: the environment comes in. The rule:
 - The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
   not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
   of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed.
+- A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
+  secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
 - A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. The
   names are compared before anything is looked at, so the answer tells nothing about other files.
 
@@ -30,6 +32,7 @@ from zcrawl.fetch.ports import TlsFiles
 from zcrawl.fetch.secrets import expand, names_in
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
+from zcrawl.submit.spec import JobSpec
 
 NOT_RELEASED: Final = "secret_not_released"
 NOT_ALLOWED: Final = "path_not_allowed"
@@ -56,9 +59,13 @@ class Keyring:
             for name, hosts in rights.secrets.items()
         }
 
-    def for_run(self, seeds: Iterable[str]) -> RunSecrets:
-        """The secrets as a run with these seeds may use them."""
-        return RunSecrets(self.environ, self._hosts, seeds if self.owner else None)
+    def for_run(self, spec: JobSpec) -> RunSecrets:
+        """The secrets as a run of this job may use them."""
+        if self.owner:
+            return RunSecrets(self.environ, self._hosts, spec.seeds)
+        fetch = spec.fetch
+        proxies = tuple(_address_of(proxy) for proxy in fetch.proxies)
+        return RunSecrets(self.environ, self._hosts, None, proxies, fetch.verify_tls)
 
     def check_tls(self, files: TlsFiles) -> TlsFiles:
         """The files, if a job may name them here; JobError. Looks at no file."""
@@ -81,14 +88,19 @@ class Keyring:
 
 
 class RunSecrets:
-    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does."""
+    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does.
+    `proxies` are the URLs of those that may see what is not protected by TLS, which is `verified`
+    or not."""
 
     def __init__(
         self,
         environ: Mapping[str, str],
         hosts: Mapping[str, tuple[HostPattern, ...]],
         seeds: Iterable[str] | None,
+        proxies: tuple[str, ...] = (),
+        verified: bool = True,
     ) -> None:
+        self._proxies, self._verified = proxies, verified
         self._environ = environ
         self._hosts = hosts
         self._owner = seeds is not None
@@ -96,7 +108,13 @@ class RunSecrets:
 
     def unreleased(self, text: str, url: str) -> frozenset[str]:
         """The names of those secrets in `text` that may not go to the host of this URL."""
-        return frozenset(name for name in names_in(text) if not self._is_released(name, url))
+        closed = self._verified and url.startswith("https:")
+        seen_by = (url,) if closed else (url, *self._proxies)
+        return frozenset(
+            name
+            for name in names_in(text)
+            if not all(self._is_released(name, one) for one in seen_by)
+        )
 
     def _is_released(self, name: str, url: str) -> bool:
         hosts = self._hosts.get(name)
@@ -112,13 +130,12 @@ class RunSecrets:
         """A proxy's URL with its credentials; JobError if they may not go there."""
         scheme, _, rest = text.partition("://")
         user, at, address = rest.rpartition("@")
-        try:
-            url = canonicalize(f"http://{address.rstrip('/')}/")
-        except BadUrl:
-            raise JobError(f"fetch.proxies: {address[:80]!r} is not a proxy's address") from None
+        url = _address_of(text)
         # A job names its proxies as it names its seeds, so its owner's secrets may go to both.
         names = {
-            name for name in self.unreleased(user, url) if not self._owner or name in self._hosts
+            name
+            for name in names_in(user)
+            if not self._is_released(name, url) and (not self._owner or name in self._hosts)
         }
         if names:
             raise JobError(_told(names, url), code=NOT_RELEASED)
@@ -190,9 +207,18 @@ def not_released(names: Iterable[str], url: str) -> FetchError:
 def _told(names: Iterable[str], url: str) -> str:
     host, first = netloc_of(url), sorted(names)
     return (
-        f"{host} may not get the secret {', '.join(first)}; if it should, put {host!r} into hosts "
-        f"of [secrets.{first[0]}] in the workers' configuration"
+        f"{host}, or a proxy on the way, may not get the secret {', '.join(first)}; if it should, "
+        f"put {host!r} into hosts of [secrets.{first[0]}] in the workers' configuration"
     )
+
+
+def _address_of(proxy: str) -> str:
+    """A proxy as a URL without credentials, to be compared with hosts; JobError if it has none."""
+    address = proxy.partition("://")[2].rpartition("@")[2].rstrip("/")
+    try:
+        return canonicalize(f"http://{address}/")
+    except BadUrl:
+        raise JobError(f"fetch.proxies: {address[:80]!r} is not a proxy's address") from None
 
 
 def _netlocs(seed: str) -> tuple[str, ...]:

@@ -26,6 +26,10 @@ def check_access(spec: JobSpec) -> None:
     for agent in fetch.user_agents:
         if _CONTROL.search(agent) or not agent.strip():
             raise JobError("fetch.user_agents: an entry is empty or has control characters")
+    for headers in (fetch.headers, *fetch.header_sets):
+        if any(name.lower() == "host" for name in headers):
+            # Servers that share an address would hand the request, and its secrets, to another.
+            raise JobError("fetch.headers: Host is the URL's; a job cannot name another")
     for entry in fetch.auth:
         if not entry.host or bool(entry.bearer) == bool(entry.user):
             raise JobError("fetch.auth: an entry has a host, and a user or a bearer token")
