@@ -16,9 +16,12 @@ from zcrawl.errors import ConfigError
 from zcrawl.submit import keys
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
+_SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")  # a part of a variable's name
 ENV_PREFIX: Final = "ZCRAWL_"
 # Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"
+SECRETS: Final = "secrets"  # the section with a table for each secret
+SECRETS_PREFIX: Final = "ZCRAWL_SECRETS__"  # of its variables: ZCRAWL_SECRETS__NAME=host,host
 ENV_OTHERS: Final = ("ZCRAWL_DEBUG", "ZCRAWL_CONFIG")
 
 
@@ -29,6 +32,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     processes: int = 0  # worker processes; 0: one per core
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
+    tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +88,18 @@ class BodiesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: bool = False  # the folder is one that all nodes reach under this name
 
 
+class OutputsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where masters write the files of jobs, besides the folder `outputs` in data.dir."""
+
+    allow: tuple[str, ...] = ()  # s3://bucket/prefix/ or /folder/; below them jobs may write
+
+
+class SecretConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One secret of the workers. Its value is in the environment: ZCRAWL_SECRET_NAME."""
+
+    hosts: tuple[str, ...] = ()  # that it may be sent to: name, name:port, *.name
+
+
 class ConsoleConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How `zcrawl console` looks, and what it can watch."""
 
@@ -101,6 +117,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     database: DatabaseConfig = DatabaseConfig()
     mesh: MeshConfig = MeshConfig()
     bodies: BodiesConfig = BodiesConfig()
+    outputs: OutputsConfig = OutputsConfig()
+    secrets: dict[str, SecretConfig] = {}
     console: ConsoleConfig = ConsoleConfig()
 
     @property
@@ -109,7 +127,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return bool(self.consul.address or self.cluster.masters)
 
 
-SECRETS: Final = ("consul.token", "database.urls")  # not shown; a URL may hold a password
+HIDDEN: Final = ("consul.token", "database.urls")  # not shown; a URL may hold a password
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -122,7 +140,7 @@ class Resolved(msgspec.Struct, frozen=True):
         """For people: secrets are told to be there, and no more."""
         plain = msgspec.to_builtins(self.config)
         values = {key: plain[key.partition(".")[0]][key.partition(".")[2]] for key in self.origins}
-        return values | {key: "(set)" for key in SECRETS if values[key]}
+        return values | {key: "(set)" for key in HIDDEN if values[key]}
 
 
 def resolve(
@@ -148,15 +166,17 @@ def resolve(
         nested.setdefault(section, {})[name] = value
     # Lax for all: each strict value has just been checked strictly.
     config = _convert(nested, source, lax=True)
-    origins = {key: values[key][1] if key in values else "default" for key in all_keys()}
+    known = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
+    origins = {key: values[key][1] if key in values else "default" for key in known}
     return Resolved(config, origins)
 
 
 def all_keys() -> list[str]:
-    return keys.dotted_keys(Config)
+    """All but those below [secrets], whose names are the operator's."""
+    return [key for key in keys.dotted_keys(Config) if key != SECRETS]
 
 
-_LISTS: Final = ("cluster.masters", "database.urls")
+_LISTS: Final = ("cluster.masters", "database.urls", "outputs.allow", "worker.tls_files")
 
 
 def _table(text: str, source: str) -> dict[str, Any]:
@@ -189,6 +209,10 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
             continue
         if name.startswith(SECRET_PREFIX):
             continue  # a job's secret
+        if name.startswith(SECRETS_PREFIX):
+            hosts = {"hosts": _words(value)}
+            found[f"{SECRETS}.{name.removeprefix(SECRETS_PREFIX)}"] = (hosts, name)
+            continue
         key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
         if key not in known:
             raise _unknown(name, "environment", key)
@@ -229,7 +253,34 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
         raise ConfigError(f"{origin}: data.dir is no folder's name")
+    _check_rights(config, origin)
     for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
             raise ConfigError(f"{origin}: {key} is {name!r}; letters, digits, dots and dashes only")
     return config
+
+
+def _check_rights(config: Config, origin: str) -> None:
+    """What jobs may use: a rule that cannot be read must not be taken for none."""
+    prefixes = {
+        "outputs.allow": config.outputs.allow,
+        "worker.tls_files": config.worker.tls_files,
+    }
+    if not any(prefixes.values()) and not config.secrets:
+        return
+    from zcrawl.fetch.host_patterns import parse_pattern  # few configurations need them
+    from zcrawl.submit.prefixes import prefix_of
+
+    try:
+        for key, texts in prefixes.items():
+            for text in texts:
+                if prefix_of(text).root != "/" and key == "worker.tls_files":
+                    raise ValueError("a worker reads certificates from folders only")
+        for name, secret in config.secrets.items():
+            key = f"{SECRETS}.{name}"
+            if not _SECRET_NAME.fullmatch(name):
+                raise ValueError("a secret's name has letters, digits and _ only")
+            for text in secret.hosts:
+                parse_pattern(text)
+    except ValueError as error:
+        raise ConfigError(f"{origin}: {key}: {error}") from None

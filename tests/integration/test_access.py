@@ -11,6 +11,7 @@ from tests.integration.crawling import FAST, crawl, submission, until
 from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.shelf import Document
+from zcrawl.fetch.keyring import JobRights
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness, Scope
 
@@ -123,13 +124,14 @@ async def test_credentials_and_cookies_go_to_no_other_host(tmp_path: Path) -> No
         auth = (Auth(host, user="${USER}", password="${PW}"),)
         fetch = Fetch(allow_private=True, auth=auth, cookies=True)
         scope = Scope(hosts=("127.0.0.1", "localhost"), max_depth=1)
-        spec = JobSpec("own", politeness=FAST, fetch=fetch, scope=scope)
         there = f"http://localhost:{other.port}/status/200"
         seeds = [
             web.url("/enter/1"),
             web.url(f"/links-to?{there}"),
             web.url(f"/redirect-to?{there}?moved"),
         ]
+        own = tuple(seeds)
+        spec = JobSpec("own", seeds=own, politeness=FAST, fetch=fetch, scope=scope)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, seeds)
         assert view["failed"] == 0
@@ -162,6 +164,7 @@ async def test_credentials_and_a_login_open_a_site(tmp_path: Path) -> None:
     async with MisbehavingWeb() as web:
         spec = JobSpec(
             "members",
+            seeds=(web.url("/members/5/0"),),
             politeness=FAST,
             fetch=Fetch(auth=(Auth("127.0.0.1", user="${USER}", password="${PW}"),)),
             login=Login(web.url("/login"), {"user": "${USER}", "password": "${PW}"}, "welcome"),
@@ -231,3 +234,26 @@ async def test_cookies_survive_a_restart(tmp_path: Path) -> None:
             view = await cluster.ask("job", {"ref": "door"})
         assert (view["pages"], view["failed_reasons"]) == (13, {})
         assert web.hits("/enter/12") == 1
+
+
+async def test_a_seed_that_redirects_releases_no_secret_to_its_target(tmp_path: Path) -> None:
+    """The target's host joins the crawl, as the default scope has it, but not the hosts of the
+    secret: the page behind the redirect is fetched without, and those that it links to are refused
+    by name. Where the configuration names the host, all of them have it."""
+    async with MisbehavingWeb() as web, MisbehavingWeb() as other:
+        seed = web.url(f"/redirect-to?{other.url('/good/3/0')}")
+        fetch = Fetch(allow_private=True, headers={"X-Key": "${PW}"}, retries=0)
+        spec = JobSpec("moved", seeds=(seed,), politeness=FAST, fetch=fetch)
+        async with EmbeddedCluster(tmp_path / "a", 1) as cluster:
+            view = await crawl(cluster, spec, [seed])
+        assert view["pages"] == 1 and view["failed_reasons"] == {"secret_not_released": 2}
+        pages = [hit for hit in other.log if hit.path != "/robots.txt"]
+        assert [hit.path for hit in pages] == ["/good/3/0"]
+        assert not any("x-key" in hit.headers for hit in other.log)
+        hosts = {"PW": (f"127.0.0.1:{web.port}", f"127.0.0.1:{other.port}")}
+        rights = JobRights(owner=True, secrets=hosts)
+        async with EmbeddedCluster(tmp_path / "b", 1, rights=rights) as cluster:
+            view = await crawl(cluster, spec, [seed])
+        assert (view["pages"], view["failed_reasons"]) == (3, {})
+        sent = {hit.path for hit in other.log if hit.headers.get("x-key") == "s3cret"}
+        assert {"/good/3/1", "/good/3/2"} <= sent

@@ -28,6 +28,7 @@ from tests.integration.browser_site import (
 )
 from tests.integration.crawling import alive, until
 from zcrawl.errors import FetchError, RetryClass
+from zcrawl.fetch.guard import Guard
 
 need_chromium()
 
@@ -378,3 +379,39 @@ def told(pid: int, name: str) -> bytes:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError:
         return b""
+
+
+LOADS = """<script src="/hop?1"></script><img src="/hop?2"><iframe src="/hop?3"></iframe>
+<link rel=stylesheet href="/hop?4"><img src="{other}/direct"><script>
+  fetch("/hop?5", {{mode: "no-cors"}}).catch(() => 0);
+  fetch("/own").then(() => fetch("/back")).catch(() => 0);
+</script>"""
+
+
+async def test_the_jobs_headers_go_to_no_other_origin_whatever_redirects_there(
+    engine: BrowserEngine,
+) -> None:
+    """Not to what the page loads from elsewhere, nor behind a redirect of its own origin, of one
+    hop or two. Its own origin has them with every request, and the browser's cookies beside."""
+    async with Site({}) as other:
+        there = f"http://127.0.0.1:{other.port}"
+        pages = {
+            "/": page(LOADS.format(other=there)),
+            "/hop": redirect("/onward"),
+            "/onward": redirect(f"{there}/stolen"),
+            "/own": (200, {}, b"{}"),
+            "/back": redirect("/own?again"),
+        }
+        async with Site(pages) as site:
+            headers = {**HEADERS, "X-Key": "k3y", "Authorization": "Bearer k3y", "Cookie": "c=1"}
+            orders = limits(block=(), wait="idle")
+            orders = msgspec.structs.replace(orders, guard=Guard(allow_private=True))
+            await engine.get(site.url("/"), headers, orders)
+            await until(lambda: other.hits("/stolen") >= 5 and "/own?again" in site.log)
+            assert "/direct" in other.log, "or it proves nothing"
+            for path in ("/", "/hop?1", "/hop?3", "/hop?5", "/onward", "/own", "/own?again"):
+                told = site.headers[path]
+                assert (told["x-key"], told["authorization"]) == ("k3y", "Bearer k3y"), path
+                assert told["cookie"] == "c=1", path
+            for path, told in other.headers.items():
+                assert not {"x-key", "authorization"} & told.keys(), path

@@ -6,6 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.crawling import FAST, children, command, crawl
 from tests.integration.spiders import BASE, crawled, job
 from tests.web.echo_site import echo_site
@@ -184,3 +186,28 @@ async def test_a_plain_crawl_starts_no_child(tmp_path: Path) -> None:
             await crawl(cluster, JobSpec(name="plain", politeness=FAST), [site.origin + "/"])
             (pid,) = [one["pid"] for one in cluster.snapshot()["workers"]]
             assert await asyncio.to_thread(children, pid) == []
+
+
+ENVIRON = """
+import os
+
+class Test(Base):
+    def start(self):
+        yield Request(self.origin + "/x")
+
+    def parse(self, page):
+        yield {"names": sorted(os.environ), "marker": os.environ.get("MARKER")}
+"""
+
+
+async def test_a_spider_gets_no_credentials_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process has the worker's environment without secrets, keys and passwords."""
+    for name in ("ZCRAWL_SECRET_PW", "ZCRAWL_CONSUL__TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "hunter2")
+    monkeypatch.setenv("MARKER", "there")
+    with echo_site() as site:
+        _, (item,) = await crawled(tmp_path, job(BASE + ENVIRON, site))
+    assert item["marker"] == "there", "or it proves nothing"
+    assert not [name for name in item["names"] if name.startswith(("ZCRAWL_", "AWS_"))]

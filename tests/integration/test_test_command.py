@@ -83,6 +83,7 @@ def test_a_job_file_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("ZCRAWL_SECRET_PW", "hunter2")
     with WebThread() as web:
         auth = f'auth = [{{ host = "127.0.0.1:{web.port}", user = "me", password = "${{PW}}" }}]'
+        auth += '\nheaders = { X-Key = "${PW}" }'
         text = f'name = "j"\nseeds = ["{web.url("/good/4/0")}"]\n[fetch]\n{auth}\n'
         text += '[scope]\nexclude = ["/2$"]\n'
         (tmp_path / "j.toml").write_text(text)
@@ -90,7 +91,9 @@ def test_a_job_file_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         scopes = {link["url"].rpartition("/")[2]: link["scope"] for link in told["links"]}
         assert scopes == {"1": "followed", "2": "excluded", "0": "same"}
         assert told["hops"][-1]["sent"]["Authorization"] == "(hidden)"
+        assert told["hops"][-1]["sent"]["X-Key"] == "(hidden)"
         assert "authorization" in web.log[-1].headers
+        assert web.log[-1].headers["x-key"] == "hunter2"
         other = report(tmp_path, "j.toml", web.url("/good/4/3"))
         assert other["items"][0]["title"] == "3"
         assert "hunter2" not in json.dumps([told, other])

@@ -41,6 +41,7 @@ from zcrawl.mesh.messages import (
 from zcrawl.model import NodeState, Outcome
 from zcrawl.store.commands import Command
 from zcrawl.store.rows import HostRow, QueuedRow, RunCounters, RunRow
+from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.testing.fake_store import FakeStore
 
@@ -145,7 +146,8 @@ class LeaderStory:
 
     def __init__(self, store: FakeStore | None = None, me: str = "m1", now: float = 100.0) -> None:
         self.store = store or FakeStore()
-        self.master = Master(me, seen_slots=64)
+        # Of the machine's own user, who may have items written anywhere.
+        self.master = Master(me, seen_slots=64, outputs=OutputRights(owner=True))
         self.now = now
         self.sent: list[m.SendToWorker] = []
         self.published: list[Body] = []

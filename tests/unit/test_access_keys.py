@@ -35,6 +35,10 @@ def test_the_keys_are_read() -> None:
         ('[fetch]\nproxies = ["http://proxy"]', "is no proxy"),
         ('[fetch]\nproxies = ["http://proxy:99999"]', "is no proxy"),
         ('[fetch]\nproxies = ["http://me:hunter2@proxy:3128"]', "secret is written out"),
+        ('[fetch]\nproxies = ["http://${PW}.evil.test:1"]', "not its host"),
+        ('[fetch]\nproxies = ["http://u:${PW}@${PW}:1"]', "not its host"),
+        ('[fetch]\nheaders = { hOST = "evil.test" }', "Host is the URL's"),
+        ('[fetch]\nheader_sets = [{ Host = "evil.test" }]', "Host is the URL's"),
         ('[fetch]\nproxies = ["socks5://p:1"]\nengine = "httpx"', "socks5 needs engine"),
         ('[fetch]\nproxy_rotation = "random"', "does not exist"),
         (

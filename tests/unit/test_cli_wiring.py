@@ -18,6 +18,7 @@ from zcrawl.cli.interrupt import Interrupt
 from zcrawl.cli.main import run
 from zcrawl.cli.up import describe
 from zcrawl.errors import RefusedError
+from zcrawl.fetch.keyring import JobRights
 
 WORKER = {
     "id": "w1",
@@ -147,7 +148,10 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert (data, workers) == (tmp_path / "zcrawl-data", 2)
     limits = {"slots": 32, "rate": 0.0, "bandwidth": 0.0}
     blobs = str(tmp_path / "zcrawl-data" / "blobs")
-    assert options == {**limits, "pause_unfinished": True, "nursery": 2, "blobs": blobs}
+    rights = {"rights": JobRights(owner=True), "outputs": options["outputs"]}
+    assert rights["outputs"].owner
+    more = {"pause_unfinished": True, "nursery": 2, "blobs": blobs}
+    assert options == {**limits, **rights, **more}
     spec = world.asked[0][1]["spec"]
     assert spec["scope"]["max_depth"] == 3
     assert (spec["politeness"]["rate"], spec["politeness"]["spread"]) == (0.0, True)

@@ -88,3 +88,63 @@ def test_other_variables_of_ours_and_of_others_are_left_alone() -> None:
     """Only names with a section and a key are configuration."""
     environ = {"ZCRAWL_DEBUG": "1", "ZCRAWL_CONFIG": "x", "PATH": "/bin", "ZCRAWL_HOME": "y"}
     assert resolve(None, "x", environ).config == Config()
+
+
+RIGHTS = """
+[worker]
+tls_files = ["/etc/zcrawl/tls/"]
+[outputs]
+allow = ["s3://bucket/prefix/", "/srv/crawls"]
+[secrets.KEY]
+hosts = ["shop.test", "*.cdn.test:8443"]
+[secrets.Other_1]
+"""
+
+
+def test_what_jobs_may_use_is_read_and_shown() -> None:
+    """Secrets by their names, with their hosts, from the file or from the environment; their values
+    are no part of the configuration."""
+    environ = {"ZCRAWL_SECRETS__PW": "a.test, b.test:81", "ZCRAWL_SECRET_PW": "hunter2"}
+    found = resolve(RIGHTS, "zcrawl.toml", environ)
+    assert found.config.outputs.allow == ("s3://bucket/prefix/", "/srv/crawls")
+    assert found.config.worker.tls_files == ("/etc/zcrawl/tls/",)
+    hosts = {name: secret.hosts for name, secret in found.config.secrets.items()}
+    assert hosts == {
+        "KEY": ("shop.test", "*.cdn.test:8443"),
+        "Other_1": (),
+        "PW": ("a.test", "b.test:81"),
+    }
+    assert found.values()["secrets.PW"] == {"hosts": ("a.test", "b.test:81")}
+    assert found.origins["secrets.PW"] == "ZCRAWL_SECRETS__PW"
+    assert found.origins["secrets.KEY"] == "zcrawl.toml"
+    assert "hunter2" not in str(found.values())
+    other = resolve(RIGHTS, "x", {"ZCRAWL_SECRETS__KEY": "", "ZCRAWL_OUTPUTS__ALLOW": "/a/ /b/"})
+    assert other.config.secrets["KEY"].hosts == () and other.config.outputs.allow == ("/a/", "/b/")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[outputs]\nallow = ["relative/"]', "outputs.allow"),
+        ('[outputs]\nallow = ["/"]', "outputs.allow"),
+        ('[outputs]\nallow = ["/srv/../etc"]', "outputs.allow"),
+        ('[outputs]\nallow = ["gs://bucket/"]', "outputs.allow"),
+        ('[outputs]\nallow = "/srv/"', "outputs.allow"),
+        ('[worker]\ntls_files = ["s3://bucket/tls/"]', "worker.tls_files"),
+        ('[worker]\ntls_files = ["tls"]', "worker.tls_files"),
+        ('[secrets.PW]\nhosts = ["*"]', "secrets.PW"),
+        ('[secrets.PW]\nhosts = ["https://a.test/"]', "secrets.PW"),
+        ('[secrets.PW]\nhosts = "a.test"', "secrets[...].hosts"),
+        ('[secrets.PW]\nhost = ["a.test"]', "unknown field"),
+        ('[secrets.PW]\nvalue = "hunter2"', "unknown field"),
+        ('[secrets."a-b"]\nhosts = ["a.test"]', "secrets.a-b"),
+        ('[secrets]\nPW = "hunter2"', "secrets"),
+        ("secrets = 1", "section"),
+    ],
+)
+def test_a_right_that_cannot_be_read_is_refused(text: str, words: str) -> None:
+    """It must not be taken for another, or for none."""
+    message = refusal(text)
+    assert message.startswith("zcrawl.toml: ") and words in message, message
+    assert "hunter2" not in message
+    assert refusal(ZCRAWL_SECRETS__PW="*.com").startswith("ZCRAWL_SECRETS__PW: ")

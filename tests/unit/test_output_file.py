@@ -217,10 +217,10 @@ def test_a_name_that_the_system_refuses_is_a_usage_error(tmp_path: Path, name: s
 
 
 def test_a_folder_that_may_not_be_looked_into_is_a_usage_error(tmp_path: Path) -> None:
-    """Also one that raises already when it is asked whether the file is there."""
+    """Also one that raises already when it is asked for its name."""
 
     class Hidden(type(tmp_path)):  # type: ignore[misc]
-        def exists(self) -> bool:
+        def absolute(self) -> Hidden:
             raise PermissionError(errno.EACCES, "Permission denied")
 
     with pytest.raises(UsageError) as caught:

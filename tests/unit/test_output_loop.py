@@ -15,7 +15,9 @@ from zcrawl.master.output_loop import OutputLoop
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.output_file import OutputFile
+from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.queries import Query, QueryOutcome, ReadItems, ReadOutputs
+from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.fake_store import FakeStore
 
 
@@ -50,9 +52,8 @@ class Scene:
         )
 
     def loop(self, epoch: Callable[[], int], note: Callable[[str, str], None]) -> OutputLoop:
-        return OutputLoop(
-            self.threads, epoch, note, self.path.parent, lambda: UTC, lambda hash: b""
-        )
+        places = OutputPlaces(self.path.parent, self.path.parent, OutputRights(owner=True))
+        return OutputLoop(self.threads, epoch, note, places, lambda: UTC, lambda hash: b"")
 
     def crawl(self, pages: int, path: str, name: str = "job") -> None:
         spec = {"name": name, "politeness": {"robots": False, "rate": 0, "concurrency": 99}}
@@ -129,7 +130,7 @@ async def test_a_leader_of_a_later_epoch_does_not_commit_what_an_earlier_one_rea
     assert scene.path.read_bytes() == b'{"n":1}\n' * 3
 
 
-@pytest.mark.parametrize("bad", ["x" * 300, "a\0b"])
+@pytest.mark.parametrize("bad", ["x" * 300 + ".jsonl", "a\0b.jsonl"])
 async def test_a_name_that_cannot_be_opened_hinders_no_other_output(
     scene: Scene, tmp_path: Path, bad: str
 ) -> None:
@@ -179,12 +180,12 @@ async def test_whatever_a_writer_raises_hinders_no_other_output(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, name: str
 ) -> None:
     """Libraries raise the system's own errors."""
-    scene.crawl(2, str(tmp_path / "bad"), name="bad")
+    scene.crawl(2, str(tmp_path / "bad.jsonl"), name="bad")
     scene.crawl(3, str(scene.path), name="good")
     real = OutputFile.append
 
     def append(self: OutputFile, items: Sequence[bytes]) -> int:
-        if self._path.name == "bad":
+        if self._path.name == "bad.jsonl":
             raise error
         return real(self, items)
 
@@ -199,7 +200,7 @@ async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
     scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was written is kept; a plugin that raises at its end ends nothing else."""
-    scene.crawl(2, str(tmp_path / "bad"), name="bad")
+    scene.crawl(2, str(tmp_path / "bad.jsonl"), name="bad")
     scene.crawl(3, str(scene.path), name="good")
     await scene.outputs.flush()
     closed = []
@@ -208,11 +209,11 @@ async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
     def close(self: OutputFile) -> None:
         closed.append(self._path.name)
         real(self)
-        if self._path.name == "bad":
+        if self._path.name == "bad.jsonl":
             raise RuntimeError("a plugin that cannot even be closed")
 
     monkeypatch.setattr(OutputFile, "close", close)
     await scene.outputs.close()
-    assert sorted(closed) == ["bad", "out.jsonl"]
+    assert sorted(closed) == ["bad.jsonl", "out.jsonl"]
     assert scene.notes.get_nowait() == "output_not_closed"
     assert scene.notes.empty()

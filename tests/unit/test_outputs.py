@@ -26,7 +26,6 @@ def test_entries_are_formats_or_names_whose_ending_tells_the_format() -> None:
     ("entry", "words"),
     [
         ("x.json", "neither one of sql"),
-        ("/etc/x.jsonl", "leads out"),
         ("a/../../x.jsonl", "leads out"),
         ("~/x.jsonl", "leads out"),
         ("gs://b/x.jsonl", "s3:// only"),

@@ -10,12 +10,14 @@ import httpx
 import msgspec
 
 from zcrawl.errors import BlockedAddress
+from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.extra import REDIRECT, encode
 from zcrawl.frontier.robots_place import ELSEWHERE, packed, place_in, robots_group
 from zcrawl.mesh.messages import Assignment, Result, RobotsFile, RunConfig
 from zcrawl.model import Outcome
-from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Output, Politeness
 from zcrawl.worker.pipeline_loop import Pipeline
 
 SITE = "https://x.test"
@@ -38,6 +40,7 @@ class Rig:
         self.answers = answers
         self.asked: list[str] = []
         self.limits: list[HopLimits] = []
+        self.headers: list[Mapping[str, str]] = []
         self.results: dict[int, Result] = {}
         self.hops = 0
         self.errors: list[str] = []
@@ -60,6 +63,7 @@ class Rig:
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         self.asked.append(url)
         self.limits.append(limits)
+        self.headers.append(headers)
         self.on_get()
         for _ in range(3):  # others get their turn, as they do with a real network
             await asyncio.get_running_loop().create_task(_nothing())
@@ -81,12 +85,17 @@ class Rig:
             self._done.set()
 
     async def fetch(
-        self, *paths: str, depth: int = 1, groups: tuple[str, ...] = (), close: bool = True
+        self,
+        *paths: str,
+        depth: int = 1,
+        groups: tuple[str, ...] = (),
+        close: bool = True,
+        extra: bytes = b"",
     ) -> list[Result]:
         self._left = len(paths)
         self._done.clear()
         for seq, path in enumerate(paths):
-            one = Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None)
+            one = Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None, extra=extra)
             self.pipeline.start(one, None, groups)
         async with asyncio.timeout(5):
             await self._done.wait()
@@ -352,7 +361,7 @@ async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_f
 async def test_a_secret_that_is_not_set_fails_by_name() -> None:
     """Tried again, for the next worker may have it; the log has the variable."""
     spec = JobSpec("j", fetch=Fetch(headers={"X-Key": "${KEY}"}))
-    world = Rig({}, spec, environ={"KEY": "x"})
+    world = Rig({}, spec, keyring=Keyring(JobRights(), {"KEY": "x"}))
     (result,) = await world.fetch("/a")
     assert (result.reason, result.retry) == ("no_secret", "transient")
     assert world.errors == ["no_secret"]
@@ -365,3 +374,68 @@ async def test_proxies_that_are_down_postpone_the_page() -> None:
     (result,) = await world.fetch("/a")
     assert (result.reason, result.retry) == ("proxies_down", "postponed")
     assert result.retry_after_s == 5.0
+
+
+KEY = {"ZCRAWL_SECRET_KEY": "k3y"}
+
+
+def secretive(*hosts: str, robots: bool = False, **fetch: object) -> Rig:
+    """A job with a secret, on a worker of a cluster that lets it go to these hosts."""
+    fetch = fetch or {"headers": {"X-Key": "${KEY}", "X-Plain": "p"}}
+    spec = JobSpec("j", politeness=Politeness(robots=robots), fetch=Fetch(**fetch))  # type: ignore[arg-type]
+    answers = {f"{SITE}/{name}": page() for name in ("a", "b")}
+    answers[f"{SITE}/robots.txt"] = httpx.Response(404)
+    keyring = Keyring(JobRights(secrets={"KEY": hosts}), KEY)
+    return Rig(answers, spec, keyring=keyring)
+
+
+async def test_a_request_that_needs_a_secret_which_its_host_may_not_get_is_not_sent() -> None:
+    """Nothing is asked for, robots.txt neither; it fails for good, by its name, and the log tells
+    it once for each host."""
+    for fetch in (
+        {"headers": {"X-Key": "${KEY}"}},
+        {"header_sets": ({"X-Key": "${KEY}"},)},
+        {"auth": (Auth("x.test", bearer="${KEY}"),)},
+        {"proxies": ("http://x:${KEY}@p.test:1",)},
+    ):
+        world = secretive("other.test", robots=True, **fetch)
+        for result in await world.fetch("/a", "/b"):
+            assert (result.reason, result.retry) == ("secret_not_released", "permanent")
+            assert "k3y" not in result.detail
+        assert (world.asked, world.errors) == ([], ["secret_not_released"])
+
+
+async def test_a_request_to_a_secrets_host_has_it() -> None:
+    """And only that header; robots.txt is asked for without it."""
+    world = secretive("x.test", robots=True)
+    (result,) = await world.fetch("/a")
+    assert result.outcome is Outcome.DONE
+    assert [headers.get("X-Key") for headers in world.headers] == [None, "k3y"]
+
+
+async def test_the_target_of_a_redirect_is_asked_for_without_the_secret() -> None:
+    """The job did not name that host by itself; everything else is sent."""
+    world = secretive("other.test")
+    (result,) = await world.fetch("/a", extra=encode(REDIRECT))
+    assert result.outcome is Outcome.DONE
+    assert "X-Key" not in world.headers[0] and world.headers[0]["X-Plain"] == "p"
+
+
+async def test_a_login_with_a_secret_is_not_tried_where_it_may_not_go() -> None:
+    """Also behind a redirect: without its fields it would be no login."""
+    login = Login(f"{SITE}/login", {"user": "x", "pass": "${KEY}"})
+    spec = JobSpec("j", politeness=Politeness(robots=False), login=login)
+    for extra in (b"", encode(REDIRECT)):
+        keyring = Keyring(JobRights(secrets={"KEY": ("other.test",)}), KEY)
+        world = Rig({}, spec, keyring=keyring)
+        (result,) = await world.fetch("/a", extra=extra)
+        assert (result.reason, world.asked) == ("secret_not_released", [])
+
+
+async def test_a_certificate_that_a_job_may_not_name_fails_the_run_by_name() -> None:
+    """For good: the operator of the worker said so. Nothing is asked for."""
+    spec = JobSpec("j", fetch=Fetch(ca_file="/etc/passwd"))
+    world = Rig({}, spec, keyring=Keyring(JobRights(tls_files=("/etc/tls/",))))
+    (result,) = await world.fetch("/a")
+    assert (result.reason, result.retry) == ("path_not_allowed", "permanent")
+    assert (world.asked, world.errors) == ([], ["path_not_allowed"])

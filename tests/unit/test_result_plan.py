@@ -19,13 +19,14 @@ from tests.unit.machine_tools import (
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import RetryClass
+from zcrawl.frontier.extra import REDIRECT, REDIRECTED, decode, encode
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.mesh.messages import BadBody, Extracted, Kind, Result
 from zcrawl.model import Kept, Outcome, RequestState, RunState
 from zcrawl.result.plan import BAD_RESULT, MOST_REASON, SAMPLE_EVERY, ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
-from zcrawl.submit.spec import Scope
+from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
 NOW = 50.0
 FAILURE: dict[str, Any] = {"outcome": Outcome.FAILED, "reason": "http_503", "status": 503}
@@ -213,3 +214,23 @@ def test_a_bad_result_that_a_hello_promised_ends_its_request() -> None:
     one = Received(("w1", 7), 3, 9, spoilt, NOW, promised=(1, 4))
     change = Desk().planner.plan(one, UTC, NOW)
     assert (change.run, change.host, change.state) == (1, 4, RequestState.DEAD)
+
+
+def test_the_target_of_a_redirect_is_marked_in_jobs_that_send_secrets() -> None:
+    """Workers keep the secrets of a job from hosts that only a redirect has named. Links and pages
+    that give way are no redirects, and other jobs pay nothing."""
+    headers = {"X-Key": "${KEY}"}
+    target = link("http://other.test:81/x")
+    moved = result(1, Outcome.SKIPPED, depth=3, reason=REDIRECTED, handover=target)
+    sitemap = result(1, Outcome.SKIPPED, depth=3, reason=REDIRECTED, sitemaps=[target])
+    gave_way = result(1, Outcome.SKIPPED, depth=3, reason="canonical", handover=target)
+    found = result(1, links=[target])
+    marks = []
+    for body in (moved, sitemap, gave_way, found):
+        desk = Desk()
+        desk.runs.put(run_row(1, JobSpec("job", fetch=Fetch(headers=headers))))
+        (new,) = desk.plan(body).links
+        marks.append(decode(new.extra).redirected)
+        assert not new.extra or new.extra == encode(REDIRECT)
+    assert marks == [True, True, False, False]
+    assert [one.extra for one in Desk().plan(moved).links] == [b""]

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from zcrawl.errors import FetchError, JobError, RetryClass
+from zcrawl.fetch.keyring import JobRights, Keyring, RunSecrets
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login
@@ -54,7 +55,13 @@ def make(
 ) -> Session:
     spec = JobSpec("j", fetch=Fetch(**fetch), login=login or Login())  # type: ignore[arg-type]
     assert spec.needs_session
-    return Session(spec, engine, environ or {}, lambda: 0.0, {})
+    return Session(spec, engine, secrets_for(environ), lambda: 0.0, {})
+
+
+def secrets_for(environ: Mapping[str, str] | None) -> RunSecrets:
+    """Of a crawl by the machine's own user, with the hosts of these tests as seeds."""
+    seeds = (SITE + "/", "https://y.test:8443/")
+    return Keyring(JobRights(owner=True), environ).for_run(JobSpec("j", seeds=seeds))
 
 
 async def get(session: Session, url: str = SITE + "/") -> httpx.Response:
@@ -135,7 +142,7 @@ async def test_cookies_come_back_to_their_host_and_are_reported_once() -> None:
     assert set((sent[2] or "").split("; ")) == {"sid=1", "t=2"}
     assert sent[3] is None
     after_restart = Session(
-        JobSpec("j", fetch=Fetch(cookies=True)), engine, {}, lambda: 0.0, dict([kept])
+        JobSpec("j", fetch=Fetch(cookies=True)), engine, secrets_for({}), lambda: 0.0, dict([kept])
     )
     await get(after_restart)
     assert set((engine.asked[-1][1].get("Cookie") or "").split("; ")) == {"sid=1", "t=2"}

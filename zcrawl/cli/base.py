@@ -23,6 +23,8 @@ from zcrawl.errors import ConfigError
 
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
+    from zcrawl.fetch.keyring import JobRights
+    from zcrawl.submit.output_rights import OutputRights
     from zcrawl.telemetry.logs import EventLog
 
 
@@ -115,9 +117,22 @@ class Settings:
         return blobs_place(self.config, self.data, cluster=False)
 
     def worker_limits(self) -> dict[str, Any]:
-        """What one worker process may do, as EmbeddedCluster takes it."""
+        """What workers and jobs may do, as EmbeddedCluster takes it."""
         worker = self.config.worker
-        return {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
+        limits = {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
+        return {**limits, "rights": self.job_rights(), "outputs": self.output_rights()}
+
+    def job_rights(self) -> JobRights:
+        """What jobs of this machine's own user may use of it."""
+        from zcrawl.roles.cluster import job_rights
+
+        return job_rights(self.config, owner=True)
+
+    def output_rights(self) -> OutputRights:
+        """Where jobs of this machine's own user may write."""
+        from zcrawl.submit.output_rights import OutputRights
+
+        return OutputRights(self.config.outputs.allow, owner=True)
 
     def named(self, node: str | None) -> Config:
         """The configuration with this node's name from a flag."""

@@ -265,6 +265,12 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
     return str(path), wanted
 
 
+def output_on_cluster(out: str) -> tuple[str, str]:
+    """(path, format) of a file that a master writes: what it may be is not for this machine to
+    say, and nothing of the kind is looked for here."""
+    return out, format_of(out)
+
+
 def format_of(name: str) -> str:
     """The format that a file's name asks for."""
     wanted = outputs.format_of(name)

@@ -9,7 +9,14 @@ from typing import Any, Final
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.specs import Submission, output_for, prepare, spec_options, with_capture
+from zcrawl.cli.specs import (
+    Submission,
+    output_for,
+    output_on_cluster,
+    prepare,
+    spec_options,
+    with_capture,
+)
 from zcrawl.errors import UsageError
 
 POLL_S: Final = 0.5
@@ -19,7 +26,10 @@ POLL_S: Final = 0.5
 @click.argument("sources", nargs=-1, metavar="JOB.toml | URL...")
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
 @click.option(
-    "--out", metavar="FILE", help="A .jsonl, .csv, .parquet or .warc.gz file that gets the items."
+    "--out",
+    metavar="FILE",
+    help="A .jsonl, .csv, .parquet or .warc.gz file that gets the items. On a cluster a master "
+    "writes it, in its outputs folder; `export` writes one here.",
 )
 @click.option("--update", is_flag=True, help="A known name gets this spec and a new run.")
 @click.option("--again", is_flag=True, help="A known name gets a new run of the spec it has.")
@@ -48,7 +58,10 @@ def submit_command(
         raise UsageError("--out - is for `crawl`; use `zcrawl export ID` afterwards")
     job_file, urls = split_sources(sources)
     submission = prepare(urls, job_file, seeds, with_capture(changes, out))
-    to = output_for(out, settings.data, submission.spec) if out else None
+    to = None
+    if out:
+        here = not settings.in_cluster
+        to = output_for(out, settings.data, submission.spec) if here else output_on_cluster(out)
     mode = "update" if update else "again" if again else "new"
     from zcrawl.runtime.run_loop import run_async
 
@@ -80,6 +93,7 @@ async def _submit(
     from zcrawl.cli.crawl_session import ENDED, closing_lines, exit_code
     from zcrawl.cli.feed import send_seeds
     from zcrawl.submit.advice import advice
+    from zcrawl.submit.outputs import is_remote
     from zcrawl.telemetry.views import summary
 
     async with connect.running(settings) as ask:
@@ -108,6 +122,9 @@ async def _submit(
     if settings.json:
         output.print_json(summary(own))
     else:
-        for line in closing_lines(own, to[0] if to else None):
+        where = to[0] if to else None
+        if to and settings.in_cluster and not is_remote(to[0]):
+            where = f"{to[0]} on the master that leads"
+        for line in closing_lines(own, where):
             output.note(line)
     return max(code, exit_code(own))

@@ -108,7 +108,7 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
     from zcrawl.cli import output
     from zcrawl.roles.probe import probe
 
-    report = await probe(spec, url, block)
+    report = await probe(spec, url, block, settings.job_rights())
     if settings.json:
         output.print_json(report)
     else:

@@ -45,6 +45,7 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "protocol": _PERMANENT,  # no HTTP, or HTTP beyond all limits
     "bad_url": _PERMANENT,  # a URL or header that cannot be sent
     "blocked_address": _PERMANENT,  # the guard said no
+    "secret_not_released": _PERMANENT,  # the host may not get what the job would send it
     "redirect_loop": _PERMANENT,
     "too_many_redirects": _PERMANENT,
     "bad_redirect": _PERMANENT,  # no Location, no URL in it, or no http(s) URL

@@ -1,9 +1,8 @@
 """Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
 
-Called when a job is judged (`submit.access` refuses secrets that are written out) and by the
-worker when it adopts a run. Pure: the environment comes in. Only variables that begin with
-ZCRAWL_SECRET_ are read, so a job cannot send a worker's other variables to a server of its choice.
-The job's stored form, its views and the logs have the names only.
+Called by `keyring`, which knows the hosts that each secret may go to. Pure: the environment comes
+in. Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send a worker's other
+variables anywhere. The job's stored form, its views and the logs have the names only.
 """
 
 from __future__ import annotations
@@ -16,6 +15,20 @@ from zcrawl.errors import JobError
 
 PREFIX: Final = "ZCRAWL_SECRET_"
 REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+
+
+_OWN: Final = re.compile(r"(ZCRAWL|AWS|CONSUL|MYSQL)_\w*", re.IGNORECASE)
+
+
+def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of a worker's environment a job's own code is given: not the secrets, nor the keys of
+    the cluster and of S3."""
+    return {name: value for name, value in environ.items() if not _OWN.fullmatch(name)}
+
+
+def names_in(text: str) -> list[str]:
+    """The secrets that a text refers to."""
+    return REFERENCE.findall(text) if "${" in text else []
 
 
 def expand(text: str, environ: Mapping[str, str]) -> str:

@@ -113,11 +113,11 @@ class Tab:
         session = await context.new_cdp_session(page)
         tree = await session.send("Page.getFrameTree")
         self._frame = tree["frameTree"]["frame"]["id"]
-        session.on("Fetch.requestPaused", self._later(session, self._on_answer))
-        await session.send(
-            "Fetch.enable",
-            {"patterns": [{"resourceType": "Document", "requestStage": "Response"}]},
-        )
+        session.on("Fetch.requestPaused", self._later(session, self._on_paused))
+        patterns = [{"resourceType": "Document", "requestStage": "Response"}]
+        if self._headers:
+            patterns.append({"urlPattern": f"{self._origin}/*", "requestStage": "Request"})
+        await session.send("Fetch.enable", {"patterns": patterns})
         try:
             await page.goto(self._url, wait_until=_STATE[orders.wait], timeout=0)
         except Error:
@@ -206,7 +206,7 @@ class Tab:
     async def _on_request(self, route: Route, request: Request) -> None:
         with contextlib.suppress(Error):  # the page is closed already: there is nothing to decide
             if await self._allowed(request):
-                await route.continue_(headers=await self._headers_for(request))
+                await route.continue_()
             else:  # for other words than "aborted" Chromium shows a page of its own
                 await route.abort("aborted" if self._is_main(request) else "blockedbyclient")
 
@@ -230,11 +230,17 @@ class Tab:
             return False
         return request.frame == self._page.main_frame
 
-    async def _headers_for(self, request: Request) -> dict[str, str] | None:
-        """The job's headers go to the page's own origin: they may be credentials."""
-        if not self._headers or not request.url.startswith(self._origin + "/"):
-            return None
-        return {**await request.all_headers(), **self._headers}
+    async def _add_headers(self, session: CDPSession, event: dict[str, Any]) -> None:
+        """The job's headers go to the page's own origin: they may be credentials. By the protocol,
+        which gives them to this hop alone: playwright sends the headers of a continued request on
+        to wherever it is redirected."""
+        request, told = {"requestId": event["requestId"]}, event["request"]
+        if not told["url"].startswith(self._origin + "/"):
+            await session.send("Fetch.continueRequest", request)
+            return
+        kept = {k: v for k, v in told["headers"].items() if k.lower() not in self._headers}
+        pairs = [{"name": k, "value": v} for k, v in {**kept, **self._headers}.items()]
+        await session.send("Fetch.continueRequest", {**request, "headers": pairs})
 
     # ------------------------------------------------------------ what comes back
 
@@ -253,6 +259,12 @@ class Tab:
                 pass  # the page is closed, or Chromium gave this request up: `goto` tells
 
         return handler
+
+    async def _on_paused(self, session: CDPSession, event: dict[str, Any]) -> None:
+        if "responseStatusCode" in event or "responseErrorReason" in event:
+            await self._on_answer(session, event)
+        else:
+            await self._add_headers(session, event)
 
     async def _on_answer(self, session: CDPSession, event: dict[str, Any]) -> None:
         """A document has its head: decide before the browser acts on it."""

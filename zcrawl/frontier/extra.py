@@ -29,9 +29,17 @@ class Extra(msgspec.Struct, frozen=True, array_like=True):
     headers: dict[str, str] = {}
     handler: str = ""  # empty: the spider chooses
     meta: dict[str, Any] = {}
+    # A redirect from another host led here, so what the job sends to its own hosts stays away.
+    redirected: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for no more than a found link does."""
+        return self in (PLAIN, REDIRECT)
 
 
 PLAIN: Final = Extra()
+REDIRECT: Final = Extra(redirected=True)
 _decode = msgspec.msgpack.Decoder(Extra).decode
 
 

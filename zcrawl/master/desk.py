@@ -138,8 +138,8 @@ class Desk:
             msgspec.structs.replace(one, prio=SITEMAP_PRIO)
             for one in desk_seeds.read(list(spec.sitemaps.urls), rules)
         )
-        output = args.get("output")
-        refuse_login(str(output[0]) if output else "")
+        output = self._state.outputs.settle(spec, args.get("output"))
+        refuse_login(output[0] if output else "")
         if args["mode"] not in ("new", "update", "again"):
             raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
         command = SubmitJob(
@@ -151,7 +151,7 @@ class Desk:
             seeds=(*seeds, desk_seeds.start()) if begins_by_itself(spec, seeds) else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
-            output=(str(output[0]), str(output[1])) if output else None,
+            output=output,
             now=self._state.utc(now),
             by=pending.request.by,
             via=pending.request.via or self._state.me,

@@ -38,6 +38,7 @@ from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.replies import Pending, refuse
 from zcrawl.mesh.messages import Reply, Request
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
+from zcrawl.submit.output_rights import OutputRights
 
 TAKEOVER_AGAIN_S = 0.5
 TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
@@ -58,9 +59,12 @@ class Master:
         allow_private: bool = False,
         allow_code: bool = False,
         vouches: bool = False,
+        outputs: OutputRights | None = None,
     ) -> None:
+        """Without `outputs` jobs name files in the outputs folder only."""
         self.me = me
         self._vouches = vouches  # typed URLs open their own hosts (submit.private)
+        self._outputs = outputs or OutputRights()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = Role.FOLLOWER
@@ -180,6 +184,7 @@ class Master:
             allow_code=self._allow_code,
         )
         self.leader.state.vouches = self._vouches
+        self.leader.state.outputs = self._outputs
         self.leader.state.mishaps = self.mishaps
         self.mishaps.led(now)
         effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]

@@ -14,12 +14,19 @@ import contextlib
 import errno
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Final
 
-from zcrawl.errors import DiskFull, Fenced, StoreError, StoreUnavailable, ZcrawlError
+from zcrawl.errors import (
+    DiskFull,
+    Fenced,
+    RefusedError,
+    StoreError,
+    StoreUnavailable,
+    ZcrawlError,
+)
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import AdvanceOutput
+from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.output_sinks_file import Sink, batch_of, kind_of, open_sink
 from zcrawl.store.queries import Items, OutputRow, Outputs, ReadItems, ReadOutputs
@@ -38,17 +45,18 @@ class OutputLoop:
         store: StoreThreads,
         epoch: Callable[[], int],
         note: Log,
-        folder: Path,
+        places: OutputPlaces,
         utc: Callable[[], float],
         body_of: GetBody,
     ) -> None:
-        """`folder` is what relative paths are relative to; `body_of` finds kept bodies."""
+        """`places` opens what this master may write; `body_of` finds kept bodies."""
         self.error: ZcrawlError | None = None
-        self._folder, self._utc, self._body_of = folder, utc, body_of
+        self._places, self._utc, self._body_of = places, utc, body_of
         self._store = store
         self._epoch = epoch
         self._note = note
         self._sinks: dict[tuple[int, str], Sink] = {}
+        self._refused: set[tuple[int, str]] = set()  # told once, and not tried again
         self._stale = False
         self._changed = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -122,8 +130,14 @@ class OutputLoop:
                 await self._close(key)
             failed = False
             for row in rows.values():
+                if (row.run, row.path) in self._refused:
+                    continue
                 try:
                     await self._follow(row, epoch)
+                except RefusedError as error:  # by its rights, which stay while it runs
+                    self._refused.add((row.run, row.path))
+                    self._note(f"output_{error.code}", f"run {row.run}: {error}")
+                    await self._close((row.run, row.path))
                 except Exception as error:  # told, and the other outputs are not given up
                     failed = True
                     self._failed(_named(row.path, error))
@@ -138,7 +152,7 @@ class OutputLoop:
             # Opening cuts the file. The fence of a commit that changes nothing comes first.
             await self._commit(row, epoch, Mark(row.cursor, row.length, row.part, row.part_at))
             sink = await loop.run_in_executor(
-                self._thread, open_sink, row, self._folder, self._body_of
+                self._thread, open_sink, row, self._places, self._body_of
             )
             self._sinks[key] = sink
         kind, batch = kind_of(row.format), batch_of(row.format)

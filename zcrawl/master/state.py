@@ -26,6 +26,7 @@ from zcrawl.model import RECALLED
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import Loaded
 from zcrawl.store.rows import HostRow, QueuedRow, RunRow
+from zcrawl.submit.output_rights import OutputRights
 
 ENDED_RUNS = 20
 
@@ -73,6 +74,7 @@ class LeaderState:
         self.allow_private = False  # jobs may reach private addresses (submit.private)
         self.vouches = False  # typed URLs open their own hosts (submit.private)
         self.allow_code = False  # jobs may bring a spider's file (submit.code)
+        self.outputs = OutputRights()  # where jobs may have their items written
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # the master's own, of all its epochs
         self.measured = Measured(0, 0.0)

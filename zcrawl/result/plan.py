@@ -13,7 +13,7 @@ import msgspec
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.errors import BadUrl, ParseError, RetryClass
-from zcrawl.frontier.extra import REDIRECTED, START, decode, request_key
+from zcrawl.frontier.extra import REDIRECT, REDIRECTED, START, decode, encode, request_key
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
@@ -165,16 +165,17 @@ class ResultPlanner:
             if (run, key) not in seen:
                 depth, why = result.depth + 1, reason[:MOST_REASON]
                 links.append(NewLink(url, key, origin_of(url), depth, skip=why or BAD_RESULT))
+        extra = _mark(result, active)
         for url, key in result.sitemaps:
             if (run, key) not in seen:
-                label = labels.get(key, "")
+                label, depth = labels.get(key, ""), result.depth
                 links.append(
-                    NewLink(url, key, origin_of(url), result.depth, SITEMAP_PRIO, label=label)
+                    NewLink(url, key, origin_of(url), depth, SITEMAP_PRIO, label=label, extra=extra)
                 )
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
             label = labels.get(key, "")
-            links.append(NewLink(url, key, origin_of(url), result.depth, label=label))
+            links.append(NewLink(url, key, origin_of(url), result.depth, label=label, extra=extra))
         return links if not result.requests or self._ask(result, active, links) else None
 
     def _bounded_chain(
@@ -232,6 +233,13 @@ class ResultPlanner:
             dropped=dropped,
             host=result.host,
         )
+
+
+def _mark(result: Result, active: ActiveRun) -> bytes:
+    """What a worker has to know of the target of a redirect, if the job sends secrets: they stay
+    away from hosts that only a redirect has named."""
+    redirected = result.reason == REDIRECTED and b"${" in active.row.spec
+    return encode(REDIRECT) if redirected else b""
 
 
 def _stored_robots(file: RobotsFile | None, utc: float) -> StoredRobots | None:

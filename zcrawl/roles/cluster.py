@@ -19,6 +19,7 @@ from zcrawl.mesh.ports import Endpoints
 if TYPE_CHECKING:
     from zcrawl.coord.client_consul import ConsulSettings
     from zcrawl.coord.ports import Coordinator, Role, Sighting
+    from zcrawl.fetch.keyring import JobRights
     from zcrawl.mesh.security import MeshKeys
     from zcrawl.store.ports import Store
 
@@ -68,6 +69,14 @@ def client_keys(config: Config) -> MeshKeys | None:
     from zcrawl.mesh.keys_zmq_file import read_mesh_keys
 
     return read_mesh_keys(Path(mesh.key_file), mesh.server_key)
+
+
+def job_rights(config: Config, *, owner: bool) -> JobRights:
+    """What jobs may use of a worker's machine; `owner`: they are its own user's."""
+    from zcrawl.fetch.keyring import JobRights
+
+    hosts = {name: secret.hosts for name, secret in config.secrets.items()}
+    return JobRights(owner, config.worker.tls_files, hosts)
 
 
 async def find_masters(config: Config) -> list[Endpoints]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zcrawl.coord.local_file import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
+from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model import RunState
@@ -27,6 +28,7 @@ from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs import EventLog, rotate
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from zcrawl.master.output_loop import OutputLoop
 
 WORKER_MODULE: Final = "zcrawl.roles.worker_main"
+OWNER: Final = JobRights(owner=True)
 LEAD_TIMEOUT_S: Final = 30.0
 ASK_TIMEOUT_S: Final = 60.0
 POLL_S: Final = 0.02
@@ -51,6 +54,8 @@ class EmbeddedCluster:
         slots: int = 32,
         rate: float = 0.0,
         bandwidth: float = 0.0,
+        rights: JobRights = OWNER,
+        outputs: OutputRights | None = None,
         blobs: str = "",
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
@@ -59,7 +64,8 @@ class EmbeddedCluster:
         self._data = data
         self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
-        self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth}
+        self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth, "rights": rights}
+        self._output_rights = outputs or OutputRights(owner=True)
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery
@@ -131,6 +137,7 @@ class EmbeddedCluster:
         from zcrawl.master.output_loop import OutputLoop
         from zcrawl.master.store_thread import StoreThreads
         from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
+        from zcrawl.store.output_folder_file import OutputPlaces
         from zcrawl.store.store_peewee import open_sqlite
 
         data, stack = self._data, self._stack
@@ -139,9 +146,15 @@ class EmbeddedCluster:
         stack.push_async_callback(store.close)
         mesh = stack.enter_context(ZmqMasterMesh(endpoints, new_incarnation(), log))
         master = MasterLoop(
-            # Whoever can write this folder is on this machine: they reach its network and run
-            # what they like anyway.
-            Master(place.MASTER, allow_private=True, allow_code=True, vouches=True),
+            # Whoever reaches the sockets in this folder is its user: they reach this machine's
+            # network, write its files and run what they like anyway.
+            Master(
+                place.MASTER,
+                allow_private=True,
+                allow_code=True,
+                vouches=True,
+                outputs=self._output_rights,
+            ),
             mesh,
             store,
             clock=clock_os.now,
@@ -158,7 +171,7 @@ class EmbeddedCluster:
             store,
             lambda: master.machine.epoch,
             master.note,
-            data,
+            OutputPlaces(data, data, self._output_rights),
             clock_os.utc,
             lambda name: open_blobs(self._blobs).get(name),
         )

@@ -33,10 +33,13 @@ from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
 from zcrawl.roles.blobs import blobs_place, open_blobs
 from zcrawl.roles.own_id import Look, id_taken, require_free
+from zcrawl.roles.place import OUTPUTS
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import new_incarnation
+from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.ports import Store
+from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs import EventLog
 
 PULSE_S: Final = 0.5
@@ -89,11 +92,13 @@ class MasterNode:
                 return
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
+            rights = OutputRights(self._config.outputs.allow)
             self._master = MasterLoop(
                 Master(
                     self.id,
                     allow_private=self._config.cluster.allow_private or _is_local(endpoints),
                     allow_code=self._config.cluster.allow_code,
+                    outputs=rights,
                 ),
                 self._mesh,
                 store,
@@ -112,7 +117,7 @@ class MasterNode:
                 store,
                 lambda: self._master.machine.epoch,
                 self._master.note,
-                data,
+                OutputPlaces(data, data / OUTPUTS, rights),
                 clock_os.utc,
                 lambda name: open_blobs(bodies).get(name),
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from zcrawl.mesh.ports import Endpoints
 
 DATABASE: Final = "zcrawl.db"
 BLOBS: Final = "blobs"
+OUTPUTS: Final = "outputs"  # on a cluster, the only folder that jobs name files in
 LOG: Final = "zcrawl.log"
 WORKER_ERRORS: Final = "workers.err"
 MESH: Final = "mesh.json"
@@ -36,9 +38,24 @@ def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
     if len(os.fsencode(folder)) > MOST_PATH_BYTES:
         folder = temporary = Path(tempfile.mkdtemp(prefix="zcrawl-"))
     else:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        _make_private(folder)
     control, reports, events = (f"ipc://{folder}/{name}" for name in ("ctl", "rep", "evt"))
     return Endpoints(MASTER, control, reports, events), temporary
+
+
+def _make_private(folder: Path) -> None:
+    """Whoever connects to the sockets counts as this folder's user, so no other may reach them,
+    also where the folder was there before. UsageError if it is not ours to close."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise UsageError(
+            f"{folder} holds the sockets, so it must be a folder of the user who runs this; "
+            "remove it, or choose another --data",
+            code="data_not_private",
+        )
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        folder.chmod(0o700)
 
 
 def write_mesh_file(data: Path, endpoints: Endpoints) -> None:

@@ -17,16 +17,19 @@ import httpx
 
 from zcrawl.errors import BadUrl, FetchError
 from zcrawl.fetch.fetch_http_loop import HttpEngine
+from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
-from zcrawl.frontier.extra import START_URL, decode
+from zcrawl.fetch.secrets import names_in
+from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.url import LinkResolver, canonicalize, join, netloc_of, origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
+from zcrawl.roles.embedded import OWNER
 from zcrawl.roles.engines import make_engine
 from zcrawl.runtime import clock_os
 from zcrawl.submit.job_toml import to_json
@@ -39,10 +42,11 @@ _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorizat
 
 
 class Recorder:
-    """An engine that notes each exchange."""
+    """An engine that notes each exchange; `hidden` are the headers whose values it keeps to
+    itself."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, hidden: frozenset[str]) -> None:
+        self._engine, self._hidden = engine, hidden
         self.hops: list[dict[str, Any]] = []
         self.responses: dict[str, httpx.Response] = {}
 
@@ -66,7 +70,7 @@ class Recorder:
         if limits.proxy is not None:
             hop["proxy"] = limits.proxy.rpartition("@")[2]
         hop["sent"] = {
-            name: "(hidden)" if name.lower() in _SECRET_HEADERS else value
+            name: "(hidden)" if name.lower() in self._hidden else value
             for name, value in headers.items()
         }
         self.hops.append(hop)
@@ -87,18 +91,21 @@ class Recorder:
         return response
 
 
-async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
+async def probe(
+    spec: JobSpec, url: str, label: str = "", rights: JobRights = OWNER
+) -> dict[str, Any]:
     """What a worker makes of `url` under `spec`: a report of plain values. `label` is the
-    extraction block that a link to it would name."""
+    extraction block that a link to it would name, `rights` are those of the machine's own user."""
+    keyring = Keyring(rights, os.environ)
     start = canonicalize(url)
     seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
     config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
-    context = RunContext(config, os.environ)
+    context = RunContext(config, keyring)
     async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
-        recorder = Recorder(engine)
+        recorder = Recorder(engine, _secret_headers(spec))
         try:
-            results, notes = await _fetch(recorder, spec, config, start, label)
+            results, notes = await _fetch(recorder, spec, config, keyring, start, label)
         finally:
             await engine.aclose()
     result = results[-1]
@@ -125,13 +132,24 @@ async def probe(spec: JobSpec, url: str, label: str = "") -> dict[str, Any]:
     return report
 
 
+def _secret_headers(spec: JobSpec) -> frozenset[str]:
+    """Names of the headers whose values nobody needs to see, those with secrets of the job too."""
+    sets = (spec.fetch.headers, *spec.fetch.header_sets)
+    return _SECRET_HEADERS | {n.lower() for one in sets for n, v in one.items() if names_in(v)}
+
+
 def _request(url: str, extra: bytes) -> dict[str, Any]:
     asked = decode(extra)
     return {"method": asked.method, "url": url, "handler": asked.handler, "meta": asked.meta}
 
 
 async def _fetch(
-    recorder: Recorder, spec: JobSpec, config: RunConfig, start: str, label: str
+    recorder: Recorder,
+    spec: JobSpec,
+    config: RunConfig,
+    keyring: Keyring,
+    start: str,
+    label: str,
 ) -> tuple[list[Result], list[str]]:
     """The results of the URL and of the hosts that it redirects to; what a worker would log."""
     notes: list[str] = []
@@ -149,7 +167,7 @@ async def _fetch(
         on_hop=permit,
         on_late=lambda seq: None,  # one request at a time has no pace
         on_error=lambda name, detail: notes.append(detail.removeprefix(f"run {config.run}: ")),
-        environ=os.environ,
+        keyring=keyring,
     )
     if spec.code is not None:
         pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))
@@ -171,6 +189,7 @@ async def _fetch(
                     attempt=1,
                     parent=None,
                     label=label,
+                    extra=encode(REDIRECT) if results else b"",
                 ),
                 None,
                 groups,

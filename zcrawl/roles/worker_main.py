@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Never
 
 import msgspec
 
+from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 
@@ -52,6 +53,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     blobs: str
     rate: float = 0.0
     bandwidth: float = 0.0
+    rights: JobRights = JobRights()  # what jobs may use of this machine
     masters_file: str = ""  # looked at every second: masters come and go
     pulses: str = ""  # folder of the files that show that loops turn
     key_file: str = ""
@@ -147,7 +149,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             on_error=worker.note,
             on_lacks=worker.run_lacks,
             blobs=open_blobs(spec.blobs),
-            environ=os.environ,
+            keyring=Keyring(spec.rights, os.environ),
             rate=spec.rate,
             bandwidth=spec.bandwidth,
         )

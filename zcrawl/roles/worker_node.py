@@ -129,6 +129,7 @@ class WorkerNode:
             "slots": worker.slots,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
+            "rights": cluster.job_rights(config, owner=False),
             "key_file": mesh.key_file,
             "server_key": mesh.server_key,
             "log_text": config.log.format == "text",

@@ -9,6 +9,7 @@ place, and must not cut off what follows them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import BinaryIO
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
 from zcrawl.store.columns import REST, Layout, rest_name
+from zcrawl.store.output_folder_file import OutputFolder, folder_at
 from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
 from zcrawl.store.warc import GetBody, render_warc, warc_head
 
@@ -36,11 +38,14 @@ class OutputFile:
         length: int,
         layout: Layout = FREE,
         body_of: GetBody | None = None,
+        folder: OutputFolder | None = None,
     ) -> None:
         """`length` is what the store knows; 0 makes a new file or replaces an old one.
 
-        `layout` has a CSV's columns; `body_of` finds the bodies of a WARC."""
+        `layout` has a CSV's columns; `body_of` finds the bodies of a WARC; in `folder` the file is
+        opened by its name, if it is given."""
         self._path = path
+        self._folder = folder
         self._format = format
         self._length = length
         self._columns = None if layout.columns is None else tuple(layout.columns)
@@ -77,17 +82,17 @@ class OutputFile:
             ) from error
 
     def _open(self) -> BinaryIO:
-        missing = not self._path.exists()
-        if not missing and not self._path.is_file():
-            raise UsageError(f"{self._path} is no file", code="output_unwritable")
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        file = os.fdopen(descriptor, "r+b", buffering=0)
-        try:
-            self._cut(file, missing)
-        except BaseException:
-            file.close()
-            raise
-        return file
+        with contextlib.ExitStack() as stack:
+            folder = self._folder or stack.enter_context(folder_at(self._path.absolute().parent))
+            file, new = folder.open(self._path.name)
+            try:
+                self._cut(file)
+                if new:
+                    folder.sync()
+            except BaseException:
+                file.close()
+                raise
+            return file
 
     def close(self) -> None:
         if self._file is not None:
@@ -149,15 +154,9 @@ class OutputFile:
                 code="output_damaged",
             )
 
-    def _cut(self, file: BinaryIO, missing: bool) -> None:
+    def _cut(self, file: BinaryIO) -> None:
         self._check_size(file)
         file.truncate(self._length)
-        if missing:  # a file that is not in its folder after a power cut would be damaged
-            folder = os.open(self._path.absolute().parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
         if self._format == "csv" and self._length:
             columns = read_header(file.read(HEADER_BYTES))
             # A file that an earlier version began has no column for the rest, and gets none.

@@ -14,17 +14,15 @@ A run that ends without an item leaves an empty file of each; that it does is co
 from __future__ import annotations
 
 import contextlib
-import glob
-import os
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Protocol
 
-from zcrawl.errors import StoreUnavailable, UsageError
+from zcrawl.errors import StoreUnavailable
 from zcrawl.model import Kept
 from zcrawl.store.columns import layout_of
 from zcrawl.store.output_file import OutputFile
+from zcrawl.store.output_folder_file import OutputFolder, OutputPlaces
 from zcrawl.store.output_mark import Mark, is_bare
 from zcrawl.store.output_plugin import PluginSink
 from zcrawl.store.parquet_file import ParquetRows
@@ -58,14 +56,14 @@ def batch_of(format: str) -> int:
     return BATCH_CAPTURES if format == "warc" else BATCH_ITEMS
 
 
-def open_sink(row: OutputRow, folder: Path, body_of: GetBody) -> Sink:
-    """`folder` is the data folder: what relative paths are relative to."""
+def open_sink(row: OutputRow, places: OutputPlaces, body_of: GetBody) -> Sink:
+    """RefusedError: this master does not write to that path."""
     spec = readable(row.spec)
     if row.format == PLUGIN:
         return PluginSink(row, spec)
     if row.format == "parquet" or is_remote(row.path):
-        return PartSink(row, spec, folder, body_of)
-    return GrowingSink(row, spec, folder, body_of)
+        return PartSink(row, spec, places, body_of)
+    return GrowingSink(row, spec, places, body_of)
 
 
 class _Rotation:
@@ -83,9 +81,11 @@ class _Rotation:
 class GrowingSink:
     """A local file of records."""
 
-    def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
+    def __init__(
+        self, row: OutputRow, spec: JobSpec, places: OutputPlaces, body_of: GetBody
+    ) -> None:
         self.cursor = row.cursor
-        self._row, self._folder, self._body_of = row, folder, body_of
+        self._row, self._places, self._body_of = row, places, body_of
         self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
         self._bare = is_bare(row)
@@ -120,24 +120,29 @@ class GrowingSink:
             self._file = None
 
     def _open(self, length: int) -> OutputFile:
-        path = self._folder / part_path(self._row.path, self._part, self._rotation.on)
-        make_folder(path.parent)
-        file = OutputFile(path, self._row.format, length, self._layout, self._body_of)
-        file.open()
+        target = part_path(self._row.path, self._part, self._rotation.on)
+        with self._places.folder_of(target) as folder:
+            path = folder.path / target.rpartition("/")[2]
+            file = OutputFile(path, self._row.format, length, self._layout, self._body_of, folder)
+            file.open()
         return file
 
 
 class PartSink:
     """Parts that are complete when they appear."""
 
-    def __init__(self, row: OutputRow, spec: JobSpec, folder: Path, body_of: GetBody) -> None:
+    def __init__(
+        self, row: OutputRow, spec: JobSpec, places: OutputPlaces, body_of: GetBody
+    ) -> None:
         self.cursor = row.cursor
-        self._row, self._folder, self._body_of = row, folder, body_of
+        self._row, self._places, self._body_of = row, places, body_of
         self._layout = layout_of(spec)
         self._rotation = _Rotation(spec)
         self._part, self._part_at = row.part, 0.0
         self._bare = is_bare(row)
-        self._aside: Path | None = None
+        self._folder: OutputFolder | None = None  # of the part at hand
+        self._aside = ""  # its name until it is complete
+        self._open_folder(part_path(row.path, row.part, self._rotation.on)).close()
         self._rows: ParquetRows | OutputFile | None = None
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None:
@@ -180,71 +185,50 @@ class PartSink:
             with contextlib.suppress(OSError, StoreUnavailable):
                 self._rows.close()
             self._rows = None
-        if self._aside is not None:
-            self._aside.unlink(missing_ok=True)
-            self._aside = None
+        if self._folder is not None:
+            self._folder.remove(self._aside)
+            self._folder.close()
+            self._folder = None
 
     def _begin(self) -> ParquetRows | OutputFile:
         target = part_path(self._row.path, self._part, self._rotation.on)
         name = target.rpartition("/")[2]
+        folder = self._folder = self._open_folder(target)
         if is_remote(target):
-            aside = self._folder / "outgoing" / f"{self._row.run}-{self._part}-{name}"
+            self._aside = f"{self._row.run}-{self._part}-{name}"
         else:
-            aside = (self._folder / target).with_name(f".{name}.{secrets.token_hex(4)}.part")
-        make_folder(aside.parent)
-        if not is_remote(target):
-            _remove_asides(aside.parent, name)
-        self._aside = aside
+            self._aside = f".{name}.{secrets.token_hex(4)}.part"
+            folder.remove_asides(name)
+        path = folder.path / self._aside
         if self._row.format == "parquet":
-            self._rows = ParquetRows(aside, self._layout)
+            self._rows = ParquetRows(path, self._layout, folder=folder)
         else:
-            self._rows = OutputFile(aside, self._row.format, 0, self._layout, self._body_of)
+            form, layout = self._row.format, self._layout
+            self._rows = OutputFile(path, form, 0, layout, self._body_of, folder)
             self._rows.open()
         return self._rows
 
+    def _open_folder(self, target: str) -> OutputFolder:
+        """RefusedError: nothing may be written there."""
+        if is_remote(target):
+            return self._places.outgoing(target)
+        return self._places.folder_of(target)
+
     def _publish(self) -> None:
-        assert self._rows is not None and self._aside is not None
+        folder = self._folder
+        assert self._rows is not None and folder is not None
         self._rows.close()
         target = part_path(self._row.path, self._part, self._rotation.on)
         if is_remote(target):
             from zcrawl.store.blobs_s3 import upload
 
-            upload(target, self._aside)
-            self._aside.unlink()
+            self._places.check_remote(target)
+            upload(target, folder.path / self._aside)
+            folder.remove(self._aside)
         else:
-            publish(self._aside, self._folder / target)
+            folder.publish(self._aside, target.rpartition("/")[2])
             # A leader that died before its commit may have been one part ahead of us.
             ahead = part_path(self._row.path, self._part + 1, self._rotation.on)
-            _remove_asides(self._aside.parent, ahead.rpartition("/")[2])
-        self._rows = self._aside = None
-
-
-def _remove_asides(folder: Path, name: str) -> None:
-    """Those of leaders before us. One that is only paused cannot publish its part any more, which
-    may be shorter than ours and has the same name."""
-    for old in folder.glob(f".{glob.escape(name)}.*.part"):
-        with contextlib.suppress(OSError):  # what cannot be removed cannot be ours to remove
-            old.unlink()
-
-
-def make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot make {folder}: {reason}", code="output_unwritable") from error
-
-
-def publish(aside: Path, path: Path) -> None:
-    """Durable, and there all at once."""
-    try:
-        with aside.open("rb+") as file:
-            os.fsync(file.fileno())
-        aside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        raise StoreUnavailable(f"cannot write {path}: {error.strerror}") from error
+            folder.remove_asides(ahead.rpartition("/")[2])
+        folder.close()
+        self._rows = self._folder = None

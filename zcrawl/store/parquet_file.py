@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.errors import StoreDataError, UsageError
 from zcrawl.store.columns import Kind, Layout, ListOf, ObjectOf, inferred, rest_name
+from zcrawl.store.output_folder_file import OutputFolder
 
 ROW_GROUP: Final = 20_000  # items
 GROUP_BYTES: Final = 32_000_000  # of items as JSON: large ones make smaller groups
@@ -23,10 +24,17 @@ _object = msgspec.json.Decoder(dict[str, Any]).decode
 class ParquetRows:
     """`add` items, `close` the file. `written` tells how many bytes lie on disk so far."""
 
-    def __init__(self, path: Path, layout: Layout, group: int = ROW_GROUP) -> None:
+    def __init__(
+        self,
+        path: Path,
+        layout: Layout,
+        group: int = ROW_GROUP,
+        folder: OutputFolder | None = None,
+    ) -> None:
+        """In `folder` the file is opened by its name, if it is given."""
         self._pa, self._pq = _pyarrow()
         # Made at once: whoever writes aside after us removes it, and we find out when we publish.
-        self._file = path.open("wb")
+        self._file = path.open("wb") if folder is None else folder.create(path.name)
         self._layout = layout
         self._writer: Any = None  # from the first row group on: it may tell the columns
         self._columns: dict[str, Kind] = {}

@@ -37,6 +37,10 @@ def check_access(spec: JobSpec) -> None:
     for header, value in _headers(fetch):
         if _SECRET_HEADER.search(header) and not _REFERENCE.search(value):
             raise _written_out(f"fetch.headers, {header}")
+    for headers in (fetch.headers, *fetch.header_sets):
+        if any(name.lower() == "host" for name in headers):
+            # Servers that share an address would hand the request, and its secrets, to another.
+            raise JobError("fetch.headers: Host is the URL's; a job cannot name another")
     for entry in fetch.auth:
         if not entry.host or bool(entry.bearer) == bool(entry.user):
             raise JobError("fetch.auth: an entry has a host, and a user or a bearer token")
@@ -78,6 +82,11 @@ def _check_proxies(fetch: Fetch) -> None:
             raise JobError(
                 f"fetch.proxies: {shown!r} is no proxy; write http://host:port or "
                 "socks5://${USER}:${PASSWORD}@host:port"
+            )
+        if "${" in proxy.partition("://")[2].rpartition("@")[2]:
+            # It would be looked up: DNS would carry the secret to whom the rest of the name is.
+            raise JobError(
+                "fetch.proxies: a secret can be a proxy's user or password, not its host"
             )
         # A user name alone is a token.
         secret = parts.password or parts.username

@@ -78,11 +78,17 @@ def check_outputs(output: Output) -> None:
             )
         if not entry.isprintable():
             raise JobError("output.to: a path has control characters")
-        if not is_remote(entry) and (entry.startswith(("/", "~")) or ".." in entry.split("/")):
-            # Whoever may submit a job must not write wherever the leader may.
-            raise JobError(f"output.to: {entry!r} leads out of the data folder; there is --out")
+        if not is_remote(entry) and (entry.startswith("~") or ".." in entry.split("/")):
+            # An absolute path is for the master to judge: its configuration may name a prefix.
+            raise JobError(
+                f"output.to: {entry!r} leads out of the outputs folder; give a path inside it",
+                code="path_not_allowed",
+            )
         if "://" in entry and not is_remote(entry):
-            raise JobError(f"output.to: {entry!r}: of remote places there is s3:// only")
+            raise JobError(
+                f"output.to: {entry!r}: of remote places there is s3:// only",
+                code="path_not_allowed",
+            )
         for name in _PLACEHOLDER.findall(entry):
             if name not in _KNOWN:
                 raise JobError(f"output.to: {{{name}}} in {entry!r}; there is {{run}}, {{name}}")

@@ -13,10 +13,10 @@ from typing import Final
 from urllib.parse import urlencode
 
 from zcrawl.errors import FetchError, RetryClass, TooManySteps
+from zcrawl.fetch.keyring import RunSecrets, not_released
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.response_httpx import as_httpx
-from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import canonicalize, join, origin_of
 from zcrawl.parse.forms import find_form
 from zcrawl.submit.expressions import compile_pattern
@@ -31,12 +31,14 @@ NextHop = Callable[[], Awaitable[None]]
 
 
 class LoginStep:
-    def __init__(
-        self, login: Login, environ: Mapping[str, str], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, login: Login, secrets: RunSecrets, clock: Callable[[], float]) -> None:
         self._url = canonicalize(login.url)
         self._origin = origin_of(self._url)
-        self._fields = {name: expand(value, environ) for name, value in login.fields.items()}
+        sealed = secrets.sealed("", *login.fields.values())
+        self.unreleased = sealed.unreleased(self._url)  # secrets that keep it from being sent
+        # All requests of a login stay on this origin, so what may go to its URL may go to all.
+        values = sealed.values_for(self._url) or ()
+        self._fields = dict(zip(login.fields, values, strict=False))
         self._success = compile_pattern(login.success, "login.success") if login.success else None
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -66,6 +68,8 @@ class LoginStep:
     async def _log_in(
         self, engine: Engine, headers: Mapping[str, str], limits: HopLimits, next_hop: NextHop
     ) -> None:
+        if self.unreleased:
+            raise not_released(self.unreleased, self._url)
         # The first request goes on the permit of the page that waits for all this.
         url, response = await self._follow(engine, self._url, headers, limits, next_hop)
         form = find_form(response.content, self._fields)

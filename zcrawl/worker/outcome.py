@@ -5,20 +5,20 @@ A Result made here lacks its lease and its number, which the worker machine adds
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from zcrawl.errors import AddressMoved, FetchError, JobError, RetryClass
 from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.keyring import HeaderSecrets, Keyring, not_released
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
-from zcrawl.fetch.secrets import expand
-from zcrawl.frontier.extra import REDIRECTED
+from zcrawl.frontier.extra import REDIRECTED, decode
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.traps import TrapFilter
-from zcrawl.frontier.url import url_key
+from zcrawl.frontier.url import origin_of, url_key
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
 from zcrawl.model import NOINDEX, SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
@@ -40,10 +40,14 @@ _LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
 _YEAR_S: Final = 365.2425 * 86_400
 
 
-class RunContext:
-    """A run's configuration, compiled once per revision. Raises JobError for one that is wrong."""
+Tell = Callable[[str, str], None]  # writes a line to the log
 
-    def __init__(self, config: RunConfig, environ: Mapping[str, str] | None = None) -> None:
+
+class RunContext:
+    """A run's configuration, compiled once per revision. Raises JobError for one that is wrong,
+    or that asks for files of this worker which it may not have."""
+
+    def __init__(self, config: RunConfig, keyring: Keyring | None = None) -> None:
         try:
             self.spec = msgspec.json.decode(config.spec, type=JobSpec)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -65,9 +69,12 @@ class RunContext:
         )
         self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
-        self.headers = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
-        for name, value in spec.fetch.headers.items():
-            self.headers[name] = expand(value, environ or {})
+        keyring = keyring or Keyring()
+        self.secrets = keyring.for_run(spec)
+        base = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
+        self._headers = HeaderSecrets({**base, **spec.fetch.headers}, self.secrets)
+        self.headers_for = self._headers.for_url  # what is sent to a URL
+        self._told_hosts: set[str] = set()  # that secrets were kept from
         self.limits = HopLimits(
             total_s=spec.fetch.timeout,
             connect_s=min(spec.fetch.connect_timeout, spec.fetch.timeout),
@@ -75,7 +82,9 @@ class RunContext:
             max_bytes=spec.fetch.max_bytes,
             verify_tls=spec.fetch.verify_tls,
             guard=Guard(spec.fetch.allow_private, spec.fetch.private_hosts),
-            tls=TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key),
+            tls=keyring.check_tls(
+                TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key)
+            ),
             http2=spec.fetch.http2,
             browser=spec.browser if spec.fetch.engine == "browser" else None,
             run=config.run,
@@ -84,6 +93,23 @@ class RunContext:
         )
         self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
         self._gave_way: dict[bytes, bytes] = {}  # pages that were skipped for their canonical one
+
+    def require_secrets(
+        self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Tell
+    ) -> None:
+        """FetchError for a request that needs a secret which its host may not get; `more` names
+        those beside the headers'. Where a redirect led to another host, the request goes on
+        without: the job did not ask for that host by itself."""
+        names = self._headers.unreleased(one.url)
+        names = names if more is None else names | more(one.url)
+        if not names or decode(one.extra).redirected:
+            return
+        refusal = not_released(names, one.url)
+        origin = origin_of(one.url)
+        if origin not in self._told_hosts and len(self._told_hosts) < _MAX_REMEMBERED:
+            self._told_hosts.add(origin)
+            tell(refusal.code, f"run {one.run}: {refusal}")
+        raise refusal
 
     def inside(
         self, links: list[tuple[str, bytes]], depth: int, own_url: str, utc: float

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -25,6 +25,7 @@ from zcrawl.errors import (
     ZcrawlError,
 )
 from zcrawl.fetch.headers_httpx import header_of, headers_of
+from zcrawl.fetch.keyring import Keyring
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
@@ -77,7 +78,7 @@ class Pipeline:
         on_error: OnError,
         on_lacks: OnLacks | None = None,
         blobs: Blobs | None = None,
-        environ: Mapping[str, str] | None = None,
+        keyring: Keyring | None = None,
         rate: float = 0.0,
         bandwidth: float = 0.0,
     ) -> None:
@@ -92,7 +93,7 @@ class Pipeline:
         self._sessions: dict[int, Session] = {}  # of runs that have one
         self._extras = ExtrasBook()
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
-        self._environ = environ or {}
+        self._keyring = keyring
         self._reader = PageReader()
         self._fetches: dict[int, Fetching] = {}
         self._starts = limiter(1, 1 / rate) if rate > 0 else None
@@ -102,14 +103,13 @@ class Pipeline:
 
     def adopt(self, config: RunConfig) -> None:
         try:
-            context = self._runs[config.run] = RunContext(config, self._environ)
+            context = self._runs[config.run] = RunContext(config, self._keyring)
             engine = self._engines.adopt(config.run, context.spec)
             if context.spec.needs_session and config.run not in self._sessions:
                 from zcrawl.worker.session_loop import Session, kept_cookies
 
-                session = Session(
-                    context.spec, engine, self._environ, self._clock, kept_cookies(config.cookies)
-                )
+                cookies = kept_cookies(config.cookies)
+                session = Session(context.spec, engine, context.secrets, self._clock, cookies)
                 self._sessions[config.run] = session
             self._extras.adopt(config.run, context.spec)
         except (JobError, PluginError) as error:  # its requests will fail with that code
@@ -193,12 +193,14 @@ class Pipeline:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
-            return outcome.failed(one, self._refused.get(one.run, "bad_spec"), RetryClass.TRANSIENT)
+            return readings.of_refused_run(one, self._refused.get(one.run, "bad_spec"))
         extras = self._extras.get(one.run)
         sending = None if extras is None else extras.sending(one, context)
         if extras is not None and extras.takes(one):
             return await extras.start(one, context, self._utc)
         session = self._sessions.get(one.run)
+        context.require_secrets(one, session.unreleased if session else None, self._on_error)
+        base = context.headers_for(one.url)  # all requests of a fetch stay on one host
         engine = at_address(fetch, session or self._engines.of_run[one.run])
         if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
             self._on_late(one.seq)
@@ -208,7 +210,7 @@ class Pipeline:
                 return refusal
         if session is not None:
             hop = functools.partial(self._next_hop, fetch)
-            await session.prepare(one.url, context.headers, context.limits, hop)
+            await session.prepare(one.url, base, context.limits, hop)
         began = self._clock()
         fetch.waited_s = 0.0
         whole, url = sitemaps.limits_of(one, context.limits), one.url
@@ -223,7 +225,7 @@ class Pipeline:
             if self._starts is not None:
                 await self._wait_for(fetch, self._starts.acquire())
             if sending is None:
-                headers = {**context.headers, **condition} if condition else context.headers
+                headers = {**base, **condition} if condition else base
                 response = await engine.get(url, headers, limits)
             else:
                 response = await sending.send(engine, url, limits, condition)
@@ -334,7 +336,7 @@ class Pipeline:
             return None
         await self._next_hop(fetch)
         engine = self._sessions.get(one.run) or self._engines.of_run[one.run]
-        answer = await at_address(fetch, engine).get(url, context.headers, context.limits)
+        answer = await at_address(fetch, engine).get(url, context.headers_for(url), context.limits)
         kind = header_of(answer, b"content-type") or ""
         if answer.status_code != 200 or not is_html(kind, answer.content):
             return None

@@ -100,7 +100,9 @@ class PageReader:
         from zcrawl.worker.recording_loop import Recording
 
         put = blobs.put
-        return Recording(one, context.spec, context.headers, lambda body: self.in_thread(put, body))
+        return Recording(
+            one, context.spec, context.headers_for(one.url), lambda body: self.in_thread(put, body)
+        )
 
     async def close(self) -> None:
         if self._threads is not None:

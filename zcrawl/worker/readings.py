@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from zcrawl.errors import ParseError
+from zcrawl.errors import ParseError, RetryClass
+from zcrawl.fetch.keyring import NOT_ALLOWED, NOT_RELEASED
 from zcrawl.fetch.policy import Verdict
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import UNCHANGED
@@ -27,6 +28,13 @@ from zcrawl.worker.pages import as_message
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract import Extracted as Found
+
+
+def of_refused_run(one: Assignment, code: str) -> Result:
+    """Of a run that this worker cannot work on. Another attempt may meet a worker that can; but
+    what its operator does not allow stays so."""
+    forbidden = code in (NOT_RELEASED, NOT_ALLOWED)
+    return failed(one, code, RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT)
 
 
 def read(

@@ -68,12 +68,12 @@ class Sending:
 
     def handed_over(self, result: Result, status: int) -> Result:
         """A redirect to another host keeps the request's handler and what it knows."""
-        if result.handover is None or not self._one.extra:
+        if result.handover is None or self.extra.is_plain:
             return result
         url = result.handover[0]
         onward = _onward(self.extra, status)
         headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
-        onward = msgspec.structs.replace(onward, headers=headers)
+        onward = msgspec.structs.replace(onward, headers=headers, redirected=True)
         asked = (url, request_key(url, onward), self._one.prio, encode(onward))
         return msgspec.structs.replace(result, handover=None, requests=[asked])
 

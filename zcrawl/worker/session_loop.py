@@ -19,10 +19,10 @@ import msgspec
 from zcrawl.errors import FetchError
 from zcrawl.fetch.cookies_httpx import CookieStore
 from zcrawl.fetch.identity import Identity
+from zcrawl.fetch.keyring import RunSecrets
 from zcrawl.fetch.policy import RETRY_CLASS_OF
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.proxies import Busy, Down, ProxyPool, Take
-from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import origin_of
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.fetching_loop import rest_of
@@ -47,32 +47,40 @@ def kept_cookies(jar: bytes) -> dict[str, bytes]:
 
 
 class Session:
-    """`fetch.ports.Engine` for one run. Raises JobError for a secret that is not set."""
+    """`fetch.ports.Engine` for one run. Raises JobError for a secret that is not set, or not
+    released for the proxy that needs it."""
 
     def __init__(
         self,
         spec: JobSpec,
         engine: Engine,
-        environ: Mapping[str, str],
+        secrets: RunSecrets,
         clock: Callable[[], float],
         cookies: Mapping[str, bytes],
     ) -> None:
         self._engine = engine
         self._clock = clock
-        self._identity = Identity(spec.fetch, environ)
+        self._identity = Identity(spec.fetch, secrets)
         self._agent = spec.fetch.user_agent
         # A login without cookies would be forgotten by the next request.
         self.cookies = CookieStore(cookies) if spec.fetch.cookies or spec.login.url else None
-        proxies = [expand(proxy, environ) for proxy in spec.fetch.proxies]
+        proxies = [secrets.proxy(proxy) for proxy in spec.fetch.proxies]
         fetch = spec.fetch
         self.pool = ProxyPool(proxies, fetch.proxy_rotation, fetch.proxy_limit) if proxies else None
         self._settled = asyncio.Event()  # a proxy has become free, for those who wait
         self._suspects: dict[str, frozenset[str]] = {}  # URL → proxies that it came to nothing by
-        self._login = LoginStep(spec.login, environ, clock) if spec.login.url else None
+        self._login = LoginStep(spec.login, secrets, clock) if spec.login.url else None
 
     def user_agent(self, origin: str) -> str:
         """As whom robots.txt is read."""
         return self._identity.user_agent(origin, self._agent)
+
+    def unreleased(self, url: str) -> frozenset[str]:
+        """The names of the secrets that a request for this URL needs and may not have."""
+        names = self._identity.unreleased(origin_of(url))
+        if self._login is not None and self._login.concerns(url):
+            names |= self._login.unreleased
+        return names
 
     async def prepare(
         self, url: str, headers: Mapping[str, str], limits: HopLimits, next_hop: NextHop

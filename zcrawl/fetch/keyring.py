@@ -1,0 +1,234 @@
+"""Decides what of a worker's machine a job may use: its secrets, for which hosts, and its files.
+
+A worker has one `Keyring`, made from its configuration and its environment; `for_run` gives the
+part of one run. Pure: the environment comes in. The rule:
+
+- `[secrets.NAME] hosts` names the hosts that a secret may go to. On a cluster a secret without
+  hosts goes to nobody: whoever may submit a job could send it to a host of their own.
+- The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
+  not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
+  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed.
+- A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
+  secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
+- A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. The
+  names are compared before anything is looked at, so the answer tells nothing about other files.
+
+Invariant: a value leaves this module only together with the URL that it goes to (`Sealed.text`), or
+inside the credentials of a proxy that it is released for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from zcrawl.errors import BadUrl, FetchError, JobError
+from zcrawl.fetch.host_patterns import HostPattern, parse_pattern, port_of
+from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.ports import TlsFiles
+from zcrawl.fetch.secrets import expand, names_in
+from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
+from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
+from zcrawl.submit.spec import JobSpec
+
+NOT_RELEASED: Final = "secret_not_released"
+NOT_ALLOWED: Final = "path_not_allowed"
+_DEFAULT_PORTS: Final = (80, 443)
+_MAX_REMEMBERED: Final = 10_000  # origins
+
+
+class JobRights(msgspec.Struct, frozen=True):
+    """What a worker's configuration lets jobs use. `owner`: they are those of its own user."""
+
+    owner: bool = False
+    tls_files: tuple[str, ...] = ()
+    secrets: dict[str, tuple[str, ...]] = {}  # name → hosts
+
+
+class Keyring:
+    def __init__(self, rights: JobRights | None = None, environ: Mapping[str, str] | None = None):
+        rights = rights or JobRights()
+        self.environ = environ or {}
+        self.owner = rights.owner
+        self._tls_files = tuple(prefix_of(text) for text in rights.tls_files)
+        self._hosts = {
+            name: tuple(parse_pattern(host) for host in hosts)
+            for name, hosts in rights.secrets.items()
+        }
+
+    def for_run(self, spec: JobSpec) -> RunSecrets:
+        """The secrets as a run of this job may use them."""
+        if self.owner:
+            return RunSecrets(self.environ, self._hosts, spec.seeds)
+        fetch = spec.fetch
+        proxies = tuple(_address_of(proxy) for proxy in fetch.proxies)
+        return RunSecrets(self.environ, self._hosts, None, proxies, fetch.verify_tls)
+
+    def check_tls(self, files: TlsFiles) -> TlsFiles:
+        """The files, if a job may name them here; JobError. Looks at no file."""
+        if self.owner:
+            return files
+        for name in (files.ca, files.cert, files.key):
+            if name and not self._may_read(name):
+                raise JobError(
+                    f"fetch.ca_file, client_cert, client_key: {name[:200]!r} is in none of the "
+                    "folders that worker.tls_files of this worker's configuration names",
+                    code=NOT_ALLOWED,
+                )
+        return files
+
+    def _may_read(self, name: str) -> bool:
+        try:
+            return prefix_above(place_of(name), self._tls_files) is not None
+        except ValueError:
+            return False
+
+
+class RunSecrets:
+    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does.
+    `proxies` are the URLs of those that may see what is not protected by TLS, which is `verified`
+    or not."""
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        hosts: Mapping[str, tuple[HostPattern, ...]],
+        seeds: Iterable[str] | None,
+        proxies: tuple[str, ...] = (),
+        verified: bool = True,
+    ) -> None:
+        self._proxies, self._verified = proxies, verified
+        self._environ = environ
+        self._hosts = hosts
+        self._owner = seeds is not None
+        self._seeds = frozenset(netloc for seed in seeds or () for netloc in _netlocs(seed))
+
+    def unreleased(self, text: str, url: str) -> frozenset[str]:
+        """The names of those secrets in `text` that may not go to the host of this URL."""
+        closed = self._verified and url.startswith("https:")
+        seen_by = (url,) if closed else (url, *self._proxies)
+        return frozenset(
+            name
+            for name in names_in(text)
+            if not all(self._is_released(name, one) for one in seen_by)
+        )
+
+    def _is_released(self, name: str, url: str) -> bool:
+        hosts = self._hosts.get(name)
+        if hosts is None:
+            return netloc_of(url) in self._seeds
+        return any(pattern.has(url) for pattern in hosts)
+
+    def sealed(self, template: str, *texts: str) -> Sealed:
+        """`template` with a `{}` for each text; JobError if a secret in them is not set."""
+        return Sealed(self, template, texts, tuple(expand(text, self._environ) for text in texts))
+
+    def proxy(self, text: str) -> str:
+        """A proxy's URL with its credentials; JobError if they may not go there."""
+        scheme, _, rest = text.partition("://")
+        user, at, address = rest.rpartition("@")
+        url = _address_of(text)
+        # A job names its proxies as it names its seeds, so its owner's secrets may go to both.
+        names = {
+            name
+            for name in names_in(user)
+            if not self._is_released(name, url) and (not self._owner or name in self._hosts)
+        }
+        if names:
+            raise JobError(_told(names, url), code=NOT_RELEASED)
+        whole = f"{scheme}://{expand(user, self._environ)}{at}{address}"
+        if urlsplit(whole).netloc.rpartition("@")[2] != address.rstrip("/"):
+            raise JobError(
+                f"fetch.proxies: a secret for {address} has a character that ends the user part of "
+                "a URL; write it as %XX",
+                code="bad_secret",
+            )
+        return whole
+
+
+class Sealed:
+    """A text with secrets in it, which only their hosts get to see."""
+
+    def __init__(
+        self, secrets: RunSecrets, template: str, texts: tuple[str, ...], values: tuple[str, ...]
+    ) -> None:
+        self._secrets, self.template = secrets, template
+        self._texts, self._values = texts, values
+
+    def unreleased(self, url: str) -> frozenset[str]:
+        """The names of the secrets that keep it from being sent to this URL."""
+        return frozenset().union(*(self._secrets.unreleased(text, url) for text in self._texts))
+
+    def values_for(self, url: str) -> tuple[str, ...] | None:
+        """The texts with their secrets; None if one of them may not go to this URL."""
+        return None if self.unreleased(url) else self._values
+
+    def text_for(self, url: str) -> str | None:
+        values = self.values_for(url)
+        return None if values is None else self.template.format(*values)
+
+
+class HeaderSecrets:
+    """Headers as a job writes them: those without secrets go to all hosts, the others do not."""
+
+    def __init__(self, written: Mapping[str, str], secrets: RunSecrets) -> None:
+        self.plain = {name: text for name, text in written.items() if not names_in(text)}
+        self._sealed = {
+            name: secrets.sealed("{}", text) for name, text in written.items() if names_in(text)
+        }
+        self._for_origin: dict[str, dict[str, str]] = {}
+
+    def for_url(self, url: str) -> dict[str, str]:
+        """What is sent to this URL: with the secrets that are released for it, and no others."""
+        if not self._sealed:
+            return self.plain
+        origin = origin_of(url)
+        headers = self._for_origin.get(origin)
+        if headers is None:
+            if len(self._for_origin) >= _MAX_REMEMBERED:
+                self._for_origin.clear()
+            texts = {name: one.text_for(url) for name, one in self._sealed.items()}
+            released = {name: text for name, text in texts.items() if text is not None}
+            headers = self._for_origin[origin] = {**self.plain, **released}
+        return headers
+
+    def unreleased(self, url: str) -> frozenset[str]:
+        return frozenset().union(*(one.unreleased(url) for one in self._sealed.values()))
+
+
+def not_released(names: Iterable[str], url: str) -> FetchError:
+    """The failure of a request that would need these secrets."""
+    return fetch_error(NOT_RELEASED, _told(names, url))
+
+
+def _told(names: Iterable[str], url: str) -> str:
+    host, first = netloc_of(url), sorted(names)
+    return (
+        f"{host}, or a proxy on the way, may not get the secret {', '.join(first)}; if it should, "
+        f"put {host!r} into hosts of [secrets.{first[0]}] in the workers' configuration"
+    )
+
+
+def _address_of(proxy: str) -> str:
+    """A proxy as a URL without credentials, to be compared with hosts; JobError if it has none."""
+    address = proxy.partition("://")[2].rpartition("@")[2].rstrip("/")
+    try:
+        return canonicalize(f"http://{address}/")
+    except BadUrl:
+        raise JobError(f"fetch.proxies: {address[:80]!r} is not a proxy's address") from None
+
+
+def _netlocs(seed: str) -> tuple[str, ...]:
+    """Name and port of a seed. A site at a default port is at both: http leads to https."""
+    try:
+        url = canonicalize(seed)
+    except BadUrl:
+        return ()  # it was refused when the job was submitted
+    ports = (port_of(url),)
+    return tuple(
+        f"{host_name_of(url)}:{port}"
+        for port in (_DEFAULT_PORTS if ports[0] in _DEFAULT_PORTS else ports)
+    )

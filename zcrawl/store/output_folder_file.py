@@ -1,0 +1,189 @@
+"""The folders that outputs are written in, opened so that no name leads out of them.
+
+Used by `output_sinks_file`. `OutputPlaces` asks the rights of the master for every path, also for
+those that are stored with a run: it may have been submitted under other rights. Below the folder
+that a path must not leave, each step is opened by its name, relative to the one before, and a
+symbolic link is refused (`path_not_allowed`): what was checked is what is written, whatever is
+renamed or linked meanwhile. The outputs folder itself, and the prefixes in the configuration, may
+be links: they are the operator's.
+
+The machine's own user may name any path and use links as they like.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Final
+
+from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
+from zcrawl.submit.output_rights import NOT_ALLOWED, OUTPUTS, OutputRights
+
+OUTGOING: Final = "outgoing"  # of the data folder: parts that wait for their upload
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under that name blocks nobody
+
+
+class OutputFolder:
+    """One open folder. `path` is for messages and for libraries that want a name."""
+
+    def __init__(self, path: Path, descriptor: int, *, links: bool) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._link_flag = 0 if links else os.O_NOFOLLOW
+
+    def __enter__(self) -> OutputFolder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def open(self, name: str) -> tuple[BinaryIO, bool]:
+        """A file to read and write, and whether it is new. OSError; UsageError if it is no file."""
+        flags, where = _FILE | self._link_flag, self._descriptor
+        new = True
+        try:
+            descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=where)
+        except FileExistsError:
+            new = False
+            try:
+                # CREAT: the user's own link may lead to a file that is to be made.
+                descriptor = os.open(name, flags | os.O_CREAT, 0o666, dir_fd=where)
+            except OSError as error:
+                raise self._explained(name, error) from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise UsageError(f"{self.path / name} is no file", code="output_unwritable")
+        return os.fdopen(descriptor, "r+b", buffering=0), new
+
+    def create(self, name: str) -> BinaryIO:
+        """An empty file to write. OSError, or RefusedError for a link in its place."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | self._link_flag
+        try:
+            return os.fdopen(os.open(name, flags, 0o666, dir_fd=self._descriptor), "wb")
+        except OSError as error:
+            raise self._explained(name, error) from error
+
+    def sync(self) -> None:
+        """A file that is not in its folder after a power cut would be damaged."""
+        os.fsync(self._descriptor)
+
+    def publish(self, aside: str, name: str) -> None:
+        """Durable, and there all at once. A link of that name is replaced, not followed."""
+        try:
+            descriptor = os.open(aside, _FILE | os.O_NOFOLLOW, dir_fd=self._descriptor)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(aside, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+            self.sync()
+        except OSError as error:
+            shown = self.path / name
+            raise StoreUnavailable(f"cannot write {shown}: {error.strerror}") from error
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._descriptor)
+
+    def remove_asides(self, name: str) -> None:
+        """Those of leaders before us. One that is only paused cannot publish its part any more,
+        which may be shorter than ours and has the same name."""
+        old = re.compile(rf"\.{re.escape(name)}\..*\.part", re.DOTALL)
+        with os.scandir(self._descriptor) as entries:
+            names = [entry.name for entry in entries if old.fullmatch(entry.name)]
+        for other in names:
+            with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
+                self.remove(other)
+
+    def _explained(self, name: str, error: OSError) -> Exception:
+        return _link(self.path / name) if self._is_link(name) else error
+
+    def _is_link(self, name: str) -> bool:
+        return bool(self._link_flag) and _is_link(self._descriptor, name)
+
+
+def folder_at(path: Path) -> OutputFolder:
+    """A folder that somebody named who may name any; OSError if it is not there."""
+    return OutputFolder(path, os.open(path, _FOLDER), links=True)
+
+
+class OutputPlaces:
+    """`data` is the data folder, `outputs` what relative paths are relative to."""
+
+    def __init__(self, data: Path, outputs: Path, rights: OutputRights) -> None:
+        self._data, self._outputs, self._rights = data, outputs, rights
+
+    def folder_of(self, path: str) -> OutputFolder:
+        """The open folder of a local path, made if it is missing. RefusedError: not allowed."""
+        located = self._rights.locate(path)
+        if located is None:
+            return _open(self._outputs / Path(path).parent, (), links=True)
+        root = self._outputs if located.folder == OUTPUTS else Path(located.folder)
+        return _open(root, located.parts[:-1], links=False)
+
+    def outgoing(self, url: str) -> OutputFolder:
+        """The folder where a part waits for its upload to `url`. RefusedError: not allowed."""
+        self.check_remote(url)
+        return _open(self._data / OUTGOING, (), links=False)
+
+    def check_remote(self, url: str) -> None:
+        self._rights.check_remote(url)
+
+
+def _open(root: Path, parts: tuple[str, ...], *, links: bool) -> OutputFolder:
+    here = root
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(root, _FOLDER)
+        for part in parts:
+            here = here / part
+            descriptor = _step(descriptor, part, here)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"cannot make {here}: {reason}", code="output_unwritable") from error
+    return OutputFolder(here, descriptor, links=links)
+
+
+def _step(above: int, name: str, shown: Path) -> int:
+    """The folder of that name, made if it is missing; the one above is closed."""
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=above)
+        try:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
+        except OSError:
+            if _is_link(above, name):
+                raise _link(shown) from None
+            raise
+    finally:
+        os.close(above)
+
+
+def _is_link(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False  # it is gone: the first error tells
+
+
+def _link(path: Path) -> RefusedError:
+    return RefusedError(
+        f"output {str(path)!r} is not allowed here: it is a symbolic link. Put a folder in its "
+        "place, or name what it leads to in outputs.allow",
+        code=NOT_ALLOWED,
+    )

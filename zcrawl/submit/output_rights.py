@@ -1,0 +1,114 @@
+"""Decides which files and objects the outputs of a job may be written to.
+
+Called by the leader for each submission (`settle`), and by whoever writes before anything is opened
+(`locate`): a run that is in the database may have been submitted to a master with other rights.
+Pure; that no symbolic link leads out is seen to where the file is opened
+(`store.output_folder_file`). The rule:
+
+- A master of a cluster writes inside the `outputs` folder of its data folder, and below the
+  prefixes that its configuration names (`outputs.allow`). Anything else is refused
+  (`path_not_allowed`): otherwise anyone who can submit a job could overwrite any file of the
+  leader, with its credentials any object.
+- The user who runs `crawl` or `up` owns the machine's files anyway: what they type (`--out`) may be
+  any path. A path in the job file stays inside the data folder, or below `outputs.allow`; S3 is
+  open to both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import RefusedError
+from zcrawl.submit.code import PLUGIN_NAME
+from zcrawl.submit.job_toml import file_stem
+from zcrawl.submit.outputs import PLUGIN, format_of, is_remote, targets
+from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
+from zcrawl.submit.spec import JobSpec
+
+NOT_ALLOWED: Final = "path_not_allowed"
+OUTPUTS: Final = ""  # the prefix that stands for the outputs folder itself
+
+
+class Located(msgspec.Struct, frozen=True):
+    """Where an output lies: the folder that it must not leave, and the way from there."""
+
+    folder: str  # a prefix of the configuration; OUTPUTS: the outputs folder
+    parts: tuple[str, ...]  # folders and the file's name
+
+
+class OutputRights:
+    """`allow` has the prefixes of the configuration; `owner`: the machine's own user submits."""
+
+    def __init__(self, allow: tuple[str, ...] = (), *, owner: bool = False) -> None:
+        self.owner = owner
+        self._prefixes = tuple(prefix_of(text) for text in allow)
+
+    def settle(self, spec: JobSpec, given: Any) -> tuple[str, str] | None:
+        """The output that a request named beside its job, judged, and the job's own with it.
+
+        RefusedError: a path that is not allowed, or no (path, format).
+        """
+        for path, form in targets(spec.output, file_stem(spec.name)):
+            if form != PLUGIN:
+                self._check(path, typed=False)
+        if not given:
+            return None
+        path, form = _pair(given)
+        if form != PLUGIN:
+            self._check(path, typed=True)
+        return path, form
+
+    def locate(self, path: str) -> Located | None:
+        """Where a local path lies; None: anywhere, as the machine's own user wants it."""
+        if self.owner:
+            return None
+        place, prefix = self._judge(path)
+        if prefix is None:
+            return Located(OUTPUTS, place.parts)
+        return Located(str(prefix), place.parts[len(prefix.parts) :])
+
+    def check_remote(self, url: str) -> None:
+        """RefusedError if nothing may be written to this URL."""
+        if not self.owner:
+            self._judge(url)
+
+    def _check(self, path: str, *, typed: bool) -> None:
+        if not (self.owner and (typed or is_remote(path))):
+            self._judge(path)
+
+    def _judge(self, path: str) -> tuple[Place, Place | None]:
+        """The place and the prefix that it lies below; none: inside the outputs folder."""
+        try:
+            place = place_of(path)
+        except ValueError as error:
+            raise _refused(path, str(error)) from None
+        if not place.parts:
+            raise _refused(path, "it names no file")
+        prefix = prefix_above(place, self._prefixes)
+        if place.root and prefix is None:
+            raise _refused(path, "no prefix in outputs.allow of the masters' configuration has it")
+        return place, prefix
+
+
+def _pair(given: Any) -> tuple[str, str]:
+    """(path, format), where the path's name asks for that format."""
+    match given:
+        case [str() as path, str() as form]:
+            plugin = path.removeprefix(f"{PLUGIN}:") if form == PLUGIN else ""
+            if format_of(path) == form or (plugin != path and PLUGIN_NAME.fullmatch(plugin)):
+                return path, form
+            if not path:
+                raise _refused(path, "it is empty")
+    raise RefusedError(
+        "output: not a path and the format that its ending asks for", code="bad_request"
+    )
+
+
+def _refused(path: str, why: str) -> RefusedError:
+    return RefusedError(
+        f"output {path[:200]!r} is not allowed here: {why}. Give a path relative to the outputs "
+        "folder of the masters, or write a file on your own machine with `zcrawl export`",
+        code=NOT_ALLOWED,
+    )

@@ -1,0 +1,89 @@
+"""Decides whether a path or an S3 URL lies below a prefix that an operator named.
+
+Used by `output_rights` (what masters write) and `fetch.job_rights` (what workers read). Pure: it
+compares names, segment by segment, and looks at no file. A name that could mean different things to
+different readers is not split at all but refused: a way up (`..`), an escape or an empty segment in
+an S3 key, a home folder, a control character. So `s3://bucket/mine-evil/x` and
+`s3://bucket/mine/../x` do not lie below `s3://bucket/mine`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+S3: Final = "s3://"
+MOST_BYTES: Final = 1_900  # of a name; the database keeps 2,000, and parts have a number more
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,62}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_UNCLEAR_IN_KEY: Final = re.compile(r"[%\\?#*]")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A name in its parts. `root` is "" for a relative path, "/", or `s3://bucket`."""
+
+    root: str
+    parts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        slash = "" if self.root in ("", "/") else "/"
+        return f"{self.root}{slash}{'/'.join(self.parts)}"
+
+
+def place_of(name: str) -> Place:
+    """The parts of a path or URL; ValueError, with the reason, for one that is not plain."""
+    if not name:
+        raise ValueError("it is empty")
+    if len(name.encode("utf-8", "surrogateescape")) > MOST_BYTES:
+        raise ValueError(f"it has more than {MOST_BYTES} bytes")
+    if _CONTROL.search(name):
+        raise ValueError("it has control characters")
+    if name.startswith(S3):
+        return _remote(name)
+    if "://" in name:
+        raise ValueError("of remote places there is s3:// only")
+    if name.startswith("~"):
+        raise ValueError("`~` stands for nobody's home folder here")
+    parts = tuple(part for part in name.split("/") if part not in ("", "."))
+    if ".." in parts:
+        raise ValueError("it leads up (`..`)")
+    return Place("/" if name.startswith("/") else "", parts)
+
+
+def _remote(url: str) -> Place:
+    bucket, _, key = url.removeprefix(S3).partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise ValueError(f"{bucket[:80]!r} is not the name of a bucket")
+    parts = tuple(key.removesuffix("/").split("/")) if key else ()
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("its key has an empty segment, `.` or `..`")
+    if _UNCLEAR_IN_KEY.search(key):
+        raise ValueError("its key has one of the characters % \\ ? # *")
+    return Place(S3 + bucket, parts)
+
+
+def prefix_of(text: str) -> Place:
+    """A prefix as an operator writes it: an absolute folder, or `s3://bucket/prefix`. ValueError
+    for anything else, and for `/`, which would be everything."""
+    place = place_of(text)
+    if not place.root:
+        raise ValueError("write an absolute folder (/srv/crawls/) or s3://bucket/prefix/")
+    if place == Place("/", ()):
+        raise ValueError("/ would allow everything; name a folder")
+    return place
+
+
+def prefix_above(place: Place, prefixes: Iterable[Place]) -> Place | None:
+    """The first prefix that `place` lies below; a prefix does not lie below itself."""
+    for prefix in prefixes:
+        count = len(prefix.parts)
+        if (
+            place.root == prefix.root
+            and len(place.parts) > count
+            and place.parts[:count] == prefix.parts
+        ):
+            return prefix
+    return None
