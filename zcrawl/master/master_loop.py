@@ -19,14 +19,13 @@ from zcrawl.master.master import Master, Role
 from zcrawl.master.mishaps import in_words
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
-from zcrawl.mesh.ports import Arrived, MasterMesh, Peers, worker_route
+from zcrawl.mesh.ports import LOCAL_ROUTE, Arrived, MasterMesh, Peers, worker_route
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, together
 LOOK_S: Final = 1.0  # it looks at itself this often
-LOCAL: Final = b"local:"  # no socket has such an identity: a worker's id holds no colon
 
 Log = Callable[[str, str], None]
 
@@ -89,7 +88,7 @@ class MasterLoop:
 
     async def ask(self, request: Request) -> Reply:
         """A request of a client in this process."""
-        route = LOCAL + str(next(self._numbers)).encode()
+        route = LOCAL_ROUTE + str(next(self._numbers)).encode()
         future: asyncio.Future[Reply] = self._loop.create_future()
         self._locals[route] = future
         try:
@@ -255,7 +254,7 @@ class MasterLoop:
             self.note("forward_failed", f"{request.op} to {master}")
 
     def _reply(self, client: bytes, reply: Reply) -> None:
-        if not client.startswith(LOCAL):
+        if not client.startswith(LOCAL_ROUTE):
             self._mesh.send(client, self.machine.epoch, reply)
             return
         future = self._locals.get(client)

@@ -23,6 +23,9 @@ from zcrawl.mesh.messages import (
     Message,
 )
 
+LOCAL_ROUTE = (
+    b"local:"  # begins the routes of clients within a master's process; no peer may use it
+)
 HIGH_WATER_MARK = 1_000  # messages per peer; the result window (500) stays below it
 
 
