@@ -12,7 +12,7 @@ from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear, Keys
 from zcrawl.mesh.codec import encode
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.messages import Body
-from zcrawl.mesh.ports import stamp
+from zcrawl.mesh.ports import Endpoints, stamp
 from zcrawl.mesh.roles import Role
 from zcrawl.mesh.security import AllowedKey, MeshKeys
 
@@ -34,10 +34,10 @@ ROLES: dict[str, set[Role]] = {
 class RawPeer:
     """One key's own sockets to a master: no rule of ours holds what it sends."""
 
-    def __init__(self, name: str, keys: MeshKeys | None, master: ZmqMasterMesh) -> None:
+    def __init__(self, name: str, keys: MeshKeys | None, endpoints: Endpoints) -> None:
         self.name, self._keys = name, keys
         self._context = zmq.Context()
-        self._ends = master.endpoints
+        self._ends = endpoints
         self.control = self._open(zmq.DEALER, self._ends.control)
         self.reports: zmq.Socket[bytes] | None = None
 
@@ -52,9 +52,13 @@ class RawPeer:
         socket.connect(endpoint)
         return socket
 
+    def open_reports(self) -> zmq.Socket[bytes]:
+        """A line to the reports socket; readable when the master hears it."""
+        return self._open(zmq.XPUB, self._ends.reports)
+
     async def report(self) -> None:
         """Open the line to the reports socket, and wait until the master hears it."""
-        self.reports = self._open(zmq.XPUB, self._ends.reports)
+        self.reports = self.open_reports()
         async with asyncio.timeout(PATIENCE_S):
             while not await readable(self.reports):
                 pass
@@ -112,7 +116,7 @@ def guarded(names: Sequence[str] = tuple(ROLES)) -> Iterator[Guarded]:
         before[nodes["nobody"].own.public] = AllowedKey("nobody")
     with ZmqMasterMesh(LOOPBACK, 1, ear.log, keys=keys.master, allowed=before) as master:
         master.listen(ear)
-        peers = {name: RawPeer(name, node, master) for name, node in nodes.items()}
+        peers = {name: RawPeer(name, node, master.endpoints) for name, node in nodes.items()}
         try:
             yield Guarded(master, ear, peers, listed)
         finally:
