@@ -43,7 +43,7 @@ class Acting:
     def _is_readonly(self) -> bool:
         view = self._app.view
         if not view.may_act:
-            why = "this key may only watch" if view.role else "nothing is changed from here"
+            why = "nothing is changed from here" if view.readonly else "this key may only watch"
             self._say(f"read-only: {why}", "bad")
         return not view.may_act
 

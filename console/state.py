@@ -9,6 +9,7 @@ import msgspec
 
 from console.model import Snapshot
 from console.rates import Rates
+from zcrawl.master.rights import may_act
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -148,11 +149,11 @@ class View(_Data, frozen=True):
     message: Message = Message()
     bad_messages: int = 0
     readonly: bool = False
-    role: str = ""  # of the key; empty: it may do all
+    role: str = ""  # of the key; empty: there are no keys
 
     @property
     def may_act(self) -> bool:
-        return not self.readonly and not self.role
+        return not self.readonly and may_act(self.role)
 
     @property
     def page(self) -> Page:

@@ -15,6 +15,7 @@ from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Bye, Drain
 from zcrawl.mesh.ports import Arrived
+from zcrawl.mesh.security import AllowedKey
 
 ROUNDS = 5
 SIZES = ((1, 2_000, 10), (20, 10_000, 10), (20, 5_000, 4_000))  # in flight, messages, bytes
@@ -30,7 +31,7 @@ async def round_trips(
             LOOPBACK,
             1,
             keys=keys.master if keys is not None else None,
-            allowed={node.own.public: "w1"} if node is not None else {},
+            allowed={node.own.public: AllowedKey("w1")} if node is not None else {},
         ) as master,
         ZmqWorkerMesh("w1", 1, keys=node) as worker,
     ):

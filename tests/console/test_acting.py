@@ -316,10 +316,10 @@ async def test_the_items_of_one_job_are_a_key_away() -> None:
 
 async def test_what_a_role_may_not_do_is_not_offered() -> None:
     """A key that may only watch: no action by key, command, form or palette; and it says why."""
-    feed = FakeFeed(said=answers() | {"role": {"role": "watch"}, "act": {}})
+    feed = FakeFeed(said=answers() | {"role": {"role": "viewer"}, "act": {}})
     app = fake_app(feed)
     async with app.run_test(size=(160, 30)) as pilot:
-        await until(pilot, lambda: app.view.role == "watch")
+        await until(pilot, lambda: app.view.role == "viewer")
         await pilot.press("3", "h", "x", "y")
         shown = as_text(whole(app.view, 160, 30))
         assert "hold" not in shown and "new job" not in shown and "read-only" in shown

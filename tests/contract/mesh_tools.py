@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import zmq
@@ -15,6 +16,7 @@ from zcrawl.mesh.ports import Arrived, Endpoints, Handler
 from zcrawl.mesh.security import KeyPair, MeshKeys
 
 PATIENCE_S = 20.0
+LOOK_AGAIN_S = 0.05
 LOOPBACK = Endpoints("m1", *["tcp://127.0.0.1:*"] * 3)
 
 
@@ -44,7 +46,9 @@ class Ear:
         async with asyncio.timeout(PATIENCE_S):
             while not true():
                 self._news.clear()
-                await self._news.wait()
+                with contextlib.suppress(TimeoutError):  # counters change without a word
+                    async with asyncio.timeout(LOOK_AGAIN_S):
+                        await self._news.wait()
 
 
 class Keys:

@@ -13,21 +13,25 @@ import zmq
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.keys_zmq_file import new_pair
+from zcrawl.mesh.lines import Line, Lines
 from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
 from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Request
-from zcrawl.mesh.security import MeshKeys
+from zcrawl.mesh.security import AllowedKey, MeshKeys
 
 BEAT = Beat("m1", 1.0, {})
+REPORT = Lines([Line(0.0, "info", "a", "report")])
+Allowed = dict[str, AllowedKey]
+W1 = AllowedKey("w1")
 Meeting = tuple[ZmqMasterMesh, Ear, ZmqWorkerMesh, Ear]
 
 
 @contextlib.contextmanager
 def meeting(
-    of_master: MeshKeys | None, of_worker: MeshKeys | None, allowed: dict[str, str] | None = None
+    of_master: MeshKeys | None, of_worker: MeshKeys | None, allowed: Allowed | None = None
 ) -> Iterator[Meeting]:
     """A master and a worker that tries to reach it; each with what it heard and logged."""
     at_master, at_worker = Ear(), Ear()
@@ -65,11 +69,11 @@ async def test_a_key_that_is_allowed_later_gets_in_without_a_restart() -> None:
     node = keys.node()
     with meeting(keys.master, node) as (master, at_master, worker, at_worker):
         master.publish(1, BEAT)
-        worker.publish(1, Bye("a report"))
+        worker.publish(1, REPORT)
         await at_master.until(lambda: len(at_master.details("peer_refused")) >= 3)
-        master.allow({node.own.public: "w1"})
+        master.allow({node.own.public: W1})
         await at_worker.until(at_worker.bodies)  # SUB to XPUB
-        await at_master.until(lambda: Bye("a report") in at_master.bodies())  # XPUB to SUB
+        await at_master.until(lambda: REPORT in at_master.bodies())  # XPUB to SUB
         await _heard(worker, at_master)  # DEALER to ROUTER
     assert at_worker.bodies()[0] == BEAT
 
@@ -84,10 +88,11 @@ async def _heard(worker: ZmqWorkerMesh, at_master: Ear) -> None:
 
 
 async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
-    """Taking a key off the list ends no connection; the next handshake fails."""
+    """Taking a key off the list ends no connection, but nothing more is taken from it, on either
+    socket; the next handshake fails."""
     keys, at_master, at_worker = Keys(), Ear(), Ear()
     node = keys.node()
-    allowed = {node.own.public: "w1"}
+    allowed = {node.own.public: W1}
     with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
         master.listen(at_master)
         master.publish(1, BEAT)
@@ -95,19 +100,22 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
             worker.connect(master.endpoints)
             worker.listen(at_worker)
             worker.send("m1", 1, Bye("first"))
-            worker.publish(1, Bye("report"))
+            worker.publish(1, REPORT)
             await at_master.until(lambda: len(at_master.bodies()) == 2)
             await at_worker.until(at_worker.bodies)  # now all three sockets are connected
             master.allow({})
             worker.send("m1", 1, Bye("still connected"))
-            await at_master.until(lambda: len(at_master.bodies()) == 3)
+            worker.publish(1, REPORT)
+            await at_master.until(lambda: master.counters["frame_refused"] == 2)
         assert not at_master.details("peer_refused")
+        (told,) = at_master.details("frame_refused")
+        assert "no longer in the list" in told and node.own.public in told
         with ZmqWorkerMesh("w1", 2, at_worker.log, keys=node) as worker:
             worker.connect(master.endpoints)
             worker.listen(at_worker)
             worker.send("m1", 1, Bye("again"))
             await at_worker.until(lambda: at_worker.details("key_refused"))
-    assert len(at_master.bodies()) == 3
+    assert len(at_master.bodies()) == 2
 
 
 async def test_a_peer_without_encryption_is_refused_and_counted() -> None:
@@ -139,7 +147,7 @@ async def test_a_node_with_another_masters_key_does_not_get_through() -> None:
     """It would talk to an impostor otherwise; the master's log says what is wrong."""
     node = new_pair()
     wrong = MeshKeys(node, new_pair().public)
-    both = meeting(Keys().master, wrong, allowed={node.public: "w1"})
+    both = meeting(Keys().master, wrong, allowed={node.public: W1})
     with both as (_, at_master, worker, at_worker):
         worker.send("m1", 1, Bye("x"))
         await at_master.until(
@@ -153,7 +161,7 @@ async def test_without_an_answer_about_keys_nobody_gets_in() -> None:
     """The list fails closed: a master whose ZAP socket is gone lets in no one, not everyone."""
     keys, at_master, at_worker = Keys(), Ear(), Ear()
     node = keys.node()
-    allowed = {node.own.public: "w1"}
+    allowed = {node.own.public: W1}
     with (
         ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master,
         ZmqWorkerMesh("w1", 1, at_worker.log, keys=node) as worker,
@@ -188,7 +196,7 @@ async def test_a_console_with_a_listed_key_hears_the_masters() -> None:
     """Subscribers need a key as workers do; a stranger hears nothing and is told."""
     keys, at_console, at_stranger = Keys(), Ear(), Ear()
     node = keys.node()
-    allowed = {node.own.public: "console"}
+    allowed = {node.own.public: AllowedKey("console")}
     with (
         ZmqMasterMesh(LOOPBACK, 1, keys=keys.master, allowed=allowed) as master,
         ZmqSubscriber("console", [Kind.BEAT], at_console.log, keys=node) as console,
@@ -228,7 +236,7 @@ async def test_noise_at_an_encrypted_port_stops_nothing() -> None:
     """A port scanner, a web browser: counted, and the next worker gets in."""
     keys, at_master, at_worker = Keys(), Ear(), Ear()
     node = keys.node()
-    allowed = {node.own.public: "w1"}
+    allowed = {node.own.public: W1}
     with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
         master.listen(at_master)
         host, _, port = master.endpoints.control.removeprefix("tcp://").partition(":")

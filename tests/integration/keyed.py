@@ -1,4 +1,4 @@
-"""A cluster with keys for tests: who may watch, who may all, who is on no list.
+"""A cluster with keys for tests: a worker, a viewer, an operator, and one who is on no list.
 
 The keys are made and listed by the commands of the documentation.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.contract.border_tools import RawPeer
 from tests.integration.cluster import Cluster, cluster
 from tests.integration.crawling import command
 from tests.servers.consul import ConsulServer
@@ -59,28 +60,34 @@ class Keyed:
 
         return asyncio.run(ask())
 
+    def raw(self, who: str, master: str) -> RawPeer:
+        """Sockets with this one's key that send whatever the test wants."""
+        config = self.made.write_config(who, self.mine(who))[1]
+        found = {one.master: one for one in asyncio.run(roles.find_masters(config))}
+        return RawPeer(who, roles.client_keys(config), found[master])
+
     def mine(self, who: str) -> dict[str, Any]:
         return {"mesh.key_file": str(self.folder / f"{who}.key")}
 
 
 @contextlib.contextmanager
 def keyed(folder: Path, consul: ConsulServer, mysql: Mariadb, **changes: Any) -> Iterator[Keyed]:
-    """Two masters and a worker; ann may watch, bob may all, eve is on no list. `changes`: other
-    values in everybody's configuration."""
+    """Two masters and the worker w1; ann is a viewer, bob an operator, eve is on no list.
+    `changes`: other values in everybody's configuration."""
     publics = {}
     for name in ("masters", "w1", "ann", "bob", "eve"):
         done = command("keys", "new", folder / f"{name}.key", cwd=folder)
         assert done.returncode == 0, done.stderr
         publics[name] = done.stdout.strip()
-    for name, more in (("w1", ()), ("bob", ()), ("ann", ("--watch",))):
-        listed = ("--name", name, "--file", folder / "allowed")
-        done = command("keys", "allow", publics[name], *listed, *more, cwd=folder)
+    for name, role in (("w1", "worker"), ("bob", "operator"), ("ann", "viewer")):
+        listed = ("--name", name, "--role", role, "--file", folder / "allowed")
+        done = command("keys", "allow", publics[name], *listed, cwd=folder)
         assert done.returncode == 0, done.stderr
     with cluster(folder, consul.url, mysql, masters=0, workers=0, **changes) as made:
         made.values["mesh.server_key"] = publics["masters"]
         one = Keyed(made, folder, publics)
         made.config = made.write_config("bob", one.mine("bob"))[1]
-        for name in ("ann", "eve"):
+        for name in ("ann", "eve", "w1"):
             made.write_config(name, one.mine(name))
         allowed = str(folder / "allowed")
         for name in ("m1", "m2"):

@@ -1,4 +1,5 @@
-"""Keys with roles on a whole cluster: who may watch sees everything and changes nothing.
+"""Keys with roles on a whole cluster: a viewer sees everything and changes nothing, a worker works
+under its own name, and neither deposes a leader by what it sends.
 
 Real masters, followers included, on a real Consul and a real MariaDB, with encrypted sockets; the
 keys are made and listed by the commands of the documentation.
@@ -7,20 +8,30 @@ keys are made and listed by the commands of the documentation.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
+from tests.contract.border_tools import frames
+from tests.integration.cluster import Node
 from tests.integration.crawling import wait_until
 from tests.integration.keyed import Keyed, keyed
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
+from tests.unit.test_codec import BODIES
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.master import rights
+from zcrawl.mesh.mesh_zmq_sockets import topic
+from zcrawl.mesh.messages import Beat, Bye, Kind, Request
 from zcrawl.submit.spec import Politeness
 
+LOAD_S = 12.0
+BEAT = Beat("m1", 1.0, {})
+HEAVY = b"\xdd\x00\xe4\xe1\xc0" + b"\x90" * 15_000_000  # MessagePack: 15 million empty lists
 SLOW = Politeness(rate=1.0, concurrency=1, robots=False)
 ARGUMENTS: dict[str, Any] = {"ref": "site", "node": "w1", "run": 1}  # enough for any read
 CHANGES: dict[str, dict[str, Any]] = {
@@ -59,21 +70,21 @@ def test_who_may_watch_sees_everything_and_changes_nothing(
         (worker,) = made.ask("nodes", {})["workers"]
         assert worker["state"] != "draining"
 
-        assert one.ask("bob", follower, "role", {}) == {"role": ""}
+        assert one.ask("bob", follower, "role", {}) == {"role": "operator"}
         paused = one.ask("bob", follower, "act", {"ref": "site", "action": "pause"})
         assert (paused["state"], paused["changed"]) == ("paused", 1)
         code, text, _ = one.run("ann", "job", "site", "--json")
         last = json.loads(text)["last_actions"]
-        assert code == 0 and [(row["what"], row["via"]) for row in last] == [
-            ("pause", follower),
-            ("submit new", last[1]["via"]),
+        assert code == 0 and [(row["what"], row["by"], row["via"]) for row in last] == [
+            ("pause", "bob", follower),
+            ("submit new", "bob", last[1]["via"]),
         ]
         _strangers(one, leader, follower)
 
 
 def _watches(one: Keyed, leader: str, follower: str) -> None:
     for master in (leader, follower):
-        assert one.ask("ann", master, "role", {}) == {"role": "watch"}
+        assert one.ask("ann", master, "role", {}) == {"role": "viewer"}
         reads = dict.fromkeys(sorted(rights.READS - {"role"}), ARGUMENTS)
         for op, answer in one.ask_all("ann", master, reads):
             assert isinstance(answer, dict), (master, op, answer)
@@ -125,3 +136,101 @@ def _strangers(one: Keyed, leader: str, follower: str) -> None:
     for master in (leader, follower):
         assert one.publics["ann"] in is_refused("ann", master)
     assert one.ask("bob", follower, "jobs", {})["jobs"]
+
+
+def test_a_worker_key_works_under_its_own_name_and_does_nothing_else(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """It cannot submit, nor look, nor speak for another worker; a worker whose id does not fit its
+    key ends and says why, and the crawl of the others is not disturbed."""
+    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as one:
+        made = one.made
+        _, run = made.submit(site, SLOW)
+        leader = made.leader()
+        follower = next(name for name in made.masters if name != leader.name)
+        epoch, (pid,) = made.epoch(), made.workers["w1"].worker_pids()
+        for master in (leader.name, follower):
+            for op, answer in one.ask_all("w1", master, {**CHANGES, "jobs": {}, "nodes": {}}):
+                assert isinstance(answer, RefusedError) and answer.code == "forbidden", (master, op)
+                assert "the key of w1 is one of a worker" in str(answer)
+            assert one.ask("w1", master, "masters", {})["masters"]
+
+        double = made.add_worker("w2", **one.mine("w1"))
+        del made.workers["w2"]
+        assert double.process is not None and double.process.wait(60) == 2
+        told = double.text().splitlines()[-1]
+        assert "the worker 'w2' is refused: its key w1" in told and "--id w1" in told, told
+        wait_until(lambda: "name_refused" in leader.text())
+
+        _forges(one, leader)
+        made.wait_more(run, 3)
+        (worker,) = made.ask("nodes", {})["workers"]
+        assert (worker["id"], worker["state"]) in {("w1", "idle"), ("w1", "busy")}
+        assert (made.epoch(), made.workers["w1"].worker_pids()) == (epoch, [pid])
+
+
+def _forges(one: Keyed, leader: Node) -> None:
+    """By hand: an operator's key says BYE for w1, a worker's key speaks as a master and as another
+    worker. Each is sent again until it was told: of one key's refusals one a second is."""
+    bob, w1 = one.raw("bob", leader.name), one.raw("w1", leader.name)
+    reports = w1.open_reports()
+    assert reports.poll(10_000), "a worker's key reports"
+    ((incarnation,),) = one.made.rows("SELECT incarnation FROM workers")
+    forged = {
+        "operator bob: BYE": (bob.control, frames(Bye("drained"), "w1", incarnation=incarnation)),
+        "worker w1: BEAT on the reports": (reports, frames(BEAT, "m1", epoch=9_999)),
+        "worker w1: BEAT on the control": (w1.control, frames(BEAT, "m1", epoch=9_999)),
+        "'w9' is refused": (reports, frames(BODIES[1], "w9")),
+    }
+    for text, (socket, message) in forged.items():
+        _until_told(leader, text, socket, message)
+    bob.close()
+    w1.close()
+
+
+def _until_told(leader: Node, text: str, socket: zmq.Socket[bytes], message: list[bytes]) -> None:
+    def is_told() -> bool:
+        socket.send_multipart(message)
+        return text in leader.text()
+
+    wait_until(is_told)
+
+
+def test_a_viewers_load_deposes_nobody_and_floods_nobody(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """15 MB frames that would take seconds to decode, 50,000 subscriptions, thousands of requests:
+    the leader leads on in its epoch, the crawl goes on, another subscriber hears its beats."""
+    with page_site(tmp_path, 400) as site, keyed(tmp_path, consul, mysql) as one:
+        made = one.made
+        _, run = made.submit(site, SLOW)
+        leader, epoch = made.leader().name, made.epoch()
+        ann, bob = one.raw("ann", leader), one.raw("bob", leader)
+        quiet = bob.subscriber(topic(Kind.BEAT))
+        assert quiet.poll(10_000)
+        before = made.counters(run)["done"]
+        began = time.monotonic()
+        for number in range(10):
+            body = (Request("x", "jobs", {}), BODIES[4], BEAT)[number % 3]
+            ann.control.send_multipart([frames(body)[0], HEAVY])
+        for number in range(3_000):
+            ann.control.send_multipart(frames(Request(str(number), "nodes", {})))
+        loud = ann.subscriber()
+        for _ in range(50_000):
+            loud.setsockopt(zmq.SUBSCRIBE, topic(Kind.BEAT))
+            loud.setsockopt(zmq.UNSUBSCRIBE, topic(Kind.BEAT))
+        heard = 0
+        while time.monotonic() - began < LOAD_S:
+            if quiet.poll(100):
+                quiet.recv_multipart()
+                heard += 1
+        took_s = time.monotonic() - began
+        assert 5 < heard < took_s * 11 + 20, f"{heard} beats in {took_s:.0f} s"
+        assert (made.leader().name, made.epoch()) == (leader, epoch)
+        assert made.counters(run)["done"] > before
+        text = made.masters[leader].text()
+        assert "frame_too_large viewer ann: REQUEST of" in text
+        assert "request_limited viewer ann asks too often" in text
+        assert one.ask("bob", leader, "act", {"ref": "site", "action": "pause"})["changed"] == 1
+        ann.close()
+        bob.close()

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from zcrawl.mesh.keys_zmq_file import AllowList
+from zcrawl.mesh.security import AllowedKey
 from zcrawl.roles.allow_list import follow_allow_list
 
 A, B = "a" * 64, "b" * 64
@@ -17,9 +18,9 @@ async def test_a_changed_list_is_applied_and_a_wrong_one_is_told_once(tmp_path: 
     path = tmp_path / "allowed"
     path.write_text(f"{A} w1\n")
     file = AllowList(path)
-    applied: list[Mapping[str, str]] = []
+    applied: list[Mapping[str, AllowedKey]] = []
     events: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
-    assert file.poll() == {A: "w1"}
+    assert file.poll() == {A: AllowedKey("w1")}
 
     def log(name: str, detail: str) -> None:
         events.put_nowait((name, detail))
@@ -31,10 +32,10 @@ async def test_a_changed_list_is_applied_and_a_wrong_one_is_told_once(tmp_path: 
         path.unlink()
         assert (await events.get())[0] == "bad_allow_list"
         path.write_text("nonsense and more\n")
-        assert "a line is KEY NAME" in (await events.get())[1]
-        assert applied == [{A: "w1", B: "w2"}]
+        assert "64 hexadecimal digits" in (await events.get())[1]
+        assert applied == [{A: AllowedKey("w1"), B: AllowedKey("w2")}]
         path.write_text(f"{B} w2\n")
         while (await events.get())[0] != "allow_list_read":
             pass
     task.cancel()
-    assert applied[1:] == [{B: "w2"}]
+    assert applied[1:] == [{B: AllowedKey("w2")}]

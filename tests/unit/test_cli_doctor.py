@@ -32,7 +32,7 @@ def test_a_healthy_machine_passes_with_exit_0(
     checks = json.loads(capsys.readouterr().out)
     names = [check["name"] for check in checks]
     assert names[:5] == ["python", "packages", "open files", "clock", "data folder"]
-    assert names[5:] == ["disk space", "socket paths", "cluster", "database"]
+    assert names[5:] == ["disk space", "socket paths", "keys", "cluster", "database"]
     assert not (tmp_path / "new").exists()
 
 
@@ -117,3 +117,27 @@ def test_a_check_that_breaks_is_a_failed_check(
     assert checks["clock"].status == "fail"
     assert "boom" in checks["clock"].detail
     assert checks["database"].status == "ok"
+
+
+def test_a_list_of_keys_without_roles_is_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, with what to do; a wrong list is a failure, one with roles is well."""
+    monkeypatch.setattr(doctor, "check_disk", lambda data: Check("disk space", "ok", ""))
+    allowed, config = tmp_path / "allowed", tmp_path / "zcrawl.toml"
+    config.write_text(f'[mesh]\nallow_file = "{allowed}"\n')
+
+    def keys() -> dict[str, str]:
+        run(["doctor", "--data", str(tmp_path / "new"), "--config", str(config), "--json"])
+        checks = json.loads(capsys.readouterr().out)
+        return next(check for check in checks if check["name"] == "keys")
+
+    assert keys()["status"] == "fail", "there is no such file"
+    allowed.write_text(f"{'a' * 64} w1\n{'b' * 64} ann viewer\n")
+    found = keys()
+    assert found["status"] == "warn" and "w1" in found["detail"] and "ann" not in found["detail"]
+    assert "worker, viewer or operator" in found["advice"]
+    allowed.write_text(f"{'a' * 64} w1 worker\n{'b' * 64} ann viewer\n")
+    assert keys()["status"] == "ok"
+    allowed.write_text("nonsense\n")
+    assert keys()["status"] == "fail"

@@ -10,6 +10,8 @@ import pytest
 
 from zcrawl.cli.main import run
 from zcrawl.mesh.keys_zmq_file import AllowList, read_key_file
+from zcrawl.mesh.roles import Role
+from zcrawl.mesh.security import AllowedKey
 
 
 def test_new_writes_a_file_and_prints_the_public_key_only(
@@ -46,12 +48,51 @@ def test_allow_appends_to_the_list(tmp_path: Path, capsys: pytest.CaptureFixture
         publics.append(json.loads(capsys.readouterr().out)["public"])
         assert run(["keys", "allow", publics[-1], "--name", name, "--file", str(allowed)]) == 0
         capsys.readouterr()
-    assert AllowList(allowed).poll() == dict(zip(publics, ("w1", "w2"), strict=True))
+    lines = [AllowedKey("w1"), AllowedKey("w2")]
+    assert AllowList(allowed).poll() == dict(zip(publics, lines, strict=True))
     assert run(["keys", "allow", publics[0], "--file", str(allowed)]) == 2
     assert "already" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["zz"], ["a" * 64, "--name", "a b"]])
+@pytest.mark.parametrize(
+    ("flags", "line"),
+    [
+        (["--role", "worker"], AllowedKey("x", frozenset({Role.WORKER}), (), True)),
+        (["--watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
+        (["--role", "watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
+        (
+            ["--role", "worker", "--role", "operator", "--names", "pool-*,w?"],
+            AllowedKey("x", frozenset({Role.WORKER, Role.OPERATOR}), ("pool-*", "w?"), True),
+        ),
+        (
+            ["--role", "worker,viewer"],
+            AllowedKey("x", frozenset({Role.WORKER, Role.VIEWER}), (), True),
+        ),
+        ([], AllowedKey("x")),
+    ],
+)
+def test_allow_writes_roles_and_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], line: AllowedKey
+) -> None:
+    """A master reads what the flags say; without a role the command says what that means."""
+    file = tmp_path / "allowed"
+    assert run(["keys", "allow", "a" * 64, "--name", "x", "--file", str(file), *flags]) == 0
+    said = capsys.readouterr().err
+    assert AllowList(file).poll() == {"a" * 64: line}
+    assert all(role in said for role in line.roles) and ("--role" in said) == (not flags)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["zz"],
+        ["a" * 64, "--name", "a b"],
+        ["a" * 64, "--role", "admin"],
+        ["a" * 64, "--role", "viewer", "--names", "w*"],
+        ["a" * 64, "--role", "worker", "--names", "w*,"],
+        ["a" * 64, "--name", "masters"],
+    ],
+)
 def test_allow_refuses_what_is_no_key_or_no_name(
     tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

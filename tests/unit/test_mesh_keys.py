@@ -17,7 +17,15 @@ from zcrawl.mesh.keys_zmq_file import (
     write_key_file,
 )
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.mesh.security import KeyPair, MeshKeys, check_bind, check_key, judge, parse_allow_list
+from zcrawl.mesh.security import (
+    AllowedKey,
+    KeyPair,
+    MeshKeys,
+    check_bind,
+    check_key,
+    judge,
+    parse_allow_list,
+)
 
 A, B = "a" * 64, "b" * 64
 KEYS = MeshKeys(KeyPair(A, B), A)
@@ -81,7 +89,7 @@ def test_what_is_no_key_is_refused_without_being_repeated(bad: str) -> None:
 def test_a_list_has_a_key_and_a_name_a_line() -> None:
     """Comments and empty lines are left out; upper case is the same key."""
     text = f"# ours\n\n{A} w1\n  {B.upper()}  # no name yet\n"
-    assert parse_allow_list(text, "f") == {A: "w1", B: "unnamed"}
+    assert parse_allow_list(text, "f") == {A: AllowedKey("w1"), B: AllowedKey("unnamed")}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +97,15 @@ def test_a_list_has_a_key_and_a_name_a_line() -> None:
     [
         (f"{A} w1\n{A} w2\n", "f:2: this key stands there already, as w1"),
         ("w1\n", "f:1: a key is 64"),
-        (f"{A} two words\n", "f:1: a line is KEY NAME"),
+        (f"{A} two words\n", "f:1: 'words' is not a role; there are worker, viewer, operator"),
+        (f"{A} w1 worker,\n", "f:1: '' is not a role"),
+        (f"{A} w1 master\n", "f:1: 'master' is not a role"),
+        (f"{A} w1 worker operator\n", "f:1: a line is KEY NAME"),
+        (f"{A} w1 names=w* worker\n", "f:1: a line is KEY NAME"),
+        (f"{A} w1 worker names=\n", "f:1: '' is not a pattern of names"),
+        (f"{A} w1 worker names=w/*\n", "is not a pattern of names"),
+        (f"{A} ann viewer names=w*\n", "f:1: names= is for workers"),
+        (f"{A} masters operator\n", "f:1: the name masters is taken"),
         (f"{A} w/1\n", "no name for a key"),
     ],
 )
@@ -106,12 +122,12 @@ def question(key: bytes, mechanism: bytes = b"CURVE", version: bytes = b"1.0") -
 def test_a_handshake_is_judged_by_its_key() -> None:
     """On the list, or the masters' own; the answer carries the question's number."""
     stranger, known, master = (bytes.fromhex(digits * 64) for digits in "cab")
-    yes = judge(question(known), B, {A: "w1"})
+    yes = judge(question(known), B, {A: AllowedKey("w1")})
     assert yes is not None and yes.admitted
-    assert yes.reply == [b"1.0", b"7", b"200", b"OK", b"w1", b""]
-    also = judge(question(master), B, {A: "w1"})
+    assert yes.reply == [b"1.0", b"7", b"200", b"OK", A.encode(), b""]
+    also = judge(question(master), B, {A: AllowedKey("w1")})
     assert also is not None and also.admitted
-    no = judge(question(stranger), B, {A: "w1"})
+    no = judge(question(stranger), B, {A: AllowedKey("w1")})
     assert no is not None and not no.admitted
     assert no.reply[:3] == [b"1.0", b"7", b"400"]
     assert (no.address, no.key) == ("10.0.0.9", "c" * 64)
@@ -121,10 +137,10 @@ def test_a_handshake_of_another_kind_is_not_admitted() -> None:
     """NULL and PLAIN prove nothing; what is no question gets no answer."""
     known = bytes.fromhex(A)
     for mechanism in (b"NULL", b"PLAIN"):
-        verdict = judge(question(known, mechanism), B, {A: "w1"})
+        verdict = judge(question(known, mechanism), B, {A: AllowedKey("w1")})
         assert verdict is not None and not verdict.admitted
-    assert judge(question(known, version=b"2.0"), B, {A: "w1"}) is None
-    assert judge([], B, {A: "w1"}) is None
+    assert judge(question(known, version=b"2.0"), B, {A: AllowedKey("w1")}) is None
+    assert judge([], B, {A: AllowedKey("w1")}) is None
 
 
 # ---------------------------------------------------------------- files
@@ -177,13 +193,13 @@ def test_a_list_is_read_again_only_when_it_changed(tmp_path: Path) -> None:
     path = tmp_path / "allowed"
     path.write_text(f"{A} w1\n")
     allowed = AllowList(path)
-    assert allowed.poll() == {A: "w1"}
+    assert allowed.poll() == {A: AllowedKey("w1")}
     assert allowed.poll() is None
     path.write_text(f"{A} w1\nnonsense\n")
     assert "allowed:2" in str(refused(allowed.poll))
     assert allowed.poll() is None
     path.write_text(f"{A} w1\n{B} w2\n")
-    assert allowed.poll() == {A: "w1", B: "w2"}
+    assert allowed.poll() == {A: AllowedKey("w1"), B: AllowedKey("w2")}
     path.unlink()
     assert refused(allowed.poll).code == "bad_allow_list"
 
@@ -194,7 +210,7 @@ def test_a_key_is_added_on_a_line_of_its_own(tmp_path: Path) -> None:
     AllowList(path).add(A, "w1")
     path.write_text(path.read_text().rstrip("\n"))
     AllowList(path).add(B, "w2")
-    assert AllowList(path).poll() == {A: "w1", B: "w2"}
+    assert AllowList(path).poll() == {A: AllowedKey("w1"), B: AllowedKey("w2")}
     before = path.read_text()
     assert "already" in str(refused(AllowList(path).add, A, "other"))
     assert path.read_text() == before

@@ -14,6 +14,7 @@ from zcrawl.mesh.messages import (
     Cancel,
     Drain,
     Heartbeat,
+    Hello,
     Reject,
     Result,
     Stale,
@@ -170,6 +171,21 @@ def test_a_duplicate_id_exits_after_patience() -> None:
         assert not of(worker.say(Stale("duplicate_id")), w.Exit)
         worker.tick(1.0)
     assert len(of(worker.say(Stale("duplicate_id")), w.Exit)) == 1
+
+
+@pytest.mark.parametrize("reason", ["name_not_allowed", "key_not_allowed"])
+def test_a_worker_whose_key_does_not_fit_ends_with_what_to_do(reason: str) -> None:
+    """After patience, because lists are edited; one that was welcomed before asks again first."""
+    worker = Worker()
+    worker.say(Beat("m1", 1.0, {}))
+    worker.say(Welcome(0, 1.0, 1, [], []))
+    effects = worker.say(Stale(reason, "its key is w1"))
+    assert sent(effects, Hello) and not of(effects, w.Exit)
+    for _ in range(round(DUPLICATE_PATIENCE_S) + 1):
+        assert not of(worker.say(Stale(reason, "its key is w1")), w.Exit)
+        worker.tick(1.0)
+    (end,) = of(worker.say(Stale(reason, "its key is w1")), w.Exit)
+    assert end == w.Exit("its key is w1", refused=True)
 
 
 def test_a_welcome_ends_the_patience_with_a_duplicate() -> None:

@@ -33,6 +33,7 @@ DISK_WARN: Final = 1_000_000_000  # bytes
 DISK_FAIL: Final = 50_000_000
 SUN_PATH: Final = 107  # bytes; a Unix socket's path is no longer than this
 SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
+NAMES_SHOWN: Final = 10
 CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
 PACKAGES: Final = (
     *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
@@ -76,6 +77,7 @@ def examine(settings: Settings) -> list[Check]:
         ("data folder", lambda: check_folder(data)),
         ("disk space", lambda: check_disk(data)),
         ("socket paths", lambda: check_socket_path(data)),
+        ("keys", lambda: check_keys(settings)),
         ("cluster", lambda: check_cluster(settings)),
         ("database", lambda: check_database(data)),
     ]
@@ -156,6 +158,27 @@ def check_socket_path(data: Path) -> Check:
     if length > SUN_PATH:
         return Check("socket paths", "warn", detail, "use a data folder with a shorter path")
     return Check("socket paths", "ok", detail)
+
+
+def check_keys(settings: Settings) -> Check:
+    """Of a master: does its list say what each key is for?"""
+    file = settings.config.mesh.allow_file
+    if not file:
+        return Check("keys", "ok", "this configuration has no list of allowed keys")
+    from zcrawl.errors import ConfigError
+    from zcrawl.mesh.keys_zmq_file import AllowList
+
+    try:
+        allowed = AllowList(Path(file)).poll() or {}
+    except ConfigError as error:
+        return Check("keys", "fail", str(error), "correct it: masters keep the list they had")
+    names = [key.name for key in allowed.values() if not key.has_roles]
+    if names:
+        shown = ", ".join(names[:NAMES_SHOWN]) + (" ..." if len(names) > NAMES_SHOWN else "")
+        detail = f"{file}: no role for {shown}: each may both work and submit"
+        advice = "put worker, viewer or operator after the name"
+        return Check("keys", "warn", detail, advice)
+    return Check("keys", "ok", f"{file}: {len(allowed)} keys, each with a role")
 
 
 def check_cluster(settings: Settings) -> Check:

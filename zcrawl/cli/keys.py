@@ -55,22 +55,46 @@ def show(file: Path, as_json: bool) -> int:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The masters' list of allowed keys.",
 )
-@click.option("--watch", is_flag=True, help="It may look, and change nothing.")
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    metavar="ROLE",
+    help="What it may do: worker, viewer or operator; may be given twice.",
+)
+@click.option(
+    "--names",
+    default="",
+    metavar="PATTERN",
+    help="Ids of the workers that share this key, e.g. 'pool-*'. [default: its name]",
+)
+@click.option("--watch", is_flag=True, help="The old way to say --role viewer.")
 @_JSON
-def allow(public: str, name: str | None, file: Path, watch: bool, as_json: bool) -> int:
+def allow(
+    public: str,
+    name: str | None,
+    file: Path,
+    roles: tuple[str, ...],
+    names: str,
+    watch: bool,
+    as_json: bool,
+) -> int:
     """Add a PUBLIC key to the masters' list; running masters read it again by themselves."""
     from zcrawl.cli import output
     from zcrawl.mesh.keys_zmq_file import AllowList
-    from zcrawl.mesh.security import UNNAMED, WATCH, check_key
+    from zcrawl.mesh.security import DEFAULT_ROLES, UNNAMED, WATCH, check_key, parse_role
 
     key = check_key(public, "PUBLIC")
-    role = WATCH if watch else ""
-    AllowList(file).add(key, name or UNNAMED, role)
+    words = [word for text in (*roles, *([WATCH] if watch else [])) for word in text.split(",")]
+    given = sorted({parse_role(word, "--role") for word in words})
+    AllowList(file).add(key, name or UNNAMED, given, names.split(",") if names else ())
     if as_json:
-        told = {"public": key, "name": name or UNNAMED, "role": role, "file": str(file)}
-        output.print_json(told)
+        shown = {"public": key, "name": name or UNNAMED, "role": ",".join(given), "names": names}
+        output.print_json({**shown, "file": str(file)})
     else:
-        output.note(f"{file}: {name or UNNAMED} may {'watch' if watch else 'join'}")
+        may = " and ".join(given or sorted(DEFAULT_ROLES))
+        hint = "" if given else "; say which with --role, it hardly needs both"
+        output.note(f"{file}: {name or UNNAMED} may join as {may}{hint}")
     return 0
 
 

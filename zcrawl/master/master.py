@@ -102,10 +102,10 @@ class Master:
             case CatalogueSeen():
                 self.catalogue.see(event)
                 return []
-            case ClientAsked(client, Request(id, "masters")):
-                return [ReplyTo(client, Reply(id, True, {"masters": self.catalogue.endpoints()}))]
             case ClientAsked() if (settled := rights.settle(event)) is not None:
                 return settled
+            case ClientAsked(client, Request(id, "masters")):
+                return [ReplyTo(client, Reply(id, True, {"masters": self.catalogue.endpoints()}))]
             case _:
                 pass
         if self.leader is None:

@@ -1,7 +1,9 @@
-"""What may be asked without changing anything: all that a watcher may do, and a read-only console.
+"""What each role may ask for. `READS` is what changes nothing: all that a viewer may ask, and a
+read-only console.
 
 The one list of it. Called by the machine of every master, leader or not, before anything else is
-done with a request; consoles go by it too. Pure.
+done with a request; consoles go by it too. The role of a request is its key's, put there at the
+border (`mesh.border`); an empty one is a request without keys, which may do all. Pure.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.events import ClientAsked, Effects
 from zcrawl.master.replies import Pending, refuse, reply
 from zcrawl.mesh.messages import Request
+from zcrawl.mesh.roles import Role
 
-ROLE: Final = "role"  # asks which one has
+ROLE: Final = "role"  # asks which role the key has
 READS: Final = frozenset(
     (
         ROLE,
@@ -37,12 +40,35 @@ READS: Final = frozenset(
 )
 
 
+OF_WORKERS: Final = frozenset((ROLE, "masters"))  # where there is no Consul a worker asks for them
+
+
+def may_ask(role: str, op: str) -> bool:
+    """A role that this master does not know may ask nothing: a newer one may have sent it."""
+    match role:
+        case "" | Role.OPERATOR:
+            return True
+        case Role.VIEWER:
+            return op in READS
+        case Role.WORKER:
+            return op in OF_WORKERS
+        case _:
+            return False
+
+
+def may_act(role: str) -> bool:
+    """Whether there is something that a console with this role may change."""
+    return role in ("", Role.OPERATOR)
+
+
 def _forbidden(request: Request) -> str:
     """Whose key it is, and what it lacks."""
     what = request.args.get("action") if request.op == "act" else request.op
+    kind = "may only watch" if request.role == Role.VIEWER else f"is one of a {request.role}"
+    lacks = "viewer or operator" if request.op in READS else "operator"
     return (
-        f"{str(what)[:50]}: the key of {request.key or 'this client'} may only watch; to change "
-        "something it needs a line without `watch` in the masters' list"
+        f"{str(what)[:50]}: the key of {request.key or 'this client'} {kind}; this needs the role "
+        f"{lacks} in the masters' list"
     )
 
 
@@ -50,11 +76,11 @@ def settle(asked: ClientAsked) -> Effects | None:
     """The answer, if it is about rights alone; None for what has to be done."""
     request = asked.request
     effects: Effects = []
-    if request.op == ROLE:
-        reply(Pending(asked.client, request), {"role": request.role}, effects)
-    elif request.role and request.op not in READS:
+    if not may_ask(request.role, request.op):
         error = RefusedError(_forbidden(request), code="forbidden")
         refuse(Pending(asked.client, request), error, effects)
+    elif request.op == ROLE:
+        reply(Pending(asked.client, request), {"role": request.role}, effects)
     else:
         return None
     return effects

@@ -28,6 +28,8 @@ from zcrawl.mesh.messages import (
 MAX_FRAME_BYTES = 16_000_000
 # Subscribed to beside the topics of one's own version, and no beginning of any header.
 VERSION_TOPIC = b"zcrawl-protocol"
+REQUEST_ID_WITHIN = 300  # bytes of a body; ids of clients have 32
+_KINDS = frozenset(int(kind) for kind in Kind)
 _SOURCE = Header.__struct_fields__.index("source")
 
 
@@ -41,13 +43,15 @@ def encode(header: Header, body: Body) -> list[bytes]:
 def decode(frames: Sequence[bytes]) -> Message | BadBody:
     if len(frames) != 2:
         raise DecodeError(f"a message has two frames, not {len(frames)}")
-    header = _decode_header(frames[0])
+    return decode_body(decode_header(frames[0]), frames[1])
+
+
+def decode_body(header: Header, frame: bytes) -> Message | BadBody:
+    """The rest of a message whose header was judged already."""
     try:
-        body_type = BODY_TYPES[Kind(header.kind)]
-    except ValueError:
-        raise DecodeError(f"unknown message type {header.kind}", code="unknown_type") from None
-    try:
-        body = msgspec.convert(_unpack(frames[1]), body_type, builtin_types=(bytes,))
+        body = msgspec.convert(
+            _unpack(frame), BODY_TYPES[Kind(header.kind)], builtin_types=(bytes,)
+        )
     except (msgspec.ValidationError, DecodeError, RecursionError) as error:
         return BadBody(header, str(error)[:200])
     return Message(header, body)
@@ -71,16 +75,33 @@ def check_notice(frames: Sequence[bytes]) -> str | None:
             return None
 
 
-def _decode_header(frame: bytes) -> Header:
+def decode_header(frame: bytes) -> Header:
+    """Its kind is one of ours."""
     raw = _unpack(frame)
     if isinstance(raw, list) and raw and isinstance(raw[0], int) and raw[0] != PROTOCOL_VERSION:
         source = raw[_SOURCE] if len(raw) > _SOURCE else None
         name = source if isinstance(source, str) else "somebody"
         raise VersionMismatch(name, raw[0], PROTOCOL_VERSION)
     try:
-        return msgspec.convert(raw, Header)
+        header = msgspec.convert(raw, Header)
     except msgspec.ValidationError as error:
         raise DecodeError(f"bad header: {error}") from None
+    if header.kind not in _KINDS:
+        raise DecodeError(f"unknown message type {header.kind}", code="unknown_type")
+    return header
+
+
+def peek_request_id(beginning: bytes) -> str:
+    """The id of a REQUEST by the beginning of its body: whoever is refused is told so by it, and
+    the rest of the body is not decoded. Empty if there is none."""
+    unpacker = msgpack.Unpacker(max_buffer_size=REQUEST_ID_WITHIN)
+    try:
+        unpacker.feed(beginning[:REQUEST_ID_WITHIN])
+        unpacker.read_array_header()
+        id: object = unpacker.unpack()
+    except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+        return ""
+    return id if isinstance(id, str) else ""
 
 
 def _unpack(frame: bytes) -> object:

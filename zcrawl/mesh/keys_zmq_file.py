@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import zmq
 from zmq.utils import z85
 
 from zcrawl.errors import ConfigError
+from zcrawl.mesh.roles import Role
 from zcrawl.mesh.security import (
+    AllowedKey,
     KeyPair,
     MeshKeys,
     allow_list_line,
@@ -78,7 +81,7 @@ class AllowList:
         self._path = path
         self._seen: tuple[int, int, int] | None = None
 
-    def poll(self) -> dict[str, str] | None:
+    def poll(self) -> dict[str, AllowedKey] | None:
         """What the file says, or None if it is as before.
 
         A file that cannot be read raises each time, one with a wrong line once: the caller keeps
@@ -97,9 +100,12 @@ class AllowList:
         self._seen = mark
         return parse_allow_list(text, str(self._path))
 
-    def add(self, public: str, name: str, role: str = "") -> None:
+    def add(
+        self, public: str, name: str, roles: Iterable[Role] = (), patterns: Sequence[str] = ()
+    ) -> None:
         """Append a key; the file is made if there is none."""
-        line = allow_list_line(check_key(public), check_name(name), role)
+        line = allow_list_line(check_key(public), check_name(name), roles, patterns)
+        parse_allow_list(line, "this line")  # before a file is made
         try:
             with self._path.open("a+", encoding="utf-8") as file:
                 file.seek(0)

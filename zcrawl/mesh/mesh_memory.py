@@ -1,7 +1,8 @@
 """The mesh without sockets: a hub that loses, doubles, delays and reorders messages by chance.
 
-For tests. The same ports as `mesh_zmq_*`, the same frames through the same codec; time is passed in
-and chance comes from the generator that the caller seeds, so the same seed gives the same story.
+For tests. The same ports as `mesh_zmq_*`, the same frames through the same codec and the same table
+of what may arrive where (`roles`; without keys everybody has all roles); time is passed in and
+chance comes from the generator that the caller seeds, so the same seed gives the same story.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zcrawl.errors import DecodeError
+from zcrawl.mesh.border import Refusal
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.messages import Body
+from zcrawl.mesh.messages import Beat, Body
 from zcrawl.mesh.ports import Arrived, Handler, stamp
+from zcrawl.mesh.roles import ANYBODY, Channel, kinds_on
 
 if TYPE_CHECKING:
     from random import Random
@@ -48,11 +51,14 @@ class _Peer:
         if waiting:
             handler(waiting)
 
-    def take(self, route: bytes, frames: Sequence[bytes]) -> None:
+    def take(self, channel: Channel, route: bytes, frames: Sequence[bytes]) -> None:
         try:
             arrived = Arrived(route, decode(frames))
         except DecodeError as error:
             self.counters[error.code] += 1
+            return
+        if arrived.message.header.kind not in kinds_on(channel, ANYBODY):
+            self.counters[Refusal.KIND.value] += 1
             return
         if self.handler is None:
             self.waiting.append(arrived)
@@ -74,13 +80,18 @@ class MemoryMasterMesh(_Peer):
         if target is None:
             self.counters["send_no_route"] += 1
             return False
-        self._hub.carry(target, b"", self._frames(epoch, body, sequence, subject))
+        channel = Channel.WORKER_CONTROL
+        if isinstance(target, MemoryClientMesh):
+            channel = Channel.CLIENT_CONTROL
+        self._hub.carry(target, channel, b"", self._frames(epoch, body, sequence, subject))
         return True
 
     def publish(self, epoch: int, body: Body) -> bool:
+        if not isinstance(body, Beat):
+            return True  # workers do not subscribe to anything else
         frames = self._frames(epoch, body, 0, 0)
         for worker in self._hub.workers.values():
-            self._hub.carry(worker, b"", frames)
+            self._hub.carry(worker, Channel.WORKER_EVENTS, b"", frames)
         return True
 
 
@@ -98,13 +109,14 @@ class MemoryWorkerMesh(_Peer):
         if target is None:
             self.counters["send_no_route"] += 1
             return False
-        self._hub.carry(target, self._route, self._frames(epoch, body, sequence, subject))
+        frames = self._frames(epoch, body, sequence, subject)
+        self._hub.carry(target, Channel.CONTROL, self._route, frames)
         return True
 
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool:
         frames = self._frames(epoch, body, sequence, subject)
         for master in self._hub.masters.values():
-            self._hub.carry(master, b"", frames)
+            self._hub.carry(master, Channel.REPORTS, b"", frames)
         return True
 
 
@@ -117,7 +129,8 @@ class MemoryClientMesh(_Peer):
         self._master = master
 
     def send(self, body: Body) -> bool:
-        self._hub.carry(self._hub.masters[self._master], self._route, self._frames(0, body, 0, 0))
+        master, frames = self._hub.masters[self._master], self._frames(0, body, 0, 0)
+        self._hub.carry(master, Channel.CONTROL, self._route, frames)
         return True
 
 
@@ -129,7 +142,7 @@ class MemoryHub:
         self.now = 0.0
         self._rng = rng
         self._faults = faults or LinkFaults()
-        self._on_the_way: list[tuple[float, int, _Peer, bytes, list[bytes]]] = []
+        self._on_the_way: list[tuple[float, int, _Peer, Channel, bytes, list[bytes]]] = []
         self._count = 0
 
     def master(self, id: str, incarnation: int) -> MemoryMasterMesh:
@@ -154,20 +167,21 @@ class MemoryHub:
         """As on sockets: nothing in it names its owner. (Here it is the same in every run.)"""
         return hashlib.blake2b(f"{len(self.routes)}".encode(), digest_size=16).digest()
 
-    def carry(self, target: _Peer, route: bytes, frames: list[bytes]) -> None:
+    def carry(self, target: _Peer, channel: Channel, route: bytes, frames: list[bytes]) -> None:
         for _ in range(self._copies()):
             delay = 0.0
             if self._rng is not None:
                 delay = self._rng.random() * self._faults.delay_s
             self._count += 1
-            heapq.heappush(self._on_the_way, (self.now + delay, self._count, target, route, frames))
+            message = (self.now + delay, self._count, target, channel, route, frames)
+            heapq.heappush(self._on_the_way, message)
 
     def advance(self, to: float) -> None:
         """Deliver what arrives until then, answers to it included."""
         while self._on_the_way and self._on_the_way[0][0] <= to:
-            moment, _, target, route, frames = heapq.heappop(self._on_the_way)
+            moment, _, target, channel, route, frames = heapq.heappop(self._on_the_way)
             self.now = max(self.now, moment)
-            target.take(route, frames)
+            target.take(channel, route, frames)
         self.now = max(self.now, to)
 
     def _copies(self) -> int:

@@ -10,6 +10,7 @@ from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket
 from zcrawl.mesh.messages import Body
 from zcrawl.mesh.ports import Handler, Log, no_log
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 
 
@@ -53,7 +54,7 @@ class ZmqClientMesh(MeshEnd):
 
     def listen(self, handler: Handler) -> None:
         self._handler = handler
-        self._read(self._control, False, handler)
+        self._read(self._control, Channel.CLIENT_CONTROL, handler)
 
     def send(self, body: Body) -> bool:
         return self._send(self._control, encode(self._header(0, body, 0, 0), body))
@@ -66,7 +67,7 @@ class ZmqClientMesh(MeshEnd):
         self._drop(self._control)
         self._control = self._open()
         if self._handler is not None:
-            self._read(self._control, False, self._handler)
+            self._read(self._control, Channel.CLIENT_CONTROL, self._handler)
 
     def _open(self) -> Socket:
         control = self._dealer(self.master)

@@ -31,6 +31,7 @@ from zcrawl.mesh.mesh_zmq_handshake import HandshakeFailure, HandshakeWatch, OnF
 from zcrawl.mesh.mesh_zmq_sockets import FrameReader, OnFrames, Socket, SocketReader
 from zcrawl.mesh.messages import Body, Header
 from zcrawl.mesh.ports import HIGH_WATER_MARK, Handler, Log, no_log, stamp
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
 
 LINGER_MS = 100
@@ -201,9 +202,16 @@ class MeshEnd:
 
     # ------------------------------------------------------------ messages
 
-    def _read(self, socket: Socket, routed: bool, handler: Handler) -> None:
+    def _read(self, socket: Socket, channel: Channel, handler: Handler) -> None:
+        """Read a line that this end opened to a master."""
         self._readers[socket] = SocketReader(
-            socket, routed, handler, self.counters, self._on_bad_frame, self._on_notice
+            socket,
+            channel,
+            handler,
+            self.counters,
+            self._on_bad_frame,
+            self._on_notice,
+            self._note,
         )
 
     def _read_frames(self, socket: Socket, on_frames: OnFrames) -> None:

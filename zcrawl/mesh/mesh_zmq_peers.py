@@ -12,6 +12,7 @@ from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 
 
@@ -38,9 +39,9 @@ class ZmqPeers(MeshEnd):
 
     def listen(self, handler: Handler) -> None:
         self._handler = handler
-        self._read(self._events, False, handler)
+        self._read(self._events, Channel.PEER_EVENTS, handler)
         for _, line in self._lines.values():
-            self._read(line, False, handler)
+            self._read(line, Channel.PEER_CONTROL, handler)
 
     def follow(self, masters: list[Endpoints]) -> None:
         """These are the other masters now."""
@@ -71,7 +72,7 @@ class ZmqPeers(MeshEnd):
             return
         self._lines[endpoints.master] = (endpoints, line)
         if self._handler is not None:
-            self._read(line, False, self._handler)
+            self._read(line, Channel.PEER_CONTROL, self._handler)
 
     def _leave(self, master: str) -> None:
         endpoints, line = self._lines.pop(master)

@@ -15,9 +15,11 @@ from typing import TypeAlias
 import zmq
 
 from zcrawl.errors import DecodeError, VersionMismatch
-from zcrawl.mesh.codec import check_notice, decode
+from zcrawl.mesh.border import Refusal
+from zcrawl.mesh.codec import check_notice, decode_body, decode_header
 from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, Kind
-from zcrawl.mesh.ports import Arrived, Handler
+from zcrawl.mesh.ports import Arrived, Handler, Log
+from zcrawl.mesh.roles import Channel, Role, kinds_on
 
 DRAIN_MOST = 200  # messages of one socket before others get their turn
 
@@ -37,7 +39,6 @@ class FrameReader:
 
     def __init__(self, socket: Socket, on_frames: OnFrames, counters: Counter[str]) -> None:
         self._socket = socket
-        self._receive: Callable[[int], list[bytes]] = socket.recv_multipart
         self._on_frames = on_frames
         self._counters = counters
         self._loop = asyncio.get_running_loop()
@@ -59,52 +60,69 @@ class FrameReader:
 
     def _drain(self) -> None:
         self._scheduled = False
-        receive, take = self._receive, self._on_frames
+        take_next = self._take_next
         for _ in range(DRAIN_MOST):
             if self._fd < 0:  # also when what was taken has closed this reader
                 return
             try:
-                frames = receive(zmq.NOBLOCK)
+                take_next()
             except zmq.Again:
                 break
             except zmq.ZMQError as error:  # e.g. EINTR: the descriptor may be used up
                 self._counters[f"receive_error_{error.errno}"] += 1
                 self.look_again()
                 break
-            take(frames)
         else:
             self.look_again()
         self._drained()
+
+    def _take_next(self) -> None:
+        """Receive one message and hand it over; zmq.Again if there is none."""
+        self._on_frames(self._socket.recv_multipart(zmq.NOBLOCK))
 
     def _drained(self) -> None:
         """Called when the socket has nothing more, or others have their turn."""
 
 
 class SocketReader(FrameReader):
-    """Decodes what it reads, and hands over what one drain gave together."""
+    """Decodes what it reads, and hands over what one drain gave together.
+
+    This one reads a line to a master, which that master's key proves; so what may arrive depends on
+    the channel alone. Sockets that others connect to are read by `mesh_zmq_border`.
+    """
 
     def __init__(
         self,
         socket: Socket,
-        routed: bool,
+        channel: Channel,
         handler: Handler,
         counters: Counter[str],
         on_bad_frame: OnBadFrame,
         on_notice: OnNotice,
+        note: Log,
     ) -> None:
-        self._routed = routed
+        self._channel = channel
         self._handler = handler
         self._on_bad_frame = on_bad_frame
         self._on_notice = on_notice
+        self._note = note
+        self._kinds = kinds_on(channel, (Role.MASTER,))
         self._arrived: list[Arrived] = []
         super().__init__(socket, self._take, counters)
 
     def _take(self, frames: list[bytes]) -> None:
-        route, rest = (frames[0], frames[1:]) if self._routed else (b"", frames)
         try:
-            self._arrived.append(Arrived(route, decode(rest)))
+            if len(frames) != 2:
+                raise DecodeError(f"a message has two frames, not {len(frames)}")
+            header = decode_header(frames[0])
         except DecodeError as error:
-            self._refuse(route, rest, error)
+            self._refuse(b"", frames, error)
+            return
+        if header.kind in self._kinds:
+            self._arrived.append(Arrived(b"", decode_body(header, frames[1])))
+        else:
+            kind = Kind(header.kind).name
+            self._note(Refusal.KIND.value, f"{kind} of {header.source!r} on {self._channel.value}")
 
     def _refuse(self, route: bytes, frames: Sequence[bytes], error: DecodeError) -> None:
         try:

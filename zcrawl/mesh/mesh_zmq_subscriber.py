@@ -14,6 +14,7 @@ from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import topic
 from zcrawl.mesh.messages import Kind
 from zcrawl.mesh.ports import Handler, Log, no_log
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 
 
@@ -60,4 +61,4 @@ class ZmqSubscriber(MeshEnd):
             self._disconnect(self._events, events)
 
     def listen(self, handler: Handler) -> None:
-        self._read(self._events, False, handler)
+        self._read(self._events, Channel.WATCHER_EVENTS, handler)

@@ -13,6 +13,7 @@ from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
@@ -66,7 +67,7 @@ class ZmqWorkerMesh(MeshEnd):
         self._controls[endpoints.master] = control
         self._endpoints[endpoints.master] = endpoints
         if self._handler is not None:
-            self._read(control, False, self._handler)
+            self._read(control, Channel.WORKER_CONTROL, self._handler)
 
     def disconnect(self, master: str) -> None:
         self._leave(master)
@@ -84,8 +85,8 @@ class ZmqWorkerMesh(MeshEnd):
     def listen(self, handler: Handler) -> None:
         self._handler = handler
         for control in self._controls.values():
-            self._read(control, False, handler)
-        self._read(self._events, False, handler)
+            self._read(control, Channel.WORKER_CONTROL, handler)
+        self._read(self._events, Channel.WORKER_EVENTS, handler)
         self._read_frames(self._reports, self._on_subscription)
 
     def send(

@@ -25,6 +25,8 @@ from zcrawl.model import Outcome
 
 PROTOCOL_VERSION = 1
 LACKS = "lacks "  # begins the reason of a REJECT: a spider or plugin that is not installed
+NAME_NOT_ALLOWED = "name_not_allowed"  # reason of a STALE: the worker's key has other names
+KEY_NOT_ALLOWED = "key_not_allowed"  # reason of a STALE: the key is not one of a worker (any more)
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
@@ -255,8 +257,8 @@ class Rehello(_Body, frozen=True):
 
 
 class Stale(_Body, frozen=True):
-    reason: str  # stale_epoch, duplicate_id, store_behind
-    other: str = ""  # who has the id
+    reason: str  # stale_epoch, duplicate_id, store_behind, name_not_allowed, key_not_allowed
+    other: str = ""  # who has the id; of the last two: what is wrong, for people
 
 
 class NotLeader(_Body, frozen=True):
@@ -314,10 +316,10 @@ class Request(_Body, frozen=True):
     op: str
     args: dict[str, Any]
     forwarded: bool = False  # by a follower; it is not forwarded a second time
-    by: str = ""  # who asked: user@host
+    by: str = ""  # who asked: the key's name; without keys the client's word, user@host
     via: str = ""  # the master that took the request
-    role: str = ""  # what its key may do: empty for all; set by that master, not by the client
-    key: str = ""  # the name of such a key in the masters' list; set by that master
+    role: str = ""  # of its key, set by that master, not by the client; empty: without keys, all
+    key: str = ""  # the name of the key in the masters' list; set by that master
 
 
 class Reply(_Body, frozen=True):

@@ -1,5 +1,8 @@
 """Who may join the mesh: keys, the masters' allow-list, and what may be bound without them. Pure.
 
+A line of the list gives a key its name and its roles (`roles` says what those may send). Each
+master enforces them on every message (`border`), so a changed line counts from the next one on.
+
 All masters of a cluster share one key pair, whose public half every node knows; each worker and
 client has a pair of its own, whose public half stands in the masters' allow-list. Keys are written
 as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments' enemies in it
@@ -8,22 +11,27 @@ as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments
 
 from __future__ import annotations
 
+import fnmatch
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.mesh.roles import Role
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_PATTERN = re.compile(r"[A-Za-z0-9._@*?-]{1,64}")
 UNNAMED = "unnamed"
-MASTERS = "masters"  # the name under which masters let each other in
-WATCH = "watch"  # the role of who may look and change nothing; a line without a role may do all
-_WATCHER = "watch:"  # begins the name of such a one; no name in the list holds a colon
-REPORTS_DOMAIN = b"zcrawl-reports"  # where workers' results come in: nothing for a watcher
+MASTERS = "masters"  # the name under which masters let each other in; no line may have it
+WATCH = "watch"  # the old name of the role viewer
+NAMES = "names="  # begins the word with the patterns of a worker's names
+DEFAULT_ROLES = frozenset({Role.WORKER, Role.OPERATOR})  # of a line without a role
+GIVEN_ROLES = (Role.WORKER, Role.VIEWER, Role.OPERATOR)  # what a line may say
+REPORTS_DOMAIN = b"zcrawl-reports"  # where workers' results come in: for workers only
 ZAP_VERSION = b"1.0"
 _ZAP_FIELDS = 7  # version, request id, domain, address, identity, mechanism, key
 
@@ -96,40 +104,98 @@ def parse_key_file(text: str, source: str) -> KeyPair:
     return KeyPair(check_key(pair.public, source), check_key(pair.secret, source))
 
 
-def watcher(name: str) -> str:
-    """The name under which a key is let in that may only watch."""
-    return _WATCHER + name
+class AllowedKey(msgspec.Struct, frozen=True):
+    """One line of the list: `KEY NAME [ROLE[,ROLE]] [names=PATTERN[,PATTERN...]]`."""
+
+    name: str
+    roles: frozenset[Role] = DEFAULT_ROLES
+    patterns: tuple[str, ...] = ()  # of the worker ids it may use; none: its own name
+    has_roles: bool = False  # the line says them
+
+    def may_be(self, worker: str) -> bool:
+        """Return whether a worker with this key may have this id."""
+        if Role.WORKER not in self.roles:
+            return False
+        if self.patterns:
+            return any(fnmatch.fnmatchcase(worker, pattern) for pattern in self.patterns)
+        # The processes of one host are called NAME-1, NAME-2 and so on.
+        base, _, number = worker.rpartition("-")
+        return worker == self.name or (base == self.name and number.isascii() and number.isdigit())
+
+    def names_text(self) -> str:
+        """The ids that it may have, for people."""
+        return ", ".join(self.patterns) or f"{self.name}, {self.name}-1, {self.name}-2 ..."
 
 
-def is_watcher(name: str) -> bool:
-    return name.startswith(_WATCHER)
+def allow_list_line(
+    public: str, name: str, roles: Iterable[Role] = (), patterns: Sequence[str] = ()
+) -> str:
+    words = [public, name, ",".join(roles), NAMES + ",".join(patterns) if patterns else ""]
+    return " ".join(filter(None, words)) + "\n"
 
 
-def allow_list_line(public: str, name: str, role: str = "") -> str:
-    return f"{public} {name} {role}".rstrip() + "\n"
+def parse_role(text: str, where: str = "role") -> Role:
+    """`watch` is the old name of viewer."""
+    if text == WATCH:
+        return Role.VIEWER
+    if text not in GIVEN_ROLES:
+        offered = ", ".join(GIVEN_ROLES)
+        raise ConfigError(f"{where}: {text!r} is not a role; there are {offered}", code="bad_role")
+    return Role(text)
 
 
-def parse_allow_list(text: str, source: str) -> dict[str, str]:
-    """Public key → name. One `KEY NAME` or `KEY NAME watch` a line; empty lines and those with #
-    are left out."""
-    allowed: dict[str, str] = {}
+def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
+    """Public key → its line. Empty lines and what follows a # are left out."""
+    allowed: dict[str, AllowedKey] = {}
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         where = f"{source}:{number}"
-        if len(words) > 3 or (len(words) == 3 and words[2] != WATCH):
-            raise ConfigError(
-                f"{where}: a line is KEY NAME, or KEY NAME {WATCH}", code="bad_allow_list"
-            )
         key = check_key(words[0], where)
         if key in allowed:
             raise ConfigError(
-                f"{where}: this key stands there already, as {allowed[key]}", code="bad_allow_list"
+                f"{where}: this key stands there already, as {allowed[key].name}",
+                code="bad_allow_list",
             )
-        name = check_name(words[1]) if len(words) > 1 else UNNAMED
-        allowed[key] = watcher(name) if len(words) == 3 else name
+        allowed[key] = _parse_line(words[1:], where)
     return allowed
+
+
+def _parse_line(words: list[str], where: str) -> AllowedKey:
+    """What a line says of its key."""
+    patterns: list[str] = []
+    if words and words[-1].startswith(NAMES):
+        patterns = words.pop().removeprefix(NAMES).split(",")
+    if len(words) > 2:
+        raise ConfigError(
+            f"{where}: a line is KEY NAME [ROLE[,ROLE]] [{NAMES}PATTERN[,PATTERN]]",
+            code="bad_allow_list",
+        )
+    name = check_name(words[0]) if words else UNNAMED
+    if name == MASTERS:
+        raise ConfigError(f"{where}: the name {MASTERS} is taken by the masters", code="bad_name")
+    if len(words) < 2:
+        return AllowedKey(name, patterns=check_patterns(patterns, DEFAULT_ROLES, where))
+    roles = frozenset(parse_role(word, where) for word in words[1].split(","))
+    return AllowedKey(name, roles, check_patterns(patterns, roles, where), has_roles=True)
+
+
+def check_patterns(
+    patterns: Sequence[str], roles: frozenset[Role], where: str = "names"
+) -> tuple[str, ...]:
+    for pattern in patterns:
+        if not _PATTERN.fullmatch(pattern):
+            raise ConfigError(
+                f"{where}: {pattern!r} is not a pattern of names: letters, digits, . _ @ - and "
+                "the wildcards * ?",
+                code="bad_name",
+            )
+    if patterns and Role.WORKER not in roles:
+        raise ConfigError(
+            f"{where}: {NAMES} is for workers, which this key is not", code="bad_role"
+        )
+    return tuple(patterns)
 
 
 # ---------------------------------------------------------------- decisions
@@ -157,19 +223,26 @@ class Verdict(msgspec.Struct, frozen=True):
     key: str
 
 
-def judge(request: Sequence[bytes], server: str, allowed: Mapping[str, str]) -> Verdict | None:
+def judge(
+    request: Sequence[bytes], server: str, allowed: Mapping[str, AllowedKey]
+) -> Verdict | None:
     """A peer's handshake, as ZAP (RFC 27) asks about it; None for what is no such question.
 
     The answer to a stranger is 400: unlike 300 it tells the peer why, so that its log can say it.
+    Whoever is let in is known by its key from then on: every message of it carries that. Roles are
+    looked up with each message, because the list may change while somebody is connected.
     """
     if len(request) != _ZAP_FIELDS or request[0] != ZAP_VERSION:
         return None
     _, id, domain, address, _, mechanism, credentials = request
     key = credentials.hex()
-    name = MASTERS if key == server else allowed.get(key)
-    admitted = mechanism == b"CURVE" and name is not None
-    if admitted and is_watcher(name or "") and domain == REPORTS_DOMAIN:
-        admitted = False
-    outcome = [b"200", b"OK", (name or "").encode()] if admitted else [b"400", b"unknown key", b""]
+    admitted = mechanism == b"CURVE" and _may_enter(key, domain, server, allowed)
+    outcome = [b"200", b"OK", key.encode()] if admitted else [b"400", b"unknown key", b""]
     reply = [ZAP_VERSION, id, *outcome, b""]
     return Verdict(reply, admitted, address.decode("ascii", "replace"), key)
+
+
+def _may_enter(key: str, domain: bytes, server: str, allowed: Mapping[str, AllowedKey]) -> bool:
+    if domain == REPORTS_DOMAIN:  # masters hear reports, and make none
+        return key in allowed and Role.WORKER in allowed[key].roles
+    return key == server or key in allowed

@@ -8,13 +8,14 @@ from typing import Final
 
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.keys_zmq_file import AllowList
+from zcrawl.mesh.security import AllowedKey
 
 LOOK_AGAIN_S: Final = 2.0
 
 
 async def follow_allow_list(
     file: AllowList,
-    allow: Callable[[Mapping[str, str]], None],
+    allow: Callable[[Mapping[str, AllowedKey]], None],
     log: Callable[[str, str], None],
     look_again_s: float = LOOK_AGAIN_S,
 ) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zcrawl.coord.local_file import is_locked
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.master.replies import NO_LEADER
+from zcrawl.mesh.border import TOO_MANY_REQUESTS, TRY_AGAIN_S
 from zcrawl.mesh.messages import BadBody, Reply, Request
 from zcrawl.mesh.ports import Arrived
 from zcrawl.roles.place import read_mesh_file
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from zcrawl.mesh.security import MeshKeys
 
 ASK_AGAIN_S: Final = 2.0  # the leader knows a request by its id: asking twice acts once
-NO_LEADER_PAUSE_S: Final = 0.1
+# After these refusals the same request is sent again: somebody is taking over, or this key has
+# asked for too much at once.
+TRY_AGAIN_PAUSES_S: Final = {NO_LEADER: 0.1, TOO_MANY_REQUESTS: TRY_AGAIN_S}
 GIVE_UP_S: Final = 20.0
 
 
@@ -81,22 +84,23 @@ class MeshClient:
         request = Request(secrets.token_hex(16), op, args, by=self._by)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._give_up_s
-        why = ""
+        why, code = "", None
         while True:
             reply = await self._once(request, min(ASK_AGAIN_S, deadline - loop.time()))
             if reply is None:
-                why = self._mesh.complaint
+                why, code = self._mesh.complaint, None
                 self._mesh.next_master()
-            elif reply.ok or reply.data.get("code") != NO_LEADER:
+            elif reply.ok or reply.data.get("code") not in TRY_AGAIN_PAUSES_S:
                 return answer(reply)
             else:
-                why = str(reply.data.get("message", ""))
-                await asyncio.sleep(NO_LEADER_PAUSE_S)  # somebody is taking over
+                why, code = str(reply.data.get("message", "")), str(reply.data["code"])
+                await asyncio.sleep(TRY_AGAIN_PAUSES_S[code])
             if loop.time() >= deadline:
                 asked = ", ".join(self._controls)
                 raise UnreachableError(
                     f"no answer from {asked} within {self._give_up_s:.0f} s"
-                    + (f": {why}" if why else "")
+                    + (f": {why}" if why else ""),
+                    code=TOO_MANY_REQUESTS if code == TOO_MANY_REQUESTS else None,
                 )
 
     async def _once(self, request: Request, wait_s: float) -> Reply | None:

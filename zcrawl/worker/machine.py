@@ -66,10 +66,11 @@ from zcrawl.worker.intake import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
 from zcrawl.worker.pulse import Pulse
+from zcrawl.worker.refusal import refusal_text
 from zcrawl.worker.report import About, by_verdict, hello_of, parts
 
 HELLO_AGAIN_S = 1.0
-DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s
+DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s; lists are edited
 UNLISTED_S = 3.0  # after a WELCOME; a BEAT from before it may come as late
 EPOCH_PATIENCE_S = 60.0  # without a BEAT of our epoch; the database that gave it may be lost
 LOWER_BEATS = 20  # who leads beats on; a master that led repeats its last BEAT to a new subscriber
@@ -293,16 +294,15 @@ class WorkerMachine:
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
     def _on_stale(self, stale: Stale, now: float, effects: Effects) -> None:
-        effects.append(Note("told_stale", stale.reason))
-        if stale.reason == "duplicate_id":
-            if self.link is not Link.GREETING:
-                return
-            if self._refused_since is None:
-                self._refused_since = now
+        effects.append(Note("told_stale", f"{stale.reason} {stale.other}".rstrip()))
+        refusal = refusal_text(self.worker, stale)
+        if refusal and self.link is Link.GREETING:
+            self._refused_since = now if self._refused_since is None else self._refused_since
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
-                text = f"another live process has the id {self.worker}: {stale.other}"
-                effects.append(Exit(text, refused=True))
+                effects.append(Exit(refusal, refused=True))
             return  # the repeated HELLO asks again
+        if stale.reason == "duplicate_id":
+            return
         if stale.reason == "store_behind":
             # Our successor has acked nothing that the database does not know.
             effects.append(Exit("the database lost results of ours that were committed"))

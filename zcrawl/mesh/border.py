@@ -1,0 +1,237 @@
+"""What a master lets through its two open sockets: decided before a body is decoded. Pure.
+
+    frame ──sender known?──▶ kind may arrive here from its roles? ──▶ body short enough for it?
+          ──▶ worker kinds: is the name its own? ──▶ requests: within its rate? ──▶ machine
+
+Whatever fails a step is dropped, counted and logged, at most once a second for each key and event.
+A client or worker that waits for an answer gets one that names the reason, a few a second.
+
+Invariants: nothing reaches a machine that `roles.ARRIVALS` does not allow; a request that does is
+marked with the name and role of the key that sent it, whatever its client wrote there, and only a
+master's word for a forwarded request is taken; memory is bounded by the number of listed keys.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import Header, Request
+from zcrawl.mesh.roles import ANYBODY, WORKER_KINDS, Channel, Role, body_most, kinds_on
+from zcrawl.mesh.security import MASTERS, AllowedKey
+
+OPEN_CHANNELS: Final = (Channel.CONTROL, Channel.REPORTS)
+NAMES_KEPT: Final = 1_000  # of one key, whether it may use them
+NAME_MOST: Final = 255  # characters of a worker's id
+BUCKETS_KEPT: Final = 10_000
+LOG_S: Final = 1.0  # between two lines about one key and event
+TOO_MANY_REQUESTS: Final = "too_many_requests"
+TOO_LARGE: Final = "request_too_large"
+KEY_REMOVED: Final = "key_removed"
+TRY_AGAIN_S: Final = 0.5  # what a client is told that asked too often
+
+
+class Refusal(enum.Enum):
+    """Why a frame is dropped; the value is the counter and the log event."""
+
+    KIND = "frame_refused"  # no such message from this role on this socket
+    SIZE = "frame_too_large"  # for its kind and its sender's role
+    NAME = "name_refused"  # a worker's message under a name that its key may not use
+    RATE = "request_limited"
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """A rate, and how much of it may come at once."""
+
+    per_s: float
+    burst: float
+
+
+# A console asks a few questions a second, `submit` streams 1,000 seeds in each request, and people
+# share keys. A pool of workers that shares one key asks where the masters are.
+REQUESTS: Final[Mapping[Role, Allowance]] = {
+    Role.OPERATOR: Allowance(200, 1_000),
+    Role.VIEWER: Allowance(50, 200),
+    Role.WORKER: Allowance(100, 500),
+}
+REFUSALS: Final = Allowance(20, 50)  # answers to what was refused, for each key
+
+
+class Buckets:
+    """Token buckets by key. A key that was not seen for long has a full one."""
+
+    def __init__(self, most: int = BUCKETS_KEPT) -> None:
+        self._most = most
+        self._buckets: dict[str, tuple[float, float]] = {}  # key → tokens, at which moment
+
+    def take(self, key: str, allowance: Allowance, now: float) -> bool:
+        tokens, at = self._buckets.pop(key, (allowance.burst, now))
+        tokens = min(allowance.burst, tokens + max(0.0, now - at) * allowance.per_s)
+        taken = tokens >= 1.0
+        self._buckets[key] = (tokens - taken, now)  # the newest last
+        if len(self._buckets) > self._most:
+            del self._buckets[next(iter(self._buckets))]
+        return taken
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+
+class Sender:
+    """One key, as the border sees it: what may arrive from it, and under which names."""
+
+    def __init__(
+        self, key: str, name: str, roles: frozenset[Role], allowed: AllowedKey | None = None
+    ) -> None:
+        """`allowed` is the key's line in the list. None: any name is its own."""
+        self.key, self.name, self.roles, self.allowed = key, name, roles, allowed
+        self.most: dict[Channel, dict[int, int]] = {
+            channel: {kind: body_most(kind, roles) for kind in kinds_on(channel, roles)}
+            for channel in OPEN_CHANNELS
+        }
+        self._names: dict[str, bool] = {}
+
+    @property
+    def request_role(self) -> Role:
+        """The highest of its roles."""
+        ranked = (Role.OPERATOR, Role.VIEWER, Role.WORKER)
+        return next((role for role in ranked if role in self.roles), Role.VIEWER)
+
+    def owns(self, worker: str) -> bool:
+        """Return whether it may speak as this worker. Remembered: every result asks."""
+        if self.allowed is None:
+            return True
+        owned = self._names.get(worker)
+        if owned is None:
+            owned = len(worker) <= NAME_MOST and self.allowed.may_be(worker)
+            if len(self._names) >= NAMES_KEPT:
+                self._names.clear()
+            self._names[worker] = owned
+        return owned
+
+    def text(self) -> str:
+        """For people: `worker w1`, `viewer ann`, `worker,operator bob`."""
+        if not self.roles:
+            return f"a key that is no longer in the list ({self.key})"
+        if self.roles is ANYBODY:
+            return "a peer without keys"
+        return f"{','.join(sorted(self.roles))} {self.name}"
+
+
+LOCAL: Final = Sender("", "", ANYBODY)  # without keys: the embedded form, a cluster on loopback
+
+
+class Border:
+    """The senders by their keys, and the limits of each."""
+
+    def __init__(self, server: str = "") -> None:
+        """`server` is the masters' public key; empty: there are no keys, and everybody is LOCAL."""
+        self._server = server
+        self._senders: dict[str, Sender] = {}
+        self._requests, self._refusals = Buckets(), Buckets()
+        self._logged: dict[tuple[str, Refusal], float] = {}
+        self.allow({})
+
+    def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
+        """From the next message on, also of those who are connected."""
+        self._senders = {key: Sender(key, one.name, one.roles, one) for key, one in allowed.items()}
+        if self._server:
+            masters = Sender(self._server, MASTERS, frozenset({Role.MASTER}))
+            self._senders[self._server] = masters
+
+    def sender(self, key: str) -> Sender:
+        """Whose key it is. One that was taken off the list may send nothing."""
+        found = self._senders.get(key)
+        if found is None:  # kept too: only keys that were listed once come this far
+            found = self._senders[key] = Sender(key, "", frozenset())
+        return found
+
+    # ------------------------------------------------------------ decisions
+
+    def refusal(
+        self, sender: Sender, channel: Channel, header: Header, length: int
+    ) -> Refusal | None:
+        """Why this message is not let through, None if it is. Called for every one of them."""
+        most = sender.most[channel].get(header.kind)
+        if most is None:
+            return Refusal.KIND
+        if length > most:
+            return Refusal.SIZE
+        if header.kind in WORKER_KINDS and not sender.owns(header.source):
+            return Refusal.NAME
+        return None
+
+    def may_ask(self, sender: Sender, now: float) -> bool:
+        """Count a request. Masters forward what another border has counted."""
+        if sender is LOCAL or Role.MASTER in sender.roles:
+            return True
+        return self._requests.take(sender.key, REQUESTS[sender.request_role], now)
+
+    def may_answer(self, sender: Sender, now: float) -> bool:
+        """Whether a refused message still gets an answer."""
+        return self._refusals.take(sender.key, REFUSALS, now)
+
+    def may_log(self, sender: Sender, refusal: Refusal, now: float) -> bool:
+        what = (sender.key, refusal)
+        if now - self._logged.get(what, float("-inf")) < LOG_S:
+            return False
+        if len(self._logged) >= BUCKETS_KEPT:
+            self._logged.clear()
+        self._logged[what] = now
+        return True
+
+
+def mark(request: Request, sender: Sender) -> Request:
+    """Put the key's name and role on a request, in place of what its client wrote there.
+
+    A master's forwarded request keeps what the first master established. Without keys there is no
+    name but the client's own word.
+    """
+    if sender is LOCAL or (Role.MASTER in sender.roles and request.forwarded):
+        return request
+    is_master = Role.MASTER in sender.roles
+    return msgspec.structs.replace(
+        request,
+        forwarded=False,
+        by=sender.name,
+        via="",
+        role=Role.OPERATOR if is_master else sender.request_role,
+        key=sender.name,
+    )
+
+
+# ---------------------------------------------------------------- texts
+
+
+def describe(refusal: Refusal, sender: Sender, channel: Channel, header: Header, size: int) -> str:
+    """For the master's log: who sent what, and what to do."""
+    kind = Kind(header.kind).name
+    who = sender.text()
+    if refusal is Refusal.NAME:
+        return worker_advice(sender, header.source)
+    if refusal is Refusal.SIZE:
+        return f"{who}: {kind} of {size} bytes; at most {sender.most[channel][header.kind]}"
+    if refusal is Refusal.RATE:
+        return f"{who} asks too often"
+    return f"{who}: {kind} on the {channel.value} socket"
+
+
+def worker_advice(sender: Sender, worker: str) -> str:
+    """For a worker that is refused: why, and how to let it in."""
+    shown = repr(worker[:100])
+    if sender.allowed is None:
+        return f"the worker {shown} is refused: its key is no longer in the masters' list"
+    if Role.WORKER not in sender.roles:
+        return (
+            f"the worker {shown} is refused: its key {sender.name} is not one of a worker; give it "
+            "a line with the role worker in the masters' list"
+        )
+    return (
+        f"the worker {shown} is refused: its key {sender.name} may be used by "
+        f"{sender.allowed.names_text()}; start the worker with --id {sender.name}, or put "
+        f"names=PATTERN on the key's line in the masters' list"
+    )
