@@ -50,6 +50,9 @@ _MONTHS: Final = (
 _MAX_AGE = re.compile(r"-?[0-9]+")
 
 
+_Key = tuple[str, bool, str, str]
+
+
 class Place(msgspec.Struct, frozen=True):
     """Where an answer came from, or a request goes to."""
 
@@ -68,7 +71,7 @@ class Cookie(msgspec.Struct, frozen=True):
     expires: float | None  # Unix time; None: with the run
 
     @property
-    def key(self) -> tuple[str, bool, str, str]:
+    def key(self) -> _Key:
         return self.domain, self.host_only, self.path, self.name
 
     def goes_to(self, place: Place, now: float) -> bool:
@@ -90,47 +93,57 @@ class Cookie(msgspec.Struct, frozen=True):
 
 
 class Jar:
-    """The cookies of one run, in the order in which they were first set."""
+    """The cookies of one run, by domain: a request looks at those of its own domains only, however
+    many hosts the run has met."""
 
     def __init__(self) -> None:
-        self._cookies: dict[tuple[str, bool, str, str], Cookie] = {}
+        self._domains: dict[str, dict[_Key, tuple[int, Cookie]]] = {}  # with when it was first set
+        self._serial = 0
 
-    def __iter__(self) -> Iterator[Cookie]:
-        return iter(list(self._cookies.values()))
+    def of_host(self, host: str) -> list[Cookie]:
+        """What the host may set and gets, in the order in which it was first set."""
+        found: list[tuple[int, Cookie]] = []
+        domain = host
+        while domain:
+            found += self._domains.get(domain, {}).values()
+            domain = domain.partition(".")[2]
+        return [
+            cookie for _, cookie in sorted(found, key=lambda entry: entry[0]) if cookie.is_of(host)
+        ]
 
     def put(self, cookie: Cookie, now: float) -> None:
         """Keep it in the place of an older one; one that is over takes the older one away."""
         if cookie.is_over(now):
-            self._cookies.pop(cookie.key, None)
-        else:
-            self._cookies[cookie.key] = cookie
+            self.remove(cookie)
+            return
+        own = self._domains.setdefault(cookie.domain, {})
+        self._serial += 1
+        serial, _ = own.get(cookie.key, (self._serial, None))
+        own[cookie.key] = (serial, cookie)
 
     def remove(self, cookie: Cookie) -> None:
-        self._cookies.pop(cookie.key, None)
+        own = self._domains.get(cookie.domain, {})
+        own.pop(cookie.key, None)
+        if not own:
+            self._domains.pop(cookie.domain, None)
 
     def set_by(self, place: Place, header: str, now: float) -> None:
         """Take a Set-Cookie header of an answer; what breaks the rules changes nothing."""
         cookie = read_set_cookie(header, place, now)
-        if cookie is None or (not place.secure and self._has_secure(cookie)):
+        if cookie is None or (not place.secure and self._has_secure(cookie, place.host)):
             return
         self.put(cookie, now)
 
     def for_request(self, place: Place, now: float) -> list[Cookie]:
         """What is sent, the longest path first."""
-        own = [cookie for cookie in self._cookies.values() if cookie.goes_to(place, now)]
+        own = [cookie for cookie in self.of_host(place.host) if cookie.goes_to(place, now)]
         return sorted(own, key=lambda cookie: -len(cookie.path))
 
-    def _has_secure(self, other: Cookie) -> bool:
+    def _has_secure(self, other: Cookie, host: str) -> bool:
         """Whether a cookie that came over https would be hidden or replaced by this one."""
         return any(
-            cookie.secure
-            and cookie.name == other.name
-            and (
-                is_in_domain(cookie.domain, other.domain)
-                or is_in_domain(other.domain, cookie.domain)
-            )
-            and _is_below(other.path, cookie.path)
-            for cookie in self._cookies.values()
+            cookie.secure and cookie.name == other.name and _is_below(other.path, cookie.path)
+            for cookie in self.of_host(host)
         )
 
 

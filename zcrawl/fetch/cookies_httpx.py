@@ -65,9 +65,7 @@ class CookieStore:
         """Servers refuse headers that are too long, so a host that sets ever more cookies would
         shut its crawler out. The first ones stay, for a login's is among them."""
         count = size = 0
-        for cookie in self._jar:
-            if not cookie.is_of(host):
-                continue
+        for cookie in self._jar.of_host(host):
             length = len(_pair(cookie)) + len("; ")
             if cookie.is_over(self._utc()) or count >= MAX_COOKIES or size + length > MAX_SENT:
                 self._jar.remove(cookie)
@@ -77,7 +75,7 @@ class CookieStore:
     def changes(self, url: str) -> tuple[str, bytes] | None:
         """The host of `url` and its cookies, if they changed since this was last asked."""
         host = _place(url).host
-        rows = sorted(_row(cookie) for cookie in self._jar if cookie.is_of(host))
+        rows = [_row(cookie) for cookie in self._jar.of_host(host)]
         if not rows and host not in self._known:
             return None
         data = msgspec.json.encode(rows[:MAX_COOKIES])
