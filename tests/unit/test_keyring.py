@@ -252,3 +252,14 @@ def test_a_jobs_own_code_gets_no_credentials_of_the_worker() -> None:
         "CONSUL_HTTP_TOKEN": "c",
     }
     assert set(without_credentials(environ)) == {"PATH", "PYTHONPATH", "AWSOME"}
+
+
+def test_an_owners_secret_of_an_auth_entry_goes_to_that_host_too() -> None:
+    """The owner names it as they name their seeds. No other secret goes there, and on a cluster an
+    entry opens nothing."""
+    auth = (Auth("api.test:80", user="me", password="${FREE}"),)
+    own = secrets("http://seed.test/", owner=True, auth=auth)
+    assert sent(own, "http://api.test/", "${FREE}") == "fr33"
+    assert sent(own, "http://api.test:81/", "${FREE}") is None
+    assert sent(own, "http://api.test/") is None
+    assert sent(secrets(auth=auth), "http://api.test/", "${FREE}") is None

@@ -102,12 +102,12 @@ def test_a_follower_hands_the_role_on() -> None:
 def test_the_list_names_roles() -> None:
     """A third word with one or more; `watch` is the old name of viewer; a line without a role is
     worker and operator. Anything else is a mistake that locks nobody out."""
-    text = f"{KEY} ann watch\n{OTHER} bob  # may all\n{THIRD} pool worker names=a-*,b? # shared\n"
+    text = f"{KEY} ann watch\n{OTHER} bob  # may all\n{THIRD} pool worker names=a-*,b* # shared\n"
     allowed = parse_allow_list(text, "list")
     assert allowed == {
         KEY: AllowedKey("ann", frozenset({Role.VIEWER}), has_roles=True),
         OTHER: AllowedKey("bob", DEFAULT_ROLES),
-        THIRD: AllowedKey("pool", frozenset({Role.WORKER}), ("a-*", "b?"), has_roles=True),
+        THIRD: AllowedKey("pool", frozenset({Role.WORKER}), ("a-*", "b*"), has_roles=True),
     }
     both = parse_allow_list(f"{KEY} x worker,viewer", "list")[KEY]
     assert both.roles == {Role.WORKER, Role.VIEWER}

@@ -12,6 +12,7 @@ from tests.unit.machine_tools import LeaderStory
 from zcrawl.cli.specs import output_for, prepare
 from zcrawl.errors import BadUrl, JobError, UsageError, ZcrawlError
 from zcrawl.fetch.identity import Identity
+from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.secrets import expand
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.submit.job_toml import to_json
@@ -24,7 +25,8 @@ URL = f"http://me:{PASSWORD}@a.test:8080/x"
 
 
 def basic(spec: JobSpec, secrets: dict[str, str], origin: str) -> str | None:
-    return Identity(spec.fetch, secrets).headers(origin).get("Authorization")
+    keyring = Keyring(JobRights(owner=True), secrets)
+    return Identity(spec.fetch, keyring.for_run(spec)).headers(origin).get("Authorization")
 
 
 def test_a_crawl_takes_the_login_out_of_its_url() -> None:

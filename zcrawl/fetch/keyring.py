@@ -7,7 +7,8 @@ part of one run. Pure: the environment comes in. The rule:
   hosts goes to nobody: whoever may submit a job could send it to a host of their own.
 - The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
   not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
-  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed.
+  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed. A
+  secret of `fetch.auth` goes to the hosts of its entries too.
 - A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
   secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
 - A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. The
@@ -62,7 +63,7 @@ class Keyring:
     def for_run(self, spec: JobSpec) -> RunSecrets:
         """The secrets as a run of this job may use them."""
         if self.owner:
-            return RunSecrets(self.environ, self._hosts, spec.seeds)
+            return RunSecrets(self.environ, self._hosts, spec.seeds, auth=_auth_hosts(spec))
         fetch = spec.fetch
         proxies = tuple(_address_of(proxy) for proxy in fetch.proxies)
         return RunSecrets(self.environ, self._hosts, None, proxies, fetch.verify_tls)
@@ -88,7 +89,8 @@ class Keyring:
 
 
 class RunSecrets:
-    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does.
+    """`seeds`: whose hosts get secrets that have no hosts of their own; None: nobody does. `auth`:
+    hosts that such secrets go to besides, by name.
     `proxies` are the URLs of those that may see what is not protected by TLS, which is `verified`
     or not."""
 
@@ -99,7 +101,9 @@ class RunSecrets:
         seeds: Iterable[str] | None,
         proxies: tuple[str, ...] = (),
         verified: bool = True,
+        auth: Mapping[str, tuple[HostPattern, ...]] | None = None,
     ) -> None:
+        self._auth = auth or {}
         self._proxies, self._verified = proxies, verified
         self._environ = environ
         self._hosts = hosts
@@ -119,7 +123,9 @@ class RunSecrets:
     def _is_released(self, name: str, url: str) -> bool:
         hosts = self._hosts.get(name)
         if hosts is None:
-            return netloc_of(url) in self._seeds
+            hosts = self._auth.get(name, ())
+            if netloc_of(url) in self._seeds:
+                return True
         return any(pattern.has(url) for pattern in hosts)
 
     def sealed(self, template: str, *texts: str) -> Sealed:
@@ -210,6 +216,15 @@ def _told(names: Iterable[str], url: str) -> str:
         f"{host}, or a proxy on the way, may not get the secret {', '.join(first)}; if it should, "
         f"put {host!r} into hosts of [secrets.{first[0]}] in the workers' configuration"
     )
+
+
+def _auth_hosts(spec: JobSpec) -> dict[str, tuple[HostPattern, ...]]:
+    """The secrets of `fetch.auth`, each with the hosts that its entries name."""
+    hosts: dict[str, tuple[HostPattern, ...]] = {}
+    for entry in spec.fetch.auth:
+        for name in names_in(entry.user + entry.password + entry.bearer):
+            hosts[name] = (*hosts.get(name, ()), parse_pattern(entry.host))
+    return hosts
 
 
 def _address_of(proxy: str) -> str:

@@ -11,7 +11,6 @@ as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments
 
 from __future__ import annotations
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -21,10 +20,11 @@ from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.roles import Role
+from zcrawl.wildcards import matches
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
-_PATTERN = re.compile(r"[A-Za-z0-9._@*?-]{1,64}")
+_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,64}")
 UNNAMED = "unnamed"
 MASTERS = "masters"  # the name under which masters let each other in; no line may have it
 WATCH = "watch"  # the old name of the role viewer
@@ -117,7 +117,7 @@ class AllowedKey(msgspec.Struct, frozen=True):
         if Role.WORKER not in self.roles:
             return False
         if self.patterns:
-            return any(fnmatch.fnmatchcase(worker, pattern) for pattern in self.patterns)
+            return any(matches(worker, pattern) for pattern in self.patterns)
         # The processes of one host are called NAME-1, NAME-2 and so on.
         base, _, number = worker.rpartition("-")
         return worker == self.name or (base == self.name and number.isascii() and number.isdigit())
@@ -188,7 +188,7 @@ def check_patterns(
         if not _PATTERN.fullmatch(pattern):
             raise ConfigError(
                 f"{where}: {pattern!r} is not a pattern of names: letters, digits, . _ @ - and "
-                "the wildcards * ?",
+                "* for any characters",
                 code="bad_name",
             )
     if patterns and Role.WORKER not in roles:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from pathlib import Path
 from types import TracebackType
@@ -103,9 +102,13 @@ class OutputFolder:
     def remove_asides(self, name: str) -> None:
         """Those of leaders before us. One that is only paused cannot publish its part any more,
         which may be shorter than ours and has the same name."""
-        old = re.compile(rf"\.{re.escape(name)}\..*\.part", re.DOTALL)
+        begin = f".{name}."
         with os.scandir(self._descriptor) as entries:
-            names = [entry.name for entry in entries if old.fullmatch(entry.name)]
+            names = [
+                entry.name
+                for entry in entries
+                if entry.name.startswith(begin) and entry.name.endswith(".part")
+            ]
         for other in names:
             with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
                 self.remove(other)

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from zcrawl.telemetry.levels import ORDER, rank
+from zcrawl.wildcards import matches
 
 # Texts of events name their run so, at their beginning or after the job's name.
 _RUN = re.compile(r"(?:^|, )run ([0-9]{1,18})\b")
@@ -35,24 +36,6 @@ class LogFilter(NamedTuple):
             return False
         text = f"{line.get('level')} {node} {line.get('name')} {line.get('text')}".casefold()
         return all(word in text for word in self.words)
-
-
-def matches(text: str, pattern: str) -> bool:
-    """Whether `pattern` is the whole text, with * for any characters. A client writes the pattern,
-    so nothing is compiled, and no part of the text is looked at twice."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return text == pattern
-    *middle, last = rest
-    if not text.startswith(first):
-        return False
-    position = len(first)
-    for part in middle:
-        place = text.find(part, position)
-        if place < 0:
-            return False
-        position = place + len(part)
-    return len(text) - position >= len(last) and text.endswith(last)
 
 
 def read_filter(typed: str) -> LogFilter:
