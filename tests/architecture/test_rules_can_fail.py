@@ -114,3 +114,19 @@ def test_a_machine_path_and_a_registry_are_caught() -> None:
     assert rules.text_complaints("README.md", f"see {FOLDER}/y")
     assert rules.text_complaints("Makefile", f"pip -i https://{rules.REGISTRIES[0]}/simple")
     assert rules.text_complaints("README.md", f"https://host.test{FOLDER}/y") == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print(title)",
+        "import click\nclick.echo(title)",
+        "import sys\nsys.stdout.write(title)",
+        "import sys\nsys.stdout.buffer.write(item)",
+        "import traceback\ntraceback.print_exc()",
+    ],
+)
+def test_a_way_to_the_terminal_beside_the_rule_is_caught(source: str) -> None:
+    """Each of them shows foreign text as it came."""
+    assert rules.printing_complaints("zcrawl/cli/jobs.py", source)
+    assert not rules.printing_complaints("zcrawl/cli/output.py", source)

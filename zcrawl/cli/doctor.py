@@ -61,7 +61,7 @@ def doctor_command(settings: Settings) -> int:
     else:
         for check in results:
             advice = f" -> {check.advice}" if check.advice else ""
-            output.data(output.printable(f"{check.status:4}  {check.name}: {check.detail}{advice}"))
+            output.data(f"{check.status:4}  {check.name}: {check.detail}{advice}")
     return 1 if any(check.status == "fail" for check in results) else 0
 
 

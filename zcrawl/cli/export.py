@@ -76,7 +76,7 @@ def export_command(
         else:
             chunks = chunks_of(source, form)
             if out == "-":
-                _to_stdout(chunks)
+                _to_stdout(chunks, form)
                 return 0
             write = _write_chunks(chunks)
         length = write_out(out, write)
@@ -102,11 +102,14 @@ def _run_of(job: JobRow, run: int | None) -> int:
     return run
 
 
-def _to_stdout(chunks: Iterator[bytes]) -> None:
+def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
+    from zcrawl.cli import output
+
+    if form == "warc" and sys.stdout.isatty():
+        raise UsageError("an archive is no text for a terminal; give --out FILE")
     sys.stdout.flush()
     for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
+        output.write_items(chunk, form)
 
 
 def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:

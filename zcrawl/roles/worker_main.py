@@ -19,6 +19,7 @@ import msgspec
 
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
+from zcrawl.terminal_text import shown
 
 if TYPE_CHECKING:
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
@@ -78,7 +79,7 @@ def work(told: str | bytes) -> Never:
 
     reason, code = run_async(run_worker(spec))
     if code == REFUSED:
-        print(reason, file=sys.stderr)  # the supervisor tells it
+        print(shown(reason), file=sys.stderr)  # the supervisor tells it
     sys.stderr.flush()
     # Nothing is left to tidy up, and the interpreter's own tidying takes longer than our work.
     os._exit(code)

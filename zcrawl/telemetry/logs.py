@@ -22,6 +22,7 @@ import msgspec
 
 from zcrawl.mesh.lines import Lines
 from zcrawl.telemetry.log_tail import LogTail
+from zcrawl.terminal_text import shown, shown_json_bytes
 
 ROTATE_BYTES: Final = 10_000_000
 PER_SECOND: Final = 20  # events of one name
@@ -86,13 +87,12 @@ class EventLog:
 
 def _text_line(event: dict[str, Any]) -> bytes:
     text = "{at} {source} {event} {detail}".format_map(event)
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text.strip())
-    return shown.encode("utf-8", "backslashreplace") + b"\n"
+    return shown(text.strip()).encode() + b"\n"
 
 
 def _json_line(event: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(event) + b"\n"
+        return shown_json_bytes(msgspec.json.encode(event)) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate from somewhere
         return msgspec.json.encode({k: ascii(v) for k, v in event.items()}) + b"\n"
 

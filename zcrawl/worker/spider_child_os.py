@@ -13,6 +13,7 @@ import dataclasses
 import gc
 import importlib
 import inspect
+import io
 import os
 import resource
 import sys
@@ -27,6 +28,7 @@ import msgspec
 
 from zcrawl.runtime.parent_os import die_with_parent
 from zcrawl.spider import FunctionSpider, Page, Request, Spider
+from zcrawl.terminal_text import shown
 from zcrawl.worker import spider_wire as wire
 
 MODULE = "zcrawl_spider"  # the name of a spider's file as a module
@@ -195,7 +197,21 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
+    sys.stdout = sys.stderr = ShownStream(2)
     return os.fdopen(source, "rb"), os.fdopen(target, "wb")
+
+
+class ShownStream(io.TextIOWrapper):
+    """Where a spider prints: what it prints often comes from a page, and stderr may be a
+    terminal (`zcrawl test`)."""
+
+    def __init__(self, descriptor: int) -> None:
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        super().__init__(raw, encoding="utf-8", write_through=True)
+
+    def write(self, text: str, /) -> int:
+        super().write(shown(text, keep="\n\t"))
+        return len(text)
 
 
 def _read(source: BinaryIO) -> wire.Question | None:
