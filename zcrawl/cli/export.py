@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
 @click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
 @click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
+@click.option("--csv-safe", is_flag=True, help="A CSV in which no cell is a formula.")
 @click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
 @click.option(
     "--format",
@@ -51,6 +52,7 @@ def export_command(
     failed: bool,
     rejected: bool,
     problems: bool,
+    csv_safe: bool,
     wanted: str | None,
 ) -> int:
     """Write a run's items, or its failures, to a file."""
@@ -63,12 +65,15 @@ def export_command(
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are three different lists")
     form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
+    if csv_safe and form != "csv":
+        raise UsageError(f"--csv-safe is for CSV, and this is {form}")
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         number = _run_of(job, run)
         kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
         spec = next(row.spec for row in job.runs if row.id == number)
-        source = Source(store, number, spec, None if failed else kind, settings.blobs())
+        rows = None if failed else kind
+        source = Source(store, number, spec, rows, settings.blobs(), csv_safe)
         if form == "parquet":
             if out == "-":
                 raise UsageError("a Parquet file cannot be streamed; give --out FILE")
