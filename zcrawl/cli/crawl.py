@@ -60,7 +60,7 @@ def crawl_command(
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
     else:
         submission = prepare(urls, job_file, seeds, with_capture(changes, out), lists_vouch=True)
-        make_folder(settings.data)
+        output.note_if(make_folder(settings.data))
         output.note_if(advice(submission.spec))
         to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
@@ -112,9 +112,12 @@ async def run_plan(
             return await Session(cluster, plan, display, interrupt).run()
 
 
-def make_folder(data: Path) -> None:
+def make_folder(data: Path) -> str:
+    """Make the data folder; a warning if others can look into it, else ''."""
+    from zcrawl.runtime.private_files_os import make_private_folder
+
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        return make_private_folder(data)
     except OSError as error:
         raise UsageError(
             f"{data}: cannot be made: {error.strerror}", code="data_unwritable"

@@ -40,6 +40,8 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
 
         config = settings.named(node)
         log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
         master = MasterNode(
             config,
             log,
@@ -50,7 +52,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
         )
         return await _until_told(master.run, lambda: _reload(settings, node, master.reload, log))
 
-    make_folder(settings.data)
+    warning = make_folder(settings.data)
     return run_async(run())
 
 
@@ -76,6 +78,8 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
         config = settings.named(node)
         in_consul = bool(config.consul.address)
         log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
         worker = WorkerNode(
             config,
             settings.data,
@@ -88,7 +92,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
         return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
 
     settings.require_cluster()
-    make_folder(settings.data)
+    warning = make_folder(settings.data)
     return run_async(run())
 
 

@@ -126,6 +126,8 @@ def check_clock() -> Check:
 
 
 def check_folder(data: Path) -> Check:
+    from zcrawl.runtime.private_files_os import folder_warning
+
     place = _existing(data)
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -135,6 +137,9 @@ def check_folder(data: Path) -> Check:
         return Check("data folder", "fail", f"{place}: {error.strerror}", advice)
     if place != data:
         return Check("data folder", "ok", f"{data} does not exist yet and can be made")
+    warning, _, advice = folder_warning(data).partition("; ")
+    if warning:
+        return Check("data folder", "warn", warning, advice)
     return Check("data folder", "ok", f"{data} can be written")
 
 

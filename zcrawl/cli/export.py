@@ -61,6 +61,7 @@ def export_command(
     from zcrawl.cli.rows import Source, chunks_of, parquet_file
     from zcrawl.cli.specs import format_of
     from zcrawl.model import Kept
+    from zcrawl.runtime.private_files_os import is_within
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are three different lists")
@@ -84,7 +85,7 @@ def export_command(
                 _to_stdout(chunks, form)
                 return 0
             write = _write_chunks(chunks)
-        length = write_out(out, write)
+        length = write_out(out, write, of_user=not is_within(Path(out), settings.data))
     if settings.json:
         output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
     else:
@@ -128,8 +129,9 @@ def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
     return write
 
 
-def write_out(out: str, write: Callable[[Path], object]) -> int:
-    """The number of bytes. A half-written file is never seen under the name that was asked for."""
+def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -> int:
+    """The number of bytes. A half-written file is never seen under the name that was asked for.
+    `of_user`: the file is not part of the data folder."""
     from zcrawl.submit.outputs import is_remote
 
     if is_remote(out):
@@ -140,13 +142,17 @@ def write_out(out: str, write: Callable[[Path], object]) -> int:
             write(aside)
             upload(out, aside)
             return aside.stat().st_size
-    return write_file(Path(out), write)
+    return write_file(Path(out), write, of_user)
 
 
-def write_file(path: Path, write: Callable[[Path], object]) -> int:
+def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True) -> int:
+    from zcrawl.runtime.private_files_os import give_to_user
+
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
+        if of_user:
+            give_to_user(part)
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
         raise UsageError(reason, code="out_unwritable") from None

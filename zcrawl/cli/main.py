@@ -19,6 +19,7 @@ import click
 from zcrawl import __version__
 from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
+from zcrawl.runtime.private_files_os import keep_private
 
 INTERRUPTED: Final = 130
 GC_THRESHOLDS: Final = (20_000, 20, 50)  # loading modules makes many objects and no garbage
@@ -72,6 +73,7 @@ def main(args: Sequence[str] | None = None) -> None:
     arguments = list(sys.argv[1:] if args is None else args)
     gc.set_threshold(*GC_THRESHOLDS)
     sys.excepthook = _show_trace
+    keep_private()
     code = run(arguments)
     try:
         sys.stdout.flush()

@@ -19,6 +19,7 @@ import msgspec
 
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
+from zcrawl.runtime.private_files_os import keep_private
 from zcrawl.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def load() -> None:
 
 def work(told: str | bytes) -> Never:
     """A whole worker's life."""
+    keep_private()
     spec = msgspec.json.decode(told, type=WorkerSpec)
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business

@@ -48,6 +48,7 @@ class OutputFile:
         self._csv_safe = layout.csv_safe
         self._body_of = body_of
         self._file: BinaryIO | None = None
+        self.is_new = False  # there was no such file before `open`
         self._failed = False  # an attempt that failed may have left a piece behind the length
 
     def __enter__(self) -> OutputFile:
@@ -78,7 +79,7 @@ class OutputFile:
             ) from error
 
     def _open(self) -> BinaryIO:
-        missing = not self._path.exists()
+        missing = self.is_new = not self._path.exists()
         if not missing and not self._path.is_file():
             raise UsageError(f"{self._path} is no file", code="output_unwritable")
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

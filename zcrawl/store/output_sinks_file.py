@@ -25,6 +25,12 @@ import msgspec
 
 from zcrawl.errors import StoreUnavailable, UsageError
 from zcrawl.model import Kept
+from zcrawl.runtime.private_files_os import (
+    PRIVATE_FOLDER,
+    give_to_user,
+    is_within,
+    make_folder_of_user,
+)
 from zcrawl.store.columns import layout_of
 from zcrawl.store.output_file import OutputFile
 from zcrawl.store.output_mark import Mark, is_bare
@@ -122,9 +128,12 @@ class GrowingSink:
 
     def _open(self, length: int) -> OutputFile:
         path = self._folder / part_path(self._row.path, self._part, self._rotation.on)
-        make_folder(path.parent)
+        of_user = is_of_user(path, self._folder)
+        make_folder(path.parent, of_user)
         file = OutputFile(path, self._row.format, length, self._layout, self._body_of)
         file.open()
+        if file.is_new and of_user:
+            give_to_user(path)
         return file
 
 
@@ -192,7 +201,8 @@ class PartSink:
             aside = self._folder / "outgoing" / f"{self._row.run}-{self._part}-{name}"
         else:
             aside = (self._folder / target).with_name(f".{name}.{secrets.token_hex(4)}.part")
-        make_folder(aside.parent)
+        of_user = is_of_user(aside, self._folder)
+        make_folder(aside.parent, of_user)
         if not is_remote(target):
             _remove_asides(aside.parent, name)
         self._aside = aside
@@ -201,6 +211,8 @@ class PartSink:
         else:
             self._rows = OutputFile(aside, self._row.format, 0, self._layout, self._body_of)
             self._rows.open()
+        if of_user:
+            give_to_user(aside)
         return self._rows
 
     def _publish(self) -> None:
@@ -228,9 +240,20 @@ def _remove_asides(folder: Path, name: str) -> None:
             old.unlink()
 
 
-def make_folder(folder: Path) -> None:
+def is_of_user(path: Path, data: Path) -> bool:
+    """Whether it lies outside the data folder, where only `--out` leads."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        return not is_within(path, data)
+    except (OSError, ValueError):  # whoever opens it says what is wrong with it
+        return False
+
+
+def make_folder(folder: Path, of_user: bool = False) -> None:
+    try:
+        if of_user:
+            make_folder_of_user(folder)
+        else:
+            folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot make {folder}: {reason}", code="output_unwritable") from error

@@ -21,6 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.lines import Lines
+from zcrawl.runtime.private_files_os import PRIVATE_FILE
 from zcrawl.telemetry.log_tail import LogTail
 from zcrawl.terminal_text import shown, shown_json_bytes
 
@@ -39,7 +40,11 @@ class EventLog:
         self._line = _text_line if as_text else _json_line
         self._file: io.FileIO | None = None
         with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
-            self._file = io.FileIO(os.dup(place) if isinstance(place, int) else place, "a")
+            if not isinstance(place, int):
+                place = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+            else:
+                place = os.dup(place)
+            self._file = io.FileIO(place, "a")
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
         self._tail = LogTail()
 
