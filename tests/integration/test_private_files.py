@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -45,10 +46,12 @@ def mode(path: Path) -> int:
 
 def open_to_others(folder: Path) -> dict[str, str]:
     """Everything in the folder, and itself, that others may read, write or enter."""
-    found = [folder, *folder.rglob("*")]
-    return {
-        str(one.relative_to(folder.parent)): f"{mode(one):o}" for one in found if mode(one) & 0o77
-    }
+    found = {}
+    for path in [folder, *folder.rglob("*")]:
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            if mode(path) & 0o77:
+                found[str(path.relative_to(folder.parent))] = f"{mode(path):o}"
+    return found
 
 
 def job(folder: Path, site: EchoSite, more: str = "", top: str = "") -> str:

@@ -88,6 +88,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             Notify(),
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
             look=(lambda: cluster.registered(config, Role.WORKER)) if in_consul else None,
+            closed=settings.config_files(),
         )
         return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
 

@@ -78,6 +78,7 @@ def examine(settings: Settings) -> list[Check]:
         ("socket paths", lambda: check_socket_path(data)),
         ("cluster", lambda: check_cluster(settings)),
         ("database", lambda: check_database(data)),
+        ("spiders", check_spiders),
     ]
     results = []
     for name, check in checks:
@@ -141,6 +142,16 @@ def check_folder(data: Path) -> Check:
     if warning:
         return Check("data folder", "warn", warning, advice)
     return Check("data folder", "ok", f"{data} can be written")
+
+
+def check_spiders() -> Check:
+    from zcrawl.runtime.confine_os import landlock_version
+
+    version = landlock_version()
+    if version:
+        return Check("spiders", "ok", f"Landlock {version} closes a worker's key to spiders")
+    detail = "this system has no Landlock: a spider can read what its worker's user can read"
+    return Check("spiders", "warn", detail, "run only spiders that you trust; docs/spiders.md")
 
 
 def check_disk(data: Path) -> Check:

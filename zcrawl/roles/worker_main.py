@@ -60,6 +60,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     server_key: str = ""
     log_fd: int = -1  # instead of the file `log`
     log_text: bool = False
+    closed: list[str] = []  # files that no spider may read
     after: str = ""  # how the process before this one ended, if it was not asked to
 
 
@@ -153,6 +154,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             environ=os.environ,
             rate=spec.rate,
             bandwidth=spec.bandwidth,
+            closed=spec.closed,
         )
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.enable()

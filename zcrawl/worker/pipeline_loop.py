@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -80,6 +80,7 @@ class Pipeline:
         environ: Mapping[str, str] | None = None,
         rate: float = 0.0,
         bandwidth: float = 0.0,
+        closed: Sequence[str] = (),
     ) -> None:
         self._engines = EngineBook(engines, on_error)
         self._clock, self._utc = clock, utc
@@ -90,7 +91,7 @@ class Pipeline:
         self._special = SpecialPages(clock, utc)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
-        self._extras = ExtrasBook()
+        self._extras = ExtrasBook(closed)
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._environ = environ or {}
         self._reader = PageReader()
