@@ -141,7 +141,9 @@ def test_a_running_cluster_is_closed_to_others(tmp_path: Path, site: EchoSite) -
         assert done.returncode == 0, done.stderr
         assert open_to_others(tmp_path / "d") == {}
         assert list((tmp_path / "d" / "run").iterdir())
-        assert mode(tmp_path / "mine.jsonl") == 0o666
+        # The file comes a moment after the end of the run, and its mode a moment after the file.
+        mine = tmp_path / "mine.jsonl"
+        wait_until(lambda: mine.exists() and mode(mine) == 0o666)
         tape = ["console", "--data", "d", "--record", "tape"]
         console = subprocess.Popen(
             [*ZCRAWL, *tape],
