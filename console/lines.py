@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from console.plain import fit, plain, width
+from zcrawl.terminal_text import is_safe
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 STYLES: Final = (
@@ -52,7 +53,7 @@ def cut(spans: Line, cells: int, style: str = "") -> Line:
     taken = 0
     kept: list[Span] = []
     for span in spans:
-        if not span.text.isprintable():
+        if not is_safe(span.text):
             span = Span(plain(span.text), span.style)
         size = width(span.text)
         if taken + size > cells:

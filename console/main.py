@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from console.pictures.screen import whole
 from console.questions import questions
 from console.state import Answered, Event, GoTo, LinkState, View
 from console.view import reduce
+from zcrawl.cli import output
 from zcrawl.config import ConsoleConfig
 from zcrawl.errors import UnreachableError, UsageError, ZcrawlError
 from zcrawl.roles.watching import WatchTarget
@@ -74,7 +74,7 @@ def print_snapshot(target: WatchTarget, page: str) -> int:
     """One screen as text on stdout."""
     view = asyncio.run(_heard(target, page))
     size = shutil.get_terminal_size((120, 40))
-    sys.stdout.write(as_text(whole(view, size.columns, size.lines)) + "\n")
+    output.page(as_text(whole(view, size.columns, size.lines)))
     return 0
 
 

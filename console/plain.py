@@ -1,8 +1,7 @@
-"""The one place where foreign text becomes something that a terminal may show.
+"""Foreign text in the cells of the console. Called by all pictures.
 
-URLs, titles, reasons and names come from the web: they may hold escape sequences, line breaks,
-overrides of the writing direction, hundreds of accents on one letter, or markup. Nothing here is
-ever parsed as markup; whatever is not printable is shown by its code. Called by all pictures.
+What may reach a terminal is `zcrawl.terminal_text`'s rule. Here the text also gets a length, and
+hundreds of accents on one letter become two. Nothing is ever parsed as markup.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ import unicodedata
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
+
+from zcrawl.terminal_text import is_safe, shown
 
 MOST_CHARACTERS: Final = 2_000  # of one text; no line of a terminal is longer
 MOST_ACCENTS: Final = 2  # combining marks in a row: they have no width and could fill memory
@@ -21,17 +22,17 @@ def plain(text: object, most: int = MOST_CHARACTERS) -> str:
     cut = str(text)[:most]
     if cut.isascii() and cut.isprintable():
         return cut
-    shown: list[str] = []
+    kept: list[str] = []
     accents = 0
     for char in cut:
-        if unicodedata.category(char) in ("Mn", "Me"):
+        if unicodedata.category(char) in ("Mn", "Me") and is_safe(char):
             accents += 1
-            if accents <= MOST_ACCENTS and shown:
-                shown.append(char)
+            if accents <= MOST_ACCENTS and kept:
+                kept.append(char)
             continue
         accents = 0
-        shown.append(char if char.isprintable() else ascii(char)[1:-1])
-    return "".join(shown)
+        kept.append(char)
+    return shown("".join(kept))
 
 
 def width(text: str) -> int:

@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from textual_serve.server import Server
 
+from zcrawl.cli import output
 from zcrawl.errors import RefusedError
 
 COOKIE: Final = "zcrawl_console"
@@ -56,7 +57,7 @@ class ConsoleServer(Server):
 
     async def on_startup(self, app: web.Application) -> None:
         address = f"{self.public_url}/?token={self._token}"
-        print(f"the console is at {address}   (Ctrl-C ends)", file=sys.stderr, flush=True)
+        output.note(f"the console is at {address}   (Ctrl-C ends)")
 
 
 def guard(token: str, port: int) -> Middleware:

@@ -78,6 +78,13 @@ ENGINES = frozenset({"re2", "regex", "fnmatch", "sre_compile", "sre_parse"})
 
 WORLD_CALLS = frozenset({"open", "print", "input"})
 CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
+# Who may write to stdout or stderr. `output` holds the rule of `zcrawl.terminal_text`, `display`
+# draws with it; the other two write to the file of a worker's last words.
+PRINTERS = frozenset({
+    "zcrawl/cli/output.py", "zcrawl/cli/display.py", "zcrawl/roles/worker_main.py",
+    "zcrawl/runtime/nursery_os.py",
+})  # fmt: skip
+PRINTING = frozenset({"print", "echo", "secho", "print_exc", "print_exception", "print_tb"})
 SLEEPY_FOLDERS = ("integration", "bench", "servers", "web", "faults")
 
 # Assembled, so that this file does not break its own rule.
@@ -269,6 +276,27 @@ def testfile_complaints(path: str, source: str) -> list[str]:
                     complaints.append(f"{path}:{node.lineno}: {name} has no docstring")
             case ast.Call(func=ast.Name(id="sleep") | ast.Attribute(attr="sleep")) if not sleepy:
                 complaints.append(f"{path}:{node.lineno}: sleeps; pass the time in")
+            case _:
+                pass
+    return complaints
+
+
+def printing_complaints(path: str, source: str) -> list[str]:
+    """Ways to a terminal that pass by the one rule for foreign text."""
+    if path in PRINTERS:
+        return []
+    complaints = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in PRINTING:
+                complaints.append(f"{path}:{node.lineno}: {name}(); zcrawl.cli.output prints")
+            case ast.Call(
+                func=ast.Attribute(
+                    attr="write" | "writelines",
+                    value=ast.Attribute(attr="stdout" | "stderr" | "buffer"),
+                )
+            ):
+                complaints.append(f"{path}:{node.lineno}: writes to a standard stream")
             case _:
                 pass
     return complaints

@@ -65,6 +65,12 @@ def test_modules_are_short_and_say_what_they_are_for() -> None:
     report([line for path, text in checked for line in rules.module_complaints(path, text)])
 
 
+def test_only_the_output_of_commands_writes_to_a_terminal() -> None:
+    """Whoever prints by another way could forget the rule for foreign text."""
+    checked = sources("zcrawl", "console")
+    report([line for path, text in checked for line in rules.printing_complaints(path, text)])
+
+
 def test_tests_state_what_they_test_and_do_not_sleep() -> None:
     """Each test has a docstring; only tests of real processes may sleep."""
     checked = sources("tests")

@@ -148,3 +148,19 @@ def test_an_expression_from_elsewhere_is_caught(source: str) -> None:
 def test_a_pattern_that_is_written_in_the_source_is_fine(source: str) -> None:
     """Literals, the module's own literals, and whole numbers."""
     assert rules.expression_complaints("zcrawl/frontier/x.py", source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print(title)",
+        "import click\nclick.echo(title)",
+        "import sys\nsys.stdout.write(title)",
+        "import sys\nsys.stdout.buffer.write(item)",
+        "import traceback\ntraceback.print_exc()",
+    ],
+)
+def test_a_way_to_the_terminal_beside_the_rule_is_caught(source: str) -> None:
+    """Each of them shows foreign text as it came."""
+    assert rules.printing_complaints("zcrawl/cli/jobs.py", source)
+    assert not rules.printing_complaints("zcrawl/cli/output.py", source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from textual.widgets import Input
 
@@ -12,6 +14,7 @@ from console.state import HappeningCame, LinkChanged, LinkState, Move, Page, Pla
 from console.view import reduce
 from tests.console.samples import FakeFeed, answers, at, fake_app, heard, run, snapshot, worker
 from tests.console.test_plain import HOSTILE
+from tests.hostile_text import forbidden, hostile
 
 SIZES = [(80, 24), (160, 48)]
 
@@ -49,7 +52,18 @@ def test_no_page_lets_anything_through(page: Page, words: str) -> None:
             lines = whole(one, *size)
             assert {line_width(spans) for spans in lines} == {size[0]}
             assert as_text(lines).replace("\n", "").isprintable()
+            assert not forbidden(as_text(lines))
     assert as_text(help_picture(view, 100)).replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("page", list(Page))
+def test_no_page_lets_random_hostile_words_through(page: Page) -> None:
+    """Twenty views of each page under a fixed seed, every foreign text another one."""
+    chance = random.Random(f"console {page}")
+    for _ in range(20):
+        view = attacked(page, hostile(chance))
+        for one in (view, reduce(view, LinkChanged(LinkState.LOST, hostile(chance), 9.0))):
+            assert not forbidden(as_text(whole(one, 160, 48)))
 
 
 @pytest.mark.parametrize("words", HOSTILE[:5], ids=range(5))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from console.plain import MOST_CHARACTERS, fit, plain, width
+from tests.hostile_text import forbidden
 
 HOSTILE = [
     "[/b][red]markup[/]",
@@ -17,6 +18,7 @@ HOSTILE = [
     "\ud800 lone \udfff",
     "x" * 10_000,
     "\u2028\u2029\u200b\ufeff",
+    "\u3164\U000e0041\U000e0101\u2800 hidden",
 ]
 
 
@@ -27,6 +29,7 @@ def test_nothing_that_drives_a_terminal_gets_through(text: str) -> None:
     assert shown and len(shown) <= MOST_CHARACTERS * 8
     for char in shown:
         assert char.isprintable(), ascii(char)
+    assert not forbidden(shown)
     shown.encode("utf-8")
 
 

@@ -32,7 +32,7 @@ def test_a_healthy_machine_passes_with_exit_0(
     checks = json.loads(capsys.readouterr().out)
     names = [check["name"] for check in checks]
     assert names[:5] == ["python", "packages", "open files", "clock", "data folder"]
-    assert names[5:] == ["disk space", "socket paths", "keys", "cluster", "database"]
+    assert names[5:] == ["disk space", "socket paths", "keys", "cluster", "database", "spiders"]
     assert not (tmp_path / "new").exists()
 
 

@@ -61,8 +61,8 @@ def test_allow_appends_to_the_list(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
         (["--role", "watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
         (
-            ["--role", "worker", "--role", "operator", "--names", "pool-*,w?"],
-            AllowedKey("x", frozenset({Role.WORKER, Role.OPERATOR}), ("pool-*", "w?"), True),
+            ["--role", "worker", "--role", "operator", "--names", "pool-*,w*"],
+            AllowedKey("x", frozenset({Role.WORKER, Role.OPERATOR}), ("pool-*", "w*"), True),
         ),
         (
             ["--role", "worker,viewer"],

@@ -11,7 +11,6 @@ from zcrawl.fetch.host_patterns import HostPattern, parse_pattern
 from zcrawl.fetch.identity import Identity
 from zcrawl.fetch.keyring import HeaderSecrets, JobRights, Keyring, RunSecrets
 from zcrawl.fetch.ports import TlsFiles
-from zcrawl.fetch.secrets import without_credentials
 from zcrawl.frontier.url import canonicalize
 from zcrawl.submit.spec import Auth, Fetch, JobSpec
 
@@ -238,20 +237,6 @@ def test_a_job_names_no_other_file_of_a_worker(name: str) -> None:
                 Keyring(rights).check_tls(files)
             assert caught.value.code == "path_not_allowed"
         assert Keyring(JobRights(owner=True)).check_tls(files) is files
-
-
-def test_a_jobs_own_code_gets_no_credentials_of_the_worker() -> None:
-    """Neither secrets nor the keys of the cluster and of S3."""
-    environ = {
-        "PATH": "/bin",
-        "PYTHONPATH": "x",
-        "AWSOME": "y",
-        "ZCRAWL_SECRET_PW": "s",
-        "ZCRAWL_CONSUL__TOKEN": "t",
-        "AWS_SECRET_ACCESS_KEY": "k",
-        "CONSUL_HTTP_TOKEN": "c",
-    }
-    assert set(without_credentials(environ)) == {"PATH", "PYTHONPATH", "AWSOME"}
 
 
 def test_an_owners_secret_of_an_auth_entry_goes_to_that_host_too() -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import subprocess
 
 import pytest
 
 from zcrawl.fetch import sandbox_os
-from zcrawl.fetch.sandbox_os import Standing, standing, unset
+from zcrawl.fetch.sandbox_os import Standing, standing, without
 
 
 async def test_a_plain_user_keeps_its_name_and_has_the_sandbox() -> None:
@@ -43,8 +44,15 @@ async def test_root_becomes_nobody() -> None:
         assert found.prefix.startswith(f"setpriv --reuid {nobody.pw_uid} ")
 
 
-def test_what_the_browser_need_not_know_is_unset() -> None:
-    """Secrets, keys of S3, anything; names that a shell cannot say are no variables to it."""
-    environ = {"PATH": "/bin", "LC_ALL": "C", "ZCRAWL_SECRET_PW": "x", "AWS_KEY": "y", "a b;c": "z"}
-    assert unset(environ) == "unset AWS_KEY ZCRAWL_SECRET_PW\n"
-    assert unset({"PATH": "/bin"}) == ""
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_what_the_browser_need_not_know_it_does_not_get(shell: str) -> None:
+    """Secrets, keys of S3, tokens of playwright's services, and names that no shell can say."""
+    secret = {"ZCRAWL_SECRET_PW": "x", "AWS_KEY": "y", "a b;c": "z", "BASH_FUNC_f%%": "() { :; }"}
+    secret["PLAYWRIGHT_SERVICE_ACCESS_TOKEN"] = "t"
+    kept = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PW_LANG_NAME": "python"}
+    environ = {**kept, **secret}
+    line = f'exec {without(environ)}env -0 "$@"'
+    told = subprocess.run([shell, "-c", line], env=environ, capture_output=True, check=True).stdout
+    names = {one.partition("=")[0] for one in told.decode().split("\0") if one}
+    assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == set(kept)
+    assert without({"PATH": "/bin"}) == ""

@@ -143,6 +143,11 @@ class Settings:
         data = str(self.data) if self.data_named else None
         return load_settings(self.config_file, {"cluster.id": node, "data.dir": data}).config
 
+    def config_files(self) -> list[str]:
+        """The file that the configuration comes from, if there is one."""
+        text, source = read_config(self.config_file)
+        return [str(Path(source).absolute())] if text is not None else []
+
     def require_cluster(self) -> None:
         if not self.config.is_cluster:
             raise ConfigError(

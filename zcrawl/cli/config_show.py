@@ -61,5 +61,5 @@ def schema(of: str) -> int:
     from zcrawl.submit.schema import job_schema, of_type
 
     found = job_schema() if of == "job" else of_type(Config, "A zcrawl config file")
-    output.data(json.dumps(found, indent=2, ensure_ascii=False))
+    output.print_json_text(json.dumps(found, indent=2, ensure_ascii=False))
     return 0

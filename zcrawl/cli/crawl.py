@@ -67,7 +67,7 @@ def crawl_command(
             takes_logins=True,
         )
         os.environ.update(submission.secrets)  # the workers are forked from this process
-        make_folder(settings.data)
+        output.note_if(make_folder(settings.data))
         output.note_if(advice(submission.spec))
         to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
@@ -134,9 +134,12 @@ def check_typed_secrets(data: Path) -> None:
             )
 
 
-def make_folder(data: Path) -> None:
+def make_folder(data: Path) -> str:
+    """Make the data folder; a warning if others can look into it, else ''."""
+    from zcrawl.runtime.private_files_os import make_private_folder
+
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        return make_private_folder(data)
     except OSError as error:
         raise UsageError(
             f"{data}: cannot be made: {error.strerror}", code="data_unwritable"

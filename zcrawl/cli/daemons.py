@@ -41,6 +41,8 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
 
         config = settings.named(node)
         log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
         master = MasterNode(
             config,
             log,
@@ -55,7 +57,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             even_if_stuck=True,
         )
 
-    make_folder(settings.data)
+    warning = make_folder(settings.data)
     return run_async(run())
 
 
@@ -81,6 +83,8 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
         config = settings.named(node)
         in_consul = bool(config.consul.address)
         log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
         worker = WorkerNode(
             config,
             settings.data,
@@ -89,11 +93,12 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             Notify(),
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
             look=(lambda: cluster.registered(config, Role.WORKER)) if in_consul else None,
+            closed=settings.config_files(),
         )
         return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
 
     settings.require_cluster()
-    make_folder(settings.data)
+    warning = make_folder(settings.data)
     return run_async(run())
 
 

@@ -39,11 +39,12 @@ CHANGES: Final = {
 @common
 def demo_command(settings: Settings, workers: int, job_file: str | None) -> int:
     """Crawl a book shop that ships with zcrawl."""
+    from zcrawl.cli import output
     from zcrawl.runtime.run_loop import run_async
 
     if settings.resolved.origins["data.dir"] == "default":
         settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
-    make_folder(settings.data)
+    output.note_if(make_folder(settings.data))
     with first_workers(workers) as nursery:
         return run_async(_demo(settings, workers, job_file, nursery))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from zcrawl.cli import output
 from zcrawl.cli.progress import RateMeter, sparkline, tally, totals
+from zcrawl.terminal_text import shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -147,7 +148,7 @@ class LiveTable:
     def note(self, text: str) -> None:
         from rich.text import Text
 
-        self._console.print(Text(output.printable(text)), soft_wrap=True)
+        self._console.print(Text(shown(text)), soft_wrap=True)
 
     def close(self) -> None:
         self._live.stop()
@@ -164,22 +165,22 @@ def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column()
-    facts.add_row("crawl", Text(output.printable(", ".join(names)), style="bold"))
+    facts.add_row("crawl", Text(shown(", ".join(names)), style="bold"))
     facts.add_row("pages", f"{sums.pages:,}   {output.size(sums.bytes)}   {sums.items:,} items")
     facts.add_row("rate", Text(f"{meter.rate():,.1f}/s  {sparkline(meter.samples())}"))
     pause = waiting(snapshot)
     queue = f"{sums.queued:,} queued   {sums.in_flight:,} in flight"
-    facts.add_row("queue", Text(output.printable(f"{queue}   {pause}" if pause else queue)))
+    facts.add_row("queue", Text(shown(f"{queue}   {pause}" if pause else queue)))
     statuses = tally(snapshot, "statuses", runs)
     if statuses:
-        facts.add_row("status", Text(output.counts(statuses)))
+        facts.add_row("status", Text(shown(output.counts(statuses))))
     failed = tally(snapshot, "failed", runs)
-    text = output.printable(output.counts(failed, 5)) if failed else "none"
+    text = shown(output.counts(failed, 5)) if failed else "none"
     facts.add_row("failed", Text(text, style="red" if failed else ""))
     facts.add_row("skipped", f"{sums.skipped:,}")
     fails = trouble(snapshot)
     if fails:
-        facts.add_row("trouble", Text(output.printable(fails), style="bold red"))
+        facts.add_row("trouble", Text(shown(fails), style="bold red"))
     return Group(facts, Text(""), _workers(snapshot["workers"]))
 
 
@@ -193,8 +194,8 @@ def _workers(rows: list[dict[str, Any]]) -> RenderableType:
         table.add_column(name, justify=side, no_wrap=True)
     for row in rows[:MAX_WORKERS]:
         table.add_row(
-            Text(output.printable(row["id"])),
-            Text(str(row["state"]), style="red" if row["state"] in ("suspect", "lost") else ""),
+            Text(shown(row["id"])),
+            Text(shown(row["state"]), style="red" if row["state"] in ("suspect", "lost") else ""),
             f"{row['running']}/{row['slots']}",
             str(row["waiting"]),
             f"{row['rate']:.0f}/s",

@@ -62,7 +62,7 @@ def doctor_command(settings: Settings) -> int:
     else:
         for check in results:
             advice = f" -> {check.advice}" if check.advice else ""
-            output.data(output.printable(f"{check.status:4}  {check.name}: {check.detail}{advice}"))
+            output.data(f"{check.status:4}  {check.name}: {check.detail}{advice}")
     return 1 if any(check.status == "fail" for check in results) else 0
 
 
@@ -80,6 +80,7 @@ def examine(settings: Settings) -> list[Check]:
         ("keys", lambda: check_keys(settings)),
         ("cluster", lambda: check_cluster(settings)),
         ("database", lambda: check_database(data)),
+        ("spiders", check_spiders),
     ]
     results = []
     for name, check in checks:
@@ -128,6 +129,8 @@ def check_clock() -> Check:
 
 
 def check_folder(data: Path) -> Check:
+    from zcrawl.runtime.private_files_os import folder_warning
+
     place = _existing(data)
     try:
         with tempfile.TemporaryFile(dir=place):
@@ -137,7 +140,20 @@ def check_folder(data: Path) -> Check:
         return Check("data folder", "fail", f"{place}: {error.strerror}", advice)
     if place != data:
         return Check("data folder", "ok", f"{data} does not exist yet and can be made")
+    warning, _, advice = folder_warning(data).partition("; ")
+    if warning:
+        return Check("data folder", "warn", warning, advice)
     return Check("data folder", "ok", f"{data} can be written")
+
+
+def check_spiders() -> Check:
+    from zcrawl.runtime.confine_os import landlock_version
+
+    version = landlock_version()
+    if version:
+        return Check("spiders", "ok", f"Landlock {version} closes a worker's key to spiders")
+    detail = "this system has no Landlock: a spider can read what its worker's user can read"
+    return Check("spiders", "warn", detail, "run only spiders that you trust; docs/spiders.md")
 
 
 def check_disk(data: Path) -> Check:

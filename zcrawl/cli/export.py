@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
 @click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
 @click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
+@click.option("--csv-safe", is_flag=True, help="A CSV in which no cell is a formula.")
 @click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
 @click.option(
     "--format",
@@ -51,6 +52,7 @@ def export_command(
     failed: bool,
     rejected: bool,
     problems: bool,
+    csv_safe: bool,
     wanted: str | None,
 ) -> int:
     """Write a run's items, or its failures, to a file."""
@@ -59,16 +61,20 @@ def export_command(
     from zcrawl.cli.rows import Source, chunks_of, parquet_file
     from zcrawl.cli.specs import format_of
     from zcrawl.model import Kept
+    from zcrawl.runtime.private_files_os import is_within
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are three different lists")
     form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
+    if csv_safe and form != "csv":
+        raise UsageError(f"--csv-safe is for CSV, and this is {form}")
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         number = _run_of(job, run)
         kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
         spec = next(row.spec for row in job.runs if row.id == number)
-        source = Source(store, number, spec, None if failed else kind, settings.blobs())
+        rows = None if failed else kind
+        source = Source(store, number, spec, rows, settings.blobs(), csv_safe)
         if form == "parquet":
             if out == "-":
                 raise UsageError("a Parquet file cannot be streamed; give --out FILE")
@@ -76,10 +82,10 @@ def export_command(
         else:
             chunks = chunks_of(source, form)
             if out == "-":
-                _to_stdout(chunks)
+                _to_stdout(chunks, form)
                 return 0
             write = _write_chunks(chunks)
-        length = write_out(out, write)
+        length = write_out(out, write, of_user=not is_within(Path(out), settings.data))
     if settings.json:
         output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
     else:
@@ -102,11 +108,14 @@ def _run_of(job: JobRow, run: int | None) -> int:
     return run
 
 
-def _to_stdout(chunks: Iterator[bytes]) -> None:
+def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
+    from zcrawl.cli import output
+
+    if form == "warc" and sys.stdout.isatty():
+        raise UsageError("an archive is no text for a terminal; give --out FILE")
     sys.stdout.flush()
     for chunk in chunks:
-        sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
+        output.write_items(chunk, form)
 
 
 def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
@@ -120,8 +129,9 @@ def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
     return write
 
 
-def write_out(out: str, write: Callable[[Path], object]) -> int:
-    """The number of bytes. A half-written file is never seen under the name that was asked for."""
+def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -> int:
+    """The number of bytes. A half-written file is never seen under the name that was asked for.
+    `of_user`: the file is not part of the data folder."""
     from zcrawl.submit.outputs import is_remote, refuse_login
 
     refuse_login(out)
@@ -133,13 +143,17 @@ def write_out(out: str, write: Callable[[Path], object]) -> int:
             write(aside)
             upload(out, aside)
             return aside.stat().st_size
-    return write_file(Path(out), write)
+    return write_file(Path(out), write, of_user)
 
 
-def write_file(path: Path, write: Callable[[Path], object]) -> int:
+def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True) -> int:
+    from zcrawl.runtime.private_files_os import give_to_user
+
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         part.touch()
+        if of_user:
+            give_to_user(part)
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
         raise UsageError(reason, code="out_unwritable") from None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
+from zcrawl.cli import output
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
@@ -74,8 +74,7 @@ class ItemStream:
             assert isinstance(read, Items)
             if not read.rows:
                 return
-            sys.stdout.buffer.write(render_jsonl(row.data for row in read.rows))
-            sys.stdout.buffer.flush()
+            output.write_items(render_jsonl(row.data for row in read.rows), "jsonl")
             self._cursor = read.rows[-1].id
 
     def _close(self) -> None:

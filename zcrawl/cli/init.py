@@ -87,9 +87,14 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
 
 
 def _write(path: Path, text: str, force: bool) -> None:
+    from zcrawl.runtime.private_files_os import give_to_user
+
+    new = not path.exists()
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
+        if new:
+            give_to_user(path)
     except FileExistsError:
         raise UsageError(f"{path} is there already; --force replaces it", code="exists") from None
     except OSError as error:

@@ -10,12 +10,12 @@ import asyncio
 import os
 import shlex
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Final
 
+from zcrawl.cli import output
 from zcrawl.runtime import stuck_os
 
 INTERRUPTED: Final = 130
@@ -50,7 +50,7 @@ class Interrupt:
             return
         # Not an exception: whatever holds the loop up would hold that up too. The workers end by
         # themselves when their parent is gone.
-        print(self._farewell(), file=sys.stderr, flush=True)
+        output.note(self._farewell())
         os._exit(INTERRUPTED)
 
 

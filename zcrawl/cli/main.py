@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Final
 
 import click
@@ -18,6 +19,7 @@ import click
 from zcrawl import __version__
 from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
+from zcrawl.runtime.private_files_os import keep_private
 
 INTERRUPTED: Final = 130
 GC_THRESHOLDS: Final = (20_000, 20, 50)  # loading modules makes many objects and no garbage
@@ -70,6 +72,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run one command line, and exit."""
     arguments = list(sys.argv[1:] if args is None else args)
     gc.set_threshold(*GC_THRESHOLDS)
+    sys.excepthook = _show_trace
+    keep_private()
     code = run(arguments)
     try:
         sys.stdout.flush()
@@ -111,19 +115,30 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, code: str, exit_code: int, as_json: bool) -> int:
+    from zcrawl.cli import output  # `--help` needs none of it
+
     line = " ".join(message.split())
     if as_json:
-        print(json.dumps({"error": {"code": code, "message": line}}))
+        output.print_json_text(json.dumps({"error": {"code": code, "message": line}}))
     else:
-        # A message may repeat what a user or a page wrote: no control sequence gets through.
-        shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)
-        print(f"zcrawl: {shown} [{code}]", file=sys.stderr)
+        output.note(f"zcrawl: {line} [{code}]")
     return exit_code
 
 
 def _debug(error: Exception) -> None:
     if os.environ.get("ZCRAWL_DEBUG") == "1":
         raise error
+
+
+def _show_trace(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """With ZCRAWL_DEBUG: the error may quote what a page wrote."""
+    import traceback
+
+    from zcrawl.cli import output
+
+    output.note_lines("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def _forget_stdout() -> None:

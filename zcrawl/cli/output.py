@@ -1,6 +1,8 @@
-"""How commands print: data on stdout, narration on stderr, foreign text without its markup.
+"""How commands print: data on stdout, narration on stderr, foreign text by `terminal_text`'s rule.
 
-rich is imported where a table is drawn and nowhere else; a pipe gets plain aligned columns.
+Nothing else in zcrawl writes to stdout or stderr (the architecture test looks), so no command can
+forget the rule. rich is imported where a table is drawn and nowhere else; a pipe gets plain
+aligned columns.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from zcrawl.terminal_text import shown, shown_json, shown_json_bytes
+
 
 def note_if(line: str | None) -> None:
     if line:
@@ -19,27 +23,48 @@ def note_if(line: str | None) -> None:
 
 def note(text: str) -> None:
     """One line for people, on stderr."""
-    print(printable(text), file=sys.stderr, flush=True)
+    print(shown(text), file=sys.stderr, flush=True)
+
+
+def note_lines(text: str) -> None:
+    """Several lines for people, such as a trace, on stderr."""
+    print(shown(text, keep="\n"), file=sys.stderr, flush=True)
 
 
 def data(text: str) -> None:
     """One line of data, on stdout."""
-    print(text, flush=True)
+    print(shown(text), flush=True)
+
+
+def page(text: str) -> None:
+    """Several lines of data that are laid out already, on stdout."""
+    print(shown(text, keep="\n"), flush=True)
 
 
 def print_json(value: Any) -> None:
     """One value as one line of JSON on stdout."""
-    data(msgspec.json.encode(value).decode())
+    print_json_text(msgspec.json.encode(value).decode())
 
 
-def printable(text: object) -> str:
-    """`text` without control characters: a crawled title must not drive the terminal."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
+def print_json_text(text: str) -> None:
+    """JSON that is encoded already, on stdout."""
+    print(shown_json(text), flush=True)
+
+
+def write_items(chunk: bytes, form: str) -> None:
+    """Items in their format to stdout. JSON lines are escaped always, which changes no value. CSV
+    has no escapes: a program gets the item as it is, a terminal gets it by the rule."""
+    if form == "jsonl":
+        chunk = shown_json_bytes(chunk)
+    elif form == "csv" and sys.stdout.isatty():
+        chunk = shown(chunk.decode("utf-8", "replace"), keep="\r\n").encode()
+    sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Rows under headings: a rich table on a terminal, else columns that `awk` can read."""
-    cells = [[printable(cell) for cell in row] for row in rows]
+    cells = [[shown(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _rich_table(columns, cells)
         return
@@ -67,9 +92,10 @@ def _rich_table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
 
 def fields(values: Mapping[str, object]) -> None:
     """`name  value` lines on stdout."""
-    width = max(map(len, values), default=0)
-    for name, value in values.items():
-        data(f"{name.ljust(width)}  {printable(value)}")
+    lines = {shown(name): value for name, value in values.items()}
+    width = max(map(len, lines), default=0)
+    for name, value in lines.items():
+        data(f"{name.ljust(width)}  {value}")
 
 
 def counts(values: Mapping[str, int], limit: int = 8) -> str:

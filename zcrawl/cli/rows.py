@@ -35,6 +35,7 @@ class Source:
     spec: bytes
     kind: Kept | None
     blobs: str  # where bodies lie, for archives
+    csv_safe: bool = False  # besides jobs that say so themselves
 
     def batches(self) -> Iterator[list[bytes]]:
         if self.kind is None:
@@ -42,15 +43,16 @@ class Source:
         return _items(self.store, self.run, self.kind, BATCH)
 
     def layout(self) -> Layout:
+        spec = msgspec.json.decode(self.spec, type=JobSpec)
         if self.kind is Kept.ITEM:
-            return layout_of(msgspec.json.decode(self.spec, type=JobSpec))
+            return layout_of(spec)
         names = FAILED_COLUMNS if self.kind is None else REPORT_COLUMNS
         numbers = ("status", "attempts", "depth")
         texts = ("errors", "item")
         columns: dict[str, Kind] = {
             n: "int" if n in numbers else "json" if n in texts else "string" for n in names
         }
-        return Layout(columns)
+        return Layout(columns, csv_safe=spec.output.csv_safe)
 
 
 def chunks_of(source: Source, form: str) -> Iterator[bytes]:
@@ -76,9 +78,10 @@ def _csv(source: Source) -> Iterator[bytes]:
     first = next(batches, [])
     columns = csv_columns(first) if layout.columns is None else tuple(layout.columns)
     rest = rest_name(columns) if layout.rest else ""
-    yield render_csv(first, columns, True, rest)
+    safe = layout.csv_safe or source.csv_safe
+    yield render_csv(first, columns, True, rest, safe)
     for rows in batches:
-        yield render_csv(rows, columns, False, rest)
+        yield render_csv(rows, columns, False, rest, safe)
 
 
 def _warc(source: Source) -> Iterator[bytes]:

@@ -81,6 +81,8 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
             changes["politeness.robots"] = False
         if kwargs.pop("allow_private"):
             changes["fetch.allow_private"] = True
+        if kwargs.pop("csv_safe"):
+            changes["output.csv_safe"] = True
         if changes["politeness.rate"] == 0:
             # Without a pace nobody has to own the host, so all workers may share it.
             changes["politeness.spread"] = True
@@ -92,6 +94,8 @@ def spec_options(function: Callable[..., Any]) -> Callable[..., Any]:
     decorated = click.option("--allow-private", is_flag=True, help="Crawl private addresses too.")(
         decorated
     )
+    safe = click.option("--csv-safe", is_flag=True, help="No cell of a CSV file is a formula.")
+    decorated = safe(decorated)
     decorated = click.option("--no-robots", is_flag=True, help="Do not ask robots.txt.")(decorated)
     decorated = click.option("--exclude", help="Skip such URLs.", **regex)(decorated)
     decorated = click.option("--include", help="Follow only such URLs.", **regex)(decorated)

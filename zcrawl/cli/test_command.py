@@ -113,7 +113,7 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
         output.print_json(report)
     else:
         for line in describe(report, None if all_links else SHOWN_LINKS):
-            output.data(output.printable(line))
+            output.data(line)
         if "extraction" in report and report["outcome"] == "done":
             _show_extraction(report)
     began = report["outcome"] == "skipped" and report["reason"] == "start"

@@ -24,9 +24,10 @@ def up_command(settings: Settings, workers: int | None) -> int:
 
     It goes on with jobs that were running, and stays until Ctrl-C or SIGTERM.
     """
+    from zcrawl.cli import output
     from zcrawl.runtime.run_loop import run_async
 
-    make_folder(settings.data)
+    output.note_if(make_folder(settings.data))
     return run_async(_stay_up(settings, settings.workers(workers)))
 
 

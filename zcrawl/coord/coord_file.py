@@ -38,6 +38,7 @@ from zcrawl.coord.ports import (
     WorkersChanged,
 )
 from zcrawl.coord.records import read_lock, service_id, write_lock_value
+from zcrawl.runtime.private_files_os import PRIVATE_FILE, make_private_folder
 
 MEMBERS: Final = "members"
 LOOK_EVERY_S: Final = 0.05
@@ -163,7 +164,7 @@ class FileCoordinator:
         assert self._me is not None
         path = self._member_path()
         if self._member_fd == NO_FD:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_private_folder(self._folder)
             self._member_fd = _open(path)
             self._written = None
         if not try_lock(self._member_fd, fcntl.LOCK_EX) or not _is_same(self._member_fd, path):
@@ -226,7 +227,7 @@ class FileCoordinator:
 
 
 def _open(path: Path) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
 
 
 @contextlib.contextmanager

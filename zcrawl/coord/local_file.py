@@ -16,6 +16,7 @@ from typing import Final
 
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, UsageError
+from zcrawl.runtime.private_files_os import PRIVATE_FILE
 
 LOCK_NAME: Final = "lock"
 LOOK_AGAIN_S: Final = 0.02
@@ -38,7 +39,7 @@ class FileLock:
 
     async def acquire(self, timeout_s: float) -> Leadership:
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
             raise UsageError(
                 f"{self._path}: cannot be opened: {error.strerror}", code="data_unwritable"

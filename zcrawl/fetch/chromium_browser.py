@@ -30,7 +30,7 @@ from playwright.async_api import Browser, Error, Playwright, async_playwright
 from zcrawl.errors import JobError
 from zcrawl.fetch.browser_plan import start_failure
 from zcrawl.fetch.policy import fetch_error
-from zcrawl.fetch.sandbox_os import Standing, standing, unset
+from zcrawl.fetch.sandbox_os import Standing, standing, without
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 START_S: Final = 30.0
@@ -153,8 +153,8 @@ class Chromium:
         script = folder / name
         script.write_text(
             f"#!/bin/sh\necho $$ > {place}/{name}.pid\n"
-            f"{unset(os.environ)}TMPDIR={place} HOME={place}\nexport TMPDIR HOME\n"
-            f'exec {prefix}{shlex.quote(program)} "$@"\n'
+            f"TMPDIR={place} HOME={place}\nexport TMPDIR HOME\n"
+            f'exec {without(os.environ)}{prefix}{shlex.quote(program)} "$@"\n'
         )
         script.chmod(0o755 if self._standing.user is not None else 0o700)
         return str(script)

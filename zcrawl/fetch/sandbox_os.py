@@ -18,14 +18,17 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from zcrawl.runtime.child_environment import is_kept
+
 USER: Final = "nobody"
 PROBE_S: Final = 10.0
 # Of older systems and those without user namespaces.
 _HELPERS: Final = ("/usr/lib/chromium/chrome-sandbox", "/opt/google/chrome/chrome-sandbox")
-_KEPT = re.compile(
-    r"(?:PATH|LANG|LANGUAGE|TZ|LC_\w+|FONTCONFIG_\w+|PLAYWRIGHT_\w+|PW_\w+|PWD|SHLVL|_)"
+# Besides what every child gets: where fonts and browsers are, what playwright tells its driver.
+_KEPT: Final = re.compile(
+    r"FONTCONFIG_\w+|PLAYWRIGHT_NODEJS_PATH|PLAYWRIGHT_BROWSERS_PATH|PW_LANG_NAME\w*"
+    r"|PW_CLI_DISPLAY_VERSION"
 )
-_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -67,10 +70,11 @@ async def standing(needed: Sequence[str], euid: int | None = None) -> Standing:
     return found
 
 
-def unset(environ: Mapping[str, str]) -> str:
-    """A line for the shell that forgets what the browser need not know."""
-    names = [name for name in environ if not _KEPT.fullmatch(name) and _NAME.fullmatch(name)]
-    return f"unset {' '.join(sorted(names))}\n" if names else ""
+def without(environ: Mapping[str, str]) -> str:
+    """What a shell puts before the program, so that it does not get what it need not know. Not
+    `unset`: that cannot name what is no variable of the shell, and some shells pass it on."""
+    names = [name for name in environ if not is_kept(name) and not _KEPT.fullmatch(name)]
+    return f"env {' '.join(f'-u {shlex.quote(name)}' for name in sorted(names))} " if names else ""
 
 
 async def _succeeds(command: str) -> bool:

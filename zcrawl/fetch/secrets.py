@@ -17,15 +17,6 @@ PREFIX: Final = "ZCRAWL_SECRET_"
 REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
 
 
-_OWN: Final = re.compile(r"(ZCRAWL|AWS|CONSUL|MYSQL)_\w*", re.IGNORECASE)
-
-
-def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
-    """What of a worker's environment a job's own code is given: not the secrets, nor the keys of
-    the cluster and of S3."""
-    return {name: value for name, value in environ.items() if not _OWN.fullmatch(name)}
-
-
 def names_in(text: str) -> list[str]:
     """The secrets that a text refers to."""
     return REFERENCE.findall(text) if "${" in text else []

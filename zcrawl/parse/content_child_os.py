@@ -14,6 +14,7 @@ import msgpack
 
 from zcrawl.parse.charset import decode
 from zcrawl.parse.content_os import LENGTH
+from zcrawl.runtime.confine_os import close_inherited, confine
 
 MISSING = "main content needs the extra 'content': pip install 'zcrawl[content]'"
 
@@ -21,6 +22,8 @@ MISSING = "main content needs the extra 'content': pip install 'zcrawl[content]'
 def main() -> None:
     source, target = sys.stdin.buffer, sys.stdout.buffer
     os.nice(5)
+    close_inherited()
+    confine()  # it reads foreign pages; where the system cannot, it has no secret of its own
     while True:
         head = source.read(LENGTH.size)
         if len(head) < LENGTH.size:

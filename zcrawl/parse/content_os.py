@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import struct
 import sys
 from typing import Any, Final
 
 import msgpack
+
+from zcrawl.runtime.child_environment import child_environment
 
 CHILD: Final = "zcrawl.parse.content_child_os"
 TIMEOUT_S: Final = 20.0
@@ -56,6 +59,7 @@ class ContentReader:
                 sys.executable,
                 "-m",
                 self._module,
+                env=child_environment(os.environ),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

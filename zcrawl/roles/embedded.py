@@ -27,6 +27,7 @@ from zcrawl.roles.client import answer, who_asks
 from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
+from zcrawl.runtime.private_files_os import make_private_folder, tighten
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs import EventLog, rotate
@@ -93,13 +94,16 @@ class EmbeddedCluster:
     async def _open(self) -> None:
         data, stack = self._data, self._stack
         clock_os.raise_file_limit()
-        data.mkdir(parents=True, exist_ok=True)
+        warning = make_private_folder(data)
         lock = FileLock(data)
         leadership = await lock.acquire(self._takeover_timeout_s)
         stack.callback(lock.release)
+        tighten(data / name for name in (place.LOG, place.WORKER_ERRORS))
         rotate(data / place.LOG)
         log = EventLog(data / place.LOG, place.MASTER)
         stack.callback(log.close)
+        if warning:
+            log("data_folder_open", warning)
         endpoints, temporary = place.make_endpoints(data)
         stack.callback(place.remove_mesh_file, data, endpoints, temporary)
 

@@ -20,6 +20,8 @@ import msgspec
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
+from zcrawl.runtime.private_files_os import keep_private
+from zcrawl.terminal_text import shown
 
 if TYPE_CHECKING:
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
@@ -60,6 +62,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     server_key: str = ""
     log_fd: int = -1  # instead of the file `log`
     log_text: bool = False
+    closed: list[str] = []  # files that no spider may read
     after: str = ""  # how the process before this one ended, if it was not asked to
 
 
@@ -72,6 +75,7 @@ def load() -> None:
 
 def work(told: str | bytes) -> Never:
     """A whole worker's life."""
+    keep_private()
     spec = msgspec.json.decode(told, type=WorkerSpec)
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
@@ -80,7 +84,7 @@ def work(told: str | bytes) -> Never:
 
     reason, code = run_async(run_worker(spec))
     if code == REFUSED:
-        print(reason, file=sys.stderr)  # the supervisor tells it
+        print(shown(reason), file=sys.stderr)  # the supervisor tells it
     sys.stderr.flush()
     # Nothing is left to tidy up, and the interpreter's own tidying takes longer than our work.
     os._exit(code)
@@ -152,6 +156,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             keyring=Keyring(spec.rights, os.environ),
             rate=spec.rate,
             bandwidth=spec.bandwidth,
+            closed=spec.closed,
         )
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.enable()

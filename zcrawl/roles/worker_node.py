@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, assert_never
 
@@ -49,8 +49,10 @@ class WorkerNode:
         *,
         coordinator: Callable[[], coord.Coordinator] | None,
         look: Look | None = None,
+        closed: Sequence[str] = (),
     ) -> None:
-        """`look` reads the registered workers, to see whether our names are free."""
+        """`look` reads the registered workers, to see whether our names are free. `closed` are
+        files besides the key that no spider may read, such as the configuration."""
         self.id = cluster.node_id(config)
         self.ids = (
             [self.id] if processes == 1 else [f"{self.id}-{n}" for n in range(1, processes + 1)]
@@ -60,6 +62,7 @@ class WorkerNode:
         self._log = log
         self._notify = notify
         self._make = coordinator
+        self._closed = closed
         self._look_for_double = look
         self._coordinators: dict[str, coord.Coordinator] = {}
         self._masters = MastersFile(data / FILE)
@@ -119,6 +122,7 @@ class WorkerNode:
             "log": "",
             "log_fd": log_fd,
             "blobs": blobs_place(self._config, self._data, cluster=True),
+            "closed": [name for name in (self._config.mesh.key_file, *self._closed) if name],
         }
 
     @staticmethod

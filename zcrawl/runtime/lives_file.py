@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from zcrawl.runtime.private_files_os import PRIVATE_FILE
+
 FILE: Final = "lives.json"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -39,7 +41,7 @@ class Lives:
         self._locked = False
 
     def __enter__(self) -> Lives:
-        self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         if self._lock():
             self.before = self._read()
         return self

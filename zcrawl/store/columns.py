@@ -32,10 +32,11 @@ class ObjectOf(msgspec.Struct, frozen=True):
 
 class Layout(msgspec.Struct, frozen=True):
     """`columns` None: those of the first items. `rest` is the column of what has none; empty:
-    the items have exactly these."""
+    the items have exactly these. `csv_safe`: no cell of a CSV is a formula to a spreadsheet."""
 
     columns: dict[str, Kind] | None
     rest: str = ""
+    csv_safe: bool = False
 
 
 REST: Final = "_more"
@@ -52,7 +53,8 @@ MOST_INFERRED: Final = 500  # columns; what further keys hold is in `rest`
 def layout_of(spec: JobSpec) -> Layout:
     by_code = spec.spider or spec.parsers or spec.middlewares or spec.kind != CRAWL
     columns = columns_of(spec)
-    return Layout(columns, rest_name(columns or {}) if by_code else "")
+    rest = rest_name(columns or {}) if by_code else ""
+    return Layout(columns, rest, spec.output.csv_safe)
 
 
 def rest_name(columns: Iterable[str]) -> str:

@@ -50,6 +50,7 @@ class OutputFile:
         self._length = length
         self._columns = None if layout.columns is None else tuple(layout.columns)
         self._rest = layout.rest
+        self._csv_safe = layout.csv_safe
         self._body_of = body_of
         self._file: BinaryIO | None = None
         self._failed = False  # an attempt that failed may have left a piece behind the length
@@ -143,7 +144,8 @@ class OutputFile:
             self._columns = csv_columns(items)
             self._rest = rest_name(self._columns)
         assert self._columns is not None  # read from the file when it was opened
-        return render_csv(items, self._columns, self._length == 0, self._rest)
+        header = self._length == 0
+        return render_csv(items, self._columns, header, self._rest, self._csv_safe)
 
     def _check_size(self, file: BinaryIO) -> None:
         found = os.fstat(file.fileno()).st_size
@@ -158,7 +160,7 @@ class OutputFile:
         self._check_size(file)
         file.truncate(self._length)
         if self._format == "csv" and self._length:
-            columns = read_header(file.read(HEADER_BYTES))
+            columns = read_header(file.read(HEADER_BYTES), self._csv_safe)
             # A file that an earlier version began has no column for the rest, and gets none.
             self._rest = columns[-1] if columns and columns[-1].startswith(REST) else ""
             self._columns = columns[:-1] if self._rest else columns

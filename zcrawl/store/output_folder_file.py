@@ -7,7 +7,9 @@ symbolic link is refused (`path_not_allowed`): what was checked is what is writt
 renamed or linked meanwhile. The outputs folder itself, and the prefixes in the configuration, may
 be links: they are the operator's.
 
-The machine's own user may name any path and use links as they like.
+The machine's own user may name any path and use links as they like. A new file of theirs outside
+the data folder gets the mode that their own umask says; all others are closed to other users
+(`runtime.private_files_os`).
 """
 
 from __future__ import annotations
@@ -20,6 +22,12 @@ from types import TracebackType
 from typing import BinaryIO, Final
 
 from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
+from zcrawl.runtime.private_files_os import (
+    PRIVATE_FOLDER,
+    is_within,
+    make_folder_of_user,
+    users_file_mode,
+)
 from zcrawl.submit.output_rights import NOT_ALLOWED, OUTPUTS, OutputRights
 
 OUTGOING: Final = "outgoing"  # of the data folder: parts that wait for their upload
@@ -30,8 +38,9 @@ _FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under that nam
 class OutputFolder:
     """One open folder. `path` is for messages and for libraries that want a name."""
 
-    def __init__(self, path: Path, descriptor: int, *, links: bool) -> None:
+    def __init__(self, path: Path, descriptor: int, *, links: bool, of_user: bool = False) -> None:
         self.path = path
+        self._mode = users_file_mode() if of_user else None  # what new files get
         self._descriptor = descriptor
         self._link_flag = 0 if links else os.O_NOFOLLOW
 
@@ -57,6 +66,7 @@ class OutputFolder:
         new = True
         try:
             descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=where)
+            self._give_to_user(descriptor)
         except FileExistsError:
             new = False
             try:
@@ -73,9 +83,15 @@ class OutputFolder:
         """An empty file to write. OSError, or RefusedError for a link in its place."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | self._link_flag
         try:
-            return os.fdopen(os.open(name, flags, 0o666, dir_fd=self._descriptor), "wb")
+            descriptor = os.open(name, flags, 0o666, dir_fd=self._descriptor)
         except OSError as error:
             raise self._explained(name, error) from error
+        self._give_to_user(descriptor)
+        return os.fdopen(descriptor, "wb")
+
+    def _give_to_user(self, descriptor: int) -> None:
+        if self._mode is not None:
+            os.fchmod(descriptor, self._mode)
 
     def sync(self) -> None:
         """A file that is not in its folder after a power cut would be damaged."""
@@ -135,7 +151,8 @@ class OutputPlaces:
         """The open folder of a local path, made if it is missing. RefusedError: not allowed."""
         located = self._rights.locate(path)
         if located is None:
-            return _open(self._outputs / Path(path).parent, (), links=True)
+            folder = self._outputs / Path(path).parent
+            return _open(folder, (), links=True, of_user=not _is_inside(folder, self._data))
         root = self._outputs if located.folder == OUTPUTS else Path(located.folder)
         return _open(root, located.parts[:-1], links=False)
 
@@ -148,10 +165,22 @@ class OutputPlaces:
         self._rights.check_remote(url)
 
 
-def _open(root: Path, parts: tuple[str, ...], *, links: bool) -> OutputFolder:
+def _is_inside(folder: Path, data: Path) -> bool:
+    try:
+        return is_within(folder, data)
+    except (OSError, ValueError):  # whoever opens it says what is wrong with it
+        return True
+
+
+def _open(
+    root: Path, parts: tuple[str, ...], *, links: bool, of_user: bool = False
+) -> OutputFolder:
     here = root
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        if of_user:
+            make_folder_of_user(root)
+        else:
+            root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
         descriptor = os.open(root, _FOLDER)
         for part in parts:
             here = here / part
@@ -159,14 +188,14 @@ def _open(root: Path, parts: tuple[str, ...], *, links: bool) -> OutputFolder:
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot make {here}: {reason}", code="output_unwritable") from error
-    return OutputFolder(here, descriptor, links=links)
+    return OutputFolder(here, descriptor, links=links, of_user=of_user)
 
 
 def _step(above: int, name: str, shown: Path) -> int:
     """The folder of that name, made if it is missing; the one above is closed."""
     try:
         with contextlib.suppress(FileExistsError):
-            os.mkdir(name, dir_fd=above)
+            os.mkdir(name, PRIVATE_FOLDER, dir_fd=above)
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
         except OSError:

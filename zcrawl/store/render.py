@@ -1,7 +1,7 @@
 """Items as the bytes of a file: JSON lines or CSV. Pure; used by output files and by `export`.
 
 An item is stored as one JSON object. CSV quotes as RFC 4180 does. A cell that begins with `=` is
-not altered: data stays what the page said; spreadsheets can be told to import text.
+not altered, because data stays what the page said; `safe` makes such cells text (`csv_cells`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import StoreDataError
+from zcrawl.store.csv_cells import neutralise, restore
 
 # Fields of a default item, the first columns of every CSV file.
 COLUMNS = (
@@ -49,28 +50,31 @@ def csv_columns(items: Iterable[bytes]) -> tuple[str, ...]:
 
 
 def render_csv(
-    items: Iterable[bytes], columns: Sequence[str], header: bool, rest: str = ""
+    items: Iterable[bytes], columns: Sequence[str], header: bool, rest: str = "", safe: bool = False
 ) -> bytes:
     """One row for each item. A missing value is an empty cell, a list or an object is JSON.
-    `rest` is the last column: what an item has besides the others, as JSON."""
+    `rest` is the last column: what an item has besides the others, as JSON. `safe`: no cell is a
+    formula to a spreadsheet."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
     if header:
-        writer.writerow([*columns, rest] if rest else columns)
+        names = [*columns, rest] if rest else columns
+        writer.writerow(map(neutralise, names) if safe else names)
     for item in items:
         values = _decode(item)
         row = [_cell(values.get(column)) for column in columns]
         if rest:
             others = {key: value for key, value in values.items() if key not in columns}
             row.append(_cell(others or None))
-        writer.writerow(row)
+        writer.writerow(map(neutralise, row) if safe else row)
     return text.getvalue().encode()
 
 
-def read_header(beginning: bytes) -> tuple[str, ...]:
-    """The columns of a CSV file, from its first bytes."""
+def read_header(beginning: bytes, safe: bool = False) -> tuple[str, ...]:
+    """The columns of a CSV file, from its first bytes; `safe` as it was written."""
     text = io.StringIO(beginning.decode(errors="replace"), newline="")
-    return tuple(next(csv.reader(text), ()))
+    names = next(csv.reader(text), ())
+    return tuple(map(restore, names) if safe else names)
 
 
 def _decode(item: bytes) -> dict[str, Any]:

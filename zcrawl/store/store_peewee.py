@@ -8,6 +8,7 @@ that fails again and again, calls are refused for a moment (see `breaker`).
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
+from zcrawl.runtime.private_files_os import PRIVATE_FILE, make_private_folder, tighten
 from zcrawl.store import (
     store_peewee_apply,
     store_peewee_load,
@@ -78,9 +80,11 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
         raise StoreError(f"there is no database at {path}", code="no_database")
     try:
         if not readonly:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab"):  # the system's own words, where SQLite says "unable to open"
-                pass
+            make_private_folder(path.parent)
+            # The system's own words, where SQLite says "unable to open". SQLite gives the files
+            # beside it the mode of this one.
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+            tighten(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
     except OSError as error:
         raise StoreError(
             f"cannot write the database {path}: {error.strerror}; choose another data folder or "

@@ -136,6 +136,7 @@ class Output(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rotate_bytes: int = 0  # begin a new part of each file after so many bytes; 0: never
     rotate_seconds: float = 0.0
     keep_html: bool = False  # bodies into the blob store, content-addressed
+    csv_safe: bool = False  # CSV cells that a spreadsheet would evaluate get an apostrophe
     capture: bool = False  # whole exchanges, for archives; implied by a WARC in `to`
 
 

@@ -21,7 +21,9 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.lines import Lines
+from zcrawl.runtime.private_files_os import PRIVATE_FILE
 from zcrawl.telemetry.log_tail import LogTail
+from zcrawl.terminal_text import shown, shown_json_bytes
 
 ROTATE_BYTES: Final = 10_000_000
 PER_SECOND: Final = 20  # events of one name
@@ -38,7 +40,11 @@ class EventLog:
         self._line = _text_line if as_text else _json_line
         self._file: io.FileIO | None = None
         with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
-            self._file = io.FileIO(os.dup(place) if isinstance(place, int) else place, "a")
+            if not isinstance(place, int):
+                place = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+            else:
+                place = os.dup(place)
+            self._file = io.FileIO(place, "a")
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
         self._tail = LogTail()
 
@@ -86,13 +92,12 @@ class EventLog:
 
 def _text_line(event: dict[str, Any]) -> bytes:
     text = "{at} {source} {event} {detail}".format_map(event)
-    shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text.strip())
-    return shown.encode("utf-8", "backslashreplace") + b"\n"
+    return shown(text.strip()).encode() + b"\n"
 
 
 def _json_line(event: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(event) + b"\n"
+        return shown_json_bytes(msgspec.json.encode(event)) + b"\n"
     except UnicodeEncodeError:  # a lone surrogate from somewhere
         return msgspec.json.encode({k: ascii(v) for k, v in event.items()}) + b"\n"
 

@@ -6,6 +6,7 @@ Kept by `pipeline_loop`. The parts that do the work are loaded when the first su
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zcrawl.mesh.messages import Code
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class ExtrasBook:
-    def __init__(self) -> None:
+    def __init__(self, closed: Sequence[str] = ()) -> None:
+        self._closed = closed  # files of the worker that no spider may read
         self._runs: dict[int, RunExtras] = {}
         self._codes: dict[str, bytes] = {}  # hash → a spider's file
         self._endings: set[asyncio.Task[None]] = set()  # of spiders whose run has ended
@@ -28,7 +30,7 @@ class ExtrasBook:
         if wanted and run not in self._runs:  # a newer revision keeps its spider's process
             from zcrawl.worker.extras_loop import RunExtras
 
-            self._runs[run] = RunExtras(spec, self._codes.get)
+            self._runs[run] = RunExtras(spec, self._codes.get, self._closed)
 
     def adopt_code(self, code: Code) -> None:
         self._codes[code.sha256] = code.source

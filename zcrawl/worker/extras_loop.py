@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.util
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -42,8 +42,10 @@ Reader = Callable[
 
 
 class RunExtras:
-    def __init__(self, spec: JobSpec, code_of: CodeOf) -> None:
+    def __init__(self, spec: JobSpec, code_of: CodeOf, closed: Sequence[str] = ()) -> None:
+        """`closed` are files of the worker that a spider must not read."""
         self._spec = spec
+        self._closed = list(closed)
         self._code_of = code_of
         self._process: SpiderProcess | None = None
         self._aside = Aside()
@@ -144,7 +146,7 @@ class RunExtras:
                 if not source:  # the leader hears of it by REJECT, and sends it again
                     raise SpiderError("the spider's file has not arrived", code="no_code")
             limits = spec.spider_limits
-            load = Load(spec.spider, source, spec.spider_args, limits.memory, 0)
+            load = Load(spec.spider, source, spec.spider_args, limits.memory, 0, self._closed)
             self._process = SpiderProcess(load, limits.timeout)
         return self._process
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -81,6 +81,7 @@ class Pipeline:
         keyring: Keyring | None = None,
         rate: float = 0.0,
         bandwidth: float = 0.0,
+        closed: Sequence[str] = (),
     ) -> None:
         self._engines = EngineBook(engines, on_error)
         self._clock, self._utc = clock, utc
@@ -91,7 +92,7 @@ class Pipeline:
         self._special = SpecialPages(clock, utc)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
-        self._extras = ExtrasBook()
+        self._extras = ExtrasBook(closed)
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._keyring = keyring
         self._reader = PageReader()

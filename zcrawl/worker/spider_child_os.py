@@ -1,8 +1,9 @@
 """The child process that runs a spider's code: `python -m zcrawl.worker.spider_child_os`.
 
 Started by `spiders_os`. One question at a time on stdin, one answer each on stdout; what the
-spider prints goes to stderr. Its memory is limited before foreign code is loaded. It may die of
-that code at any moment: the worker sees it and starts another one.
+spider prints goes to stderr. Before foreign code is loaded its memory is limited and the worker's
+secrets are closed to it. It may die of that code at any moment: the worker sees it and starts
+another one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import dataclasses
 import gc
 import importlib
 import inspect
+import io
 import os
 import resource
 import sys
@@ -25,8 +27,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from zcrawl.runtime.confine_os import close_inherited, confine
 from zcrawl.runtime.parent_os import die_with_parent
 from zcrawl.spider import FunctionSpider, Page, Request, Spider
+from zcrawl.terminal_text import shown
 from zcrawl.worker import spider_wire as wire
 
 MODULE = "zcrawl_spider"  # the name of a spider's file as a module
@@ -39,6 +43,7 @@ def main() -> None:
     die_with_parent(question.parent)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _offer_to_the_kernel()
+    confine(question.closed)  # `doctor` says where the system cannot
     with asyncio.Runner() as runner:
         _limit_memory(question.memory)
         try:
@@ -194,8 +199,22 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
-    os.close(null)
+    close_inherited(source, target)
+    sys.stdout = sys.stderr = ShownStream(2)
     return os.fdopen(source, "rb"), os.fdopen(target, "wb")
+
+
+class ShownStream(io.TextIOWrapper):
+    """Where a spider prints: what it prints often comes from a page, and stderr may be a
+    terminal (`zcrawl test`)."""
+
+    def __init__(self, descriptor: int) -> None:
+        raw = io.FileIO(descriptor, "w", closefd=False)
+        super().__init__(raw, encoding="utf-8", write_through=True)
+
+    def write(self, text: str, /) -> int:
+        super().write(shown(text, keep="\n\t"))
+        return len(text)
 
 
 def _read(source: BinaryIO) -> wire.Question | None:

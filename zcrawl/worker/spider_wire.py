@@ -27,6 +27,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True, tag="load"):
     args: dict[str, Any]
     memory: int  # bytes of address space
     parent: int  # process id: the child ends with it
+    closed: list[str] = []  # files that it must not read, such as the worker's key
 
 
 class Start(msgspec.Struct, frozen=True, array_like=True, tag="start"):

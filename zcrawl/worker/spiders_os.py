@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import SpiderError
-from zcrawl.fetch.secrets import without_credentials
+from zcrawl.runtime.child_environment import child_environment
 from zcrawl.worker import spider_wire as wire
 
 CHILD: Final = "zcrawl.worker.spider_child_os"
@@ -58,10 +58,10 @@ class SpiderProcess:
             "-P",  # the folder that the worker happens to run in has no modules for it
             "-m",
             CHILD,
+            env=child_environment(os.environ),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,  # what it starts itself ends with it
-            env=without_credentials(os.environ),
             limit=2**20,
         )
         load = msgspec.structs.replace(self._load, parent=os.getpid())

@@ -1,0 +1,30 @@
+"""What a child that runs foreign code or reads foreign data gets of its parent's environment. Pure.
+
+Used for spiders (`worker.spiders_os`), the reader of main content (`parse.content_os`) and, with
+its own additions, Chromium (`fetch.sandbox_os`). An allow-list: passwords of the cluster
+(ZCRAWL_*), keys of S3 (AWS_*), tokens of whatever else runs on the machine are in none of them. A
+spider gets no secret by its environment; a job sends secrets by `${NAME}` in its headers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+# Where programs, libraries, certificates and temporary files are, and in what language to speak.
+_KEPT: Final = re.compile(
+    r"PATH|HOME|TMPDIR|LANG|LANGUAGE|LC_[A-Z_]+|TZ|TZDIR|LD_LIBRARY_PATH"
+    r"|PYTHONPATH|PYTHONHOME|PYTHONUTF8|PYTHONIOENCODING|PYTHONDONTWRITEBYTECODE|PYTHONPYCACHEPREFIX"
+    r"|VIRTUAL_ENV|SSL_CERT_FILE|SSL_CERT_DIR|SYSTEMROOT"
+)
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The part of `environ` that says where things are, and nothing that is a secret."""
+    return {name: value for name, value in environ.items() if is_kept(name)}
+
+
+def is_kept(name: str) -> bool:
+    """Whether children get this variable."""
+    return _KEPT.fullmatch(name) is not None
