@@ -138,3 +138,25 @@ async def test_every_rotation_goes_around_a_broken_proxy(
             view = await crawl(cluster, spec, [web.url("/good/20/0")])
         assert (view["pages"], view["failed_reasons"]) == (20, {})
         assert socks.served > 0
+
+
+FLOODS = {
+    "too_large": [
+        *("/endless-extension", "/many-extensions", "/endless-chunk-padding", "/endless-trailer"),
+        "/many-trailers",
+    ],
+    "protocol": [
+        *("/many-headers", "/endless-header-padding", "/endless-interims", "/endless-blank"),
+    ],
+}
+
+
+async def test_a_crawl_ends_what_a_server_sends_without_end(tmp_path: Path) -> None:
+    """Chunk extensions, trailers, headers and interim answers: each by its name, long before the
+    time of a request is over."""
+    fetch = Fetch(max_bytes=500_000, retries=0, timeout=60.0)
+    spec = JobSpec("floods", politeness=FAST, fetch=fetch, scope=Scope(max_depth=0))
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path, 1) as cluster:
+        seeds = [web.url(path) for paths in FLOODS.values() for path in paths]
+        view = await crawl(cluster, spec, seeds)
+    assert view["failed_reasons"] == {code: len(paths) for code, paths in FLOODS.items()}
