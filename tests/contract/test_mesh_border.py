@@ -340,6 +340,18 @@ async def test_a_viewers_long_frames_are_not_decoded_and_named() -> None:
         await at.ear.until(lambda: "long" in requests(at.ear))
 
 
+async def test_a_long_header_is_not_decoded() -> None:
+    """Nobody's role is known by it yet, and no header of ours is long."""
+    with guarded(("pool", "bob")) as at:
+        for name in ("pool", "bob"):
+            body = BODIES[0] if name == "pool" else Request("long header", "jobs", {})
+            at.peers[name].control.send_multipart(frames(body, "pool-" + "x" * 2_000))
+            at.peers[name].control.send_multipart(frames(Request(name, "masters", {})))
+        await at.ear.until(lambda: len(requests(at.ear)) == 2)
+        assert at.count("bad_frame") == 2 and len(at.ear.got) == 2
+        assert "a header of" in at.ear.details("bad_frame")[0]
+
+
 async def test_a_key_that_asks_too_often_is_refused_by_name_and_hinders_nobody() -> None:
     """At most its burst gets in, few refusals are answered; an operator beside it is served."""
     asked = round(REQUESTS[Role.VIEWER].burst) * 10
@@ -379,7 +391,7 @@ async def test_our_clients_wait_and_ask_again_when_they_asked_too_often(
             await asyncio.gather(*(client.ask("jobs", {}) for _ in range(6)))
         assert master.counters["request_limited"] > 0
         monkeypatch.setattr(border, "REQUESTS", {Role.OPERATOR: Allowance(0, 0)})
-        async with MeshClient(control, keys=bob, give_up_s=0.6) as client:
+        async with MeshClient(control, keys=bob, give_up_s=1.5) as client:
             with pytest.raises(UnreachableError) as refused:
                 await client.ask("jobs", {})
         assert refused.value.code == "too_many_requests" and "key bob" in str(refused.value)

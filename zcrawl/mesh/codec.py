@@ -21,7 +21,6 @@ from zcrawl.mesh.messages import (
     BadBody,
     Body,
     Header,
-    Kind,
     Message,
 )
 
@@ -29,7 +28,7 @@ MAX_FRAME_BYTES = 16_000_000
 # Subscribed to beside the topics of one's own version, and no beginning of any header.
 VERSION_TOPIC = b"zcrawl-protocol"
 REQUEST_ID_WITHIN = 300  # bytes of a body; ids of clients have 32
-_KINDS = frozenset(int(kind) for kind in Kind)
+_BODIES: dict[int, type[Body]] = {int(kind): body for kind, body in BODY_TYPES.items()}
 _SOURCE = Header.__struct_fields__.index("source")
 
 
@@ -49,9 +48,7 @@ def decode(frames: Sequence[bytes]) -> Message | BadBody:
 def decode_body(header: Header, frame: bytes) -> Message | BadBody:
     """The rest of a message whose header was judged already."""
     try:
-        body = msgspec.convert(
-            _unpack(frame), BODY_TYPES[Kind(header.kind)], builtin_types=(bytes,)
-        )
+        body = msgspec.convert(_unpack(frame), _BODIES[header.kind], builtin_types=(bytes,))
     except (msgspec.ValidationError, DecodeError, RecursionError) as error:
         return BadBody(header, str(error)[:200])
     return Message(header, body)
@@ -86,7 +83,7 @@ def decode_header(frame: bytes) -> Header:
         header = msgspec.convert(raw, Header)
     except msgspec.ValidationError as error:
         raise DecodeError(f"bad header: {error}") from None
-    if header.kind not in _KINDS:
+    if header.kind not in _BODIES:
         raise DecodeError(f"unknown message type {header.kind}", code="unknown_type")
     return header
 

@@ -27,7 +27,7 @@ from zcrawl.mesh.border import (
     mark,
     worker_advice,
 )
-from zcrawl.mesh.codec import VERSION_TOPIC, decode_body, decode_header, peek_request_id
+from zcrawl.mesh.codec import decode_body, decode_header, peek_request_id
 from zcrawl.mesh.mesh_zmq_sockets import OnBadFrame, OnNotice, Socket, SocketReader
 from zcrawl.mesh.messages import (
     KEY_NOT_ALLOWED,
@@ -115,10 +115,9 @@ class BorderReader(SocketReader):
 
     def _notice(self, frames: list[zmq.Frame]) -> list[bytes]:
         """The frames, if they may be a version notice; nothing else needs them any more."""
-        is_notice = len(frames) == 2 and frames[0].bytes == VERSION_TOPIC
-        return (
-            [frame.bytes for frame in frames] if is_notice and len(frames[1]) < HEADER_MOST else []
-        )
+        if len(frames) != 2 or max(map(len, frames)) > HEADER_MOST:
+            return []
+        return [frame.bytes for frame in frames]
 
     # ------------------------------------------------------------ refusals
 

@@ -88,7 +88,8 @@ class MeshClient:
         while True:
             reply = await self._once(request, min(ASK_AGAIN_S, deadline - loop.time()))
             if reply is None:
-                why, code = self._mesh.complaint, None
+                if self._mesh.complaint:  # else what was said before still holds
+                    why, code = self._mesh.complaint, None
                 self._mesh.next_master()
             elif reply.ok or reply.data.get("code") not in TRY_AGAIN_PAUSES_S:
                 return answer(reply)
