@@ -117,7 +117,12 @@ class Settings:
     def worker_limits(self) -> dict[str, Any]:
         """What one worker process may do, as EmbeddedCluster takes it."""
         worker = self.config.worker
-        return {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
+        return {
+            "slots": worker.slots,
+            "rate": worker.rate,
+            "bandwidth": worker.bandwidth,
+            "stuck_after": worker.stuck_after,
+        }
 
     def named(self, node: str | None) -> Config:
         """The configuration with this node's name from a flag."""

@@ -26,6 +26,7 @@ from zcrawl.roles.client import answer, who_asks
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.runtime.watchdog_os import STUCK_CPU_S
 from zcrawl.telemetry.logs import EventLog, rotate
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class EmbeddedCluster:
         slots: int = 32,
         rate: float = 0.0,
         bandwidth: float = 0.0,
+        stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
@@ -58,7 +60,12 @@ class EmbeddedCluster:
         self._data = data
         self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
-        self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth}
+        self._worker = {
+            "slots": slots,
+            "rate": rate,
+            "bandwidth": bandwidth,
+            "stuck_after": stuck_after,
+        }
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s
         self._nursery = nursery

@@ -19,6 +19,7 @@ import msgspec
 
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
+from zcrawl.runtime.watchdog_os import STUCK_CPU_S, Watchdog
 
 if TYPE_CHECKING:
     from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
@@ -58,6 +59,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     server_key: str = ""
     log_fd: int = -1  # instead of the file `log`
     log_text: bool = False
+    stuck_after: float = STUCK_CPU_S  # seconds of CPU time in which the loop does not turn
     after: str = ""  # how the process before this one ended, if it was not asked to
 
 
@@ -117,6 +119,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         replaces=spec.replaces,
     )
     engines = Engines(log)
+    watchdog = Watchdog(spec.stuck_after)
+    watchdog.start()
     with ZmqWorkerMesh(
         spec.id,
         spec.incarnation,
@@ -134,6 +138,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             log=log,
             lines=log.take_lines,
             after=spec.after,
+            alive=watchdog.feed,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engines.shared("http")

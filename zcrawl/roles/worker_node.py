@@ -129,6 +129,7 @@ class WorkerNode:
             "slots": worker.slots,
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
+            "stuck_after": worker.stuck_after,
             "key_file": mesh.key_file,
             "server_key": mesh.server_key,
             "log_text": config.log.format == "text",
