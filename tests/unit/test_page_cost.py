@@ -27,6 +27,7 @@ from zcrawl.submit.extract_spec import Block, Field, ItemRule
 
 HTML = "text/html; charset=utf-8"
 URL = "https://example.com/docs/page"
+CHANCE = random.Random(1).random
 MOST_RATIO = 40  # the worst inline page costs 10 ordinary ones, the monsters that are kept out 100
 SIZES = (900, 3_900, 4_500, 8_000, 11_900, 12_500, 30_000, 60_000, 125_000)
 
@@ -49,7 +50,7 @@ def facts() -> PageFacts:
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = Budget(time.perf_counter, 0.015)
+    budget = Budget(time.perf_counter, 0.015, CHANCE)
     known = None if options.plan is None else facts()
     return read_page(body, HTML, URL, known, options, LinkResolver(), budget)
 
@@ -144,14 +145,14 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
 def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: int) -> None:
     """Lexbor cannot be interrupted, so its time is judged by the bytes alone."""
     with pytest.raises(TooCostly):
-        check_markup(MONSTERS[kind](size, random.Random(1)), False, None)
+        check_markup(MONSTERS[kind](size, random.Random(1)), False, None, CHANCE)
 
 
 @pytest.mark.parametrize("links", [1, 20, 200, 450])
 def test_ordinary_pages_stay_in_the_loop(links: int) -> None:
     """A page of 65 KB with 3,600 tags is nothing special."""
     assert len(ordinary(links)) < cost.INLINE_BYTES
-    check_markup(ordinary(links), False, None)
+    check_markup(ordinary(links), False, None, CHANCE)
 
 
 def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
@@ -159,8 +160,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
     text = b"<p>" + b"many words of text without any tag " * 2_000
     data = base64.b64encode(random.Random(1).randbytes(60_000))
     image = b'<img src="data:image/png;base64,' + data + b'">'
-    check_markup(text, False, None)
-    check_markup(image, False, None)
+    check_markup(text, False, None, CHANCE)
+    check_markup(image, False, None, CHANCE)
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
@@ -168,10 +169,24 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
     names = b" ".join(b"a%d" % n for n in range(600))
     page = b"<p><b x='>' " + names + b">" + b"</p><p>x" * 600
     with pytest.raises(TooCostly):
-        check_markup(page, False, None)
+        check_markup(page, False, None, CHANCE)
     with pytest.raises(TooCostly):
-        check_markup(page.replace(b"'", b'"'), False, None)
-    check_markup(b"<p><b x='a' y=''>" + b"x" * 5_000, False, None)
+        check_markup(page.replace(b"'", b'"'), False, None, CHANCE)
+    check_markup(b"<p><b x='a' y=''>" + b"x" * 5_000, False, None, CHANCE)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_long_tag_is_found_wherever_it_looks_like_ordinary_markup(seed: int) -> None:
+    """Half of it is quoted and looks harmless, at regular distances; where one looks is chance."""
+    period = seed * 37 % 1_500 + 200
+    parts = []
+    for n in range(60_000 // period):
+        names = " ".join(f"{n:x}.{k:x}" for k in range(period // 12))
+        quoted = "<p>An <a href=x>ordinary</a> page</p>" * (period // 72 + 1)
+        parts.append(f'{names} t{n}="{quoted}" ')
+    page = f"<p {''.join(parts)}>".encode()
+    with pytest.raises(TooCostly):
+        check_markup(page, False, None, random.Random(seed).random)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +227,6 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     """The budget is asked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
-    budget = Budget(lambda: float(next(now)), 0.5)
+    budget = Budget(lambda: float(next(now)), 0.5, CHANCE)
     with pytest.raises(TooCostly, match="time"):
         read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(), budget)

@@ -130,6 +130,21 @@ def reconstruction_of_attributes(size: int, chance: random.Random) -> bytes:
     return f"<p><b {names}>{_repeat('</p><p>x', size // 2)}".encode()
 
 
+def reconstruction_by_links(size: int, chance: random.Random) -> bytes:
+    """A link within a link ends the first, and all that was open in it is opened again."""
+    tag = chance.choice(("a", "nobr"))
+    begun = _numbered("<i id={:x}>", size // 2)
+    return f"<{tag}>{begun}{_repeat(f'<{tag}>x', size // 2)}".encode()
+
+
+def false_ends_of_formatting(size: int, chance: random.Random) -> bytes:
+    """Elements that look closed: their ends stand in a quoted value, or where they end nothing."""
+    hidden = _numbered("<b x='></b>' id={:x}>", size // 4) + _numbered(
+        '<b x="></b>" id={:x}>', size // 4
+    )
+    return f"<p>{hidden}{_repeat('</p><p>x', size // 2)}".encode()
+
+
 def reconstruction_in_cells(size: int, chance: random.Random) -> bytes:
     half = size // 2
     return (_numbered("<i a={:x}>", half) + "<table>" + _repeat("<tr><td>x", half)).encode()
@@ -318,7 +333,9 @@ MONSTERS: Final[dict[str, Maker]] = {
         attributes_by_slash, duplicate_attributes, many_tags_of_attributes, nested_div,
         nested_and_closed, nested_with_false_ends, nested_spans, nested_unknown,
         nested_unknown_ends, lists, definition_lists, formatting, adoption, adoption_crossed,
-        reconstruction, reconstruction_of_attributes, reconstruction_in_cells, foster_parents,
+        reconstruction, reconstruction_of_attributes, reconstruction_by_links,
+        false_ends_of_formatting,
+        reconstruction_in_cells, foster_parents,
         foster_text, nested_tables, options, nested_selects, svg, svg_breakouts, math, entities,
         broken_entities, comments, open_comment, cdata, doctypes, links, links_to_hosts, odd_links,
         nested_links, templates, framesets, iframes, json_ld, json_ld_scripts, microdata,

@@ -132,7 +132,8 @@ def parse_page(
         markup = decode(body, content_type)[0].encode()
     plan = options.plan if facts is not None else None
     if budget is not None:
-        check_markup(markup, options.fingerprint, None if plan is None else plan.cost)
+        cost = None if plan is None else plan.cost
+        check_markup(markup, options.fingerprint, cost, budget.chance)
     if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
         markup = _flattened(markup)
     try:

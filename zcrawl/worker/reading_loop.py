@@ -11,6 +11,7 @@ What a page's links come to (scope, traps) is decided here in the loop, which tu
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +48,7 @@ class PageReader:
     def __init__(self) -> None:
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._chance = random.Random().random
         self._content: ContentReader | None = None
         self._children: PageChildren | None = None
 
@@ -75,7 +77,7 @@ class PageReader:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
-            budget = Budget(time.perf_counter, BUDGET_S)
+            budget = Budget(time.perf_counter, BUDGET_S, self._chance)
             try:
                 return read_page(body, content_type, url, facts, context.options, resolver, budget)
             except TooCostly:
