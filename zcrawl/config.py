@@ -33,6 +33,7 @@ class WorkerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate: float = 0.0  # requests per second of one worker, all hosts together; 0: no cap
     bandwidth: float = 0.0  # bytes per second of one worker; 0: no cap
     tls_files: tuple[str, ...] = ()  # folders whose files jobs may name as certificates
+    stuck_after: float = 30.0  # seconds of CPU time after which a loop that stands still is ended
 
 
 class DataConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -244,6 +245,7 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
         ("worker.processes", 0, 1_000, worker.processes),
         ("worker.rate", 0, 1e9, worker.rate),
         ("worker.bandwidth", 0, 1e15, worker.bandwidth),
+        ("worker.stuck_after", 2, 86_400, worker.stuck_after),
         ("mesh.control_port", 0, 65_535, config.mesh.control_port),
         ("mesh.reports_port", 0, 65_535, config.mesh.reports_port),
         ("mesh.events_port", 0, 65_535, config.mesh.events_port),

@@ -119,8 +119,14 @@ class Settings:
     def worker_limits(self) -> dict[str, Any]:
         """What workers and jobs may do, as EmbeddedCluster takes it."""
         worker = self.config.worker
-        limits = {"slots": worker.slots, "rate": worker.rate, "bandwidth": worker.bandwidth}
-        return {**limits, "rights": self.job_rights(), "outputs": self.output_rights()}
+        return {
+            "slots": worker.slots,
+            "rate": worker.rate,
+            "bandwidth": worker.bandwidth,
+            "stuck_after": worker.stuck_after,
+            "rights": self.job_rights(),
+            "outputs": self.output_rights(),
+        }
 
     def job_rights(self) -> JobRights:
         """What jobs of this machine's own user may use of it."""

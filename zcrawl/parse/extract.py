@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from selectolax.lexbor import LexborNode
 
+from zcrawl.parse.cost import SelectorCost, greatest, selector_cost
 from zcrawl.parse.expressions import check_css, compile_path
 from zcrawl.parse.extract_field import readers
 from zcrawl.parse.extract_page import SourcePage
@@ -59,6 +60,7 @@ class Plan:
         self._named = {block.name: block for block in self._blocks if block.name}
         # Whether a block may say which links count; else those of a page are all that it has.
         self.picks_links = any(block.follow is not None for block in blocks)
+        self.cost = greatest(cost for block in blocks for cost in _costs(block))
 
     def wants_main(self, url: str, label: str) -> bool:
         """Whether a page at this place may need its main content: decided before it is read."""
@@ -76,6 +78,13 @@ class Plan:
                     block = one
                     break
         return None if block is None else block.apply(page)
+
+
+def _costs(block: Block) -> Iterator[SelectorCost]:
+    fields = (field.css for _, field in walk(block.fields, ""))
+    follow = (rule.css for rule in block.follow or ())
+    for css in (block.match.css, block.item.css, *fields, *follow):
+        yield selector_cost(css)
 
 
 class _CompiledBlock:
@@ -132,6 +141,7 @@ class _CompiledBlock:
             errors: dict[str, str] = {}
             item: dict[str, Any] = {"url": page.facts.values["url"]} if self._adds_url else {}
             for reader in self._fields:
+                page.check()
                 item[reader.name] = reader.read(page, scope, errors)
             for name in self._structured:
                 item[name] = page.part(name)
@@ -236,6 +246,7 @@ class _Rule:
 
     def links(self, page: SourcePage) -> Iterator[Link]:
         for href in self._hrefs(page):
+            page.check()
             link = page.resolver.resolve(page.base, href)
             if link is not None and (self._re is None or self._re.found_in(link[0])):
                 yield link
@@ -247,6 +258,7 @@ class _Rule:
         if self._json is not None:
             return
         for node in page.tree.css(self._css or "a[href]"):
+            page.check()
             attributes = node.attributes
             if "href" in attributes or "src" in attributes:
                 found = [attributes]

@@ -91,7 +91,11 @@ class FieldReader:
 
     def _objects(self, page: SourcePage, scope: Raw, errors: dict[str, str]) -> Any:
         if self.many:
-            return [self._object(page, one, errors) for one in self._take(page, scope)]
+            objects = []
+            for one in self._take(page, scope):
+                page.check()
+                objects.append(self._object(page, one, errors))
+            return objects
         for one in self._find(page, scope):
             return self._object(page, one, errors)
         return None
@@ -125,6 +129,7 @@ class FieldReader:
         values: list[Any] = []
         text_of, typed, pattern = self._text, self._typed, self._pattern
         for raw in self._take(page, scope):
+            page.check()
             text = text_of(page, raw) if isinstance(raw, LexborNode) else raw
             if text is None:
                 continue
@@ -167,9 +172,9 @@ def _text_of(field: Field) -> TextOf:
         case "html":
             return lambda page, node: node.html or None
         case "text":
-            return lambda page, node: prose.text_of(node) or None
+            return lambda page, node: prose.text_of(node, page.check) or None
         case "markdown":
-            return lambda page, node: prose.markdown_of(node, page.base) or None
+            return lambda page, node: prose.markdown_of(node, page.base, page.check) or None
         case _:
             return lambda page, node: " ".join(node.text().split()) or None
 

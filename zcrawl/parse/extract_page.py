@@ -13,6 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import structured
+from zcrawl.parse.cost import Budget
 from zcrawl.parse.extract_types import FieldProblem
 
 FILLED, EMPTY, FAILED = range(3)
@@ -42,6 +43,7 @@ class SourcePage:
         title: str | None = None,
         follow_nofollow: bool = False,
         base: str | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self.facts = facts
         self.resolver = resolver
@@ -50,10 +52,16 @@ class SourcePage:
         self.title = title
         self.follow_nofollow = follow_nofollow
         self.counts: dict[str, list[int]] = {}
+        self._budget = budget
         self._base = base  # None: not looked for yet
         self._parts: dict[str, Any] = {}
         self._at: LexborNode | None = None
         self._first: dict[str, LexborNode | None] = {}
+
+    def check(self) -> None:
+        """Called between two steps. Raises TooCostly when the page has had its time here."""
+        if self._budget is not None:
+            self._budget.check()
 
     @property
     def base(self) -> str:
@@ -61,6 +69,7 @@ class SourcePage:
         if self._base is None:
             self._base = self.facts.url
             for node in self.tree.tags("base") if self.tree is not None else ():
+                self.check()
                 href = node.attributes.get("href")
                 found = None if href is None else self.resolver.resolve(self.facts.url, href)
                 if found is not None:
@@ -81,7 +90,7 @@ class SourcePage:
             return structured.jsonld(self.tree)
         if name == "opengraph":
             return structured.opengraph(self.tree)
-        return structured.microdata(self.tree, self.base)
+        return structured.microdata(self.tree, self.base, self.check)
 
     def main(self, wanted: str) -> str | None:
         main = self.facts.main

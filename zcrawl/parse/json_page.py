@@ -9,6 +9,7 @@ import msgspec
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode
+from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
 from zcrawl.parse.extract_page import PageFacts, SourcePage
 from zcrawl.parse.page import PageOptions, ParsedPage
 
@@ -16,13 +17,22 @@ _OTHER_SCHEME = "unsupported_scheme"
 
 
 def parse_json(
-    body: bytes, content_type: str, options: PageOptions, resolver: LinkResolver, facts: PageFacts
+    body: bytes,
+    content_type: str,
+    options: PageOptions,
+    resolver: LinkResolver,
+    facts: PageFacts,
+    budget: Budget | None = None,
 ) -> ParsedPage:
-    """Raises ParseError for what is no JSON."""
+    """Raises ParseError for what is no JSON; TooCostly, with a budget, for what takes too long."""
+    if budget is not None and len(body) > INLINE_BYTES:
+        raise TooCostly(f"{len(body)} bytes")
     resolver.rejected.clear()
     value = _read(body, content_type)
+    if budget is not None:
+        budget.begin()
     assert options.plan is not None  # the pipeline asks for nobody else
-    extracted = options.plan.apply(SourcePage(facts, resolver, None, value))
+    extracted = options.plan.apply(SourcePage(facts, resolver, None, value, budget=budget))
     links = extracted.links if extracted is not None and extracted.links is not None else []
     rejected = {code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME}
     return ParsedPage(None, links, "utf-8", False, rejected, extracted)

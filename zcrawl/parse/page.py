@@ -1,9 +1,10 @@
 """Decides what one fetched page says: its title, its links, and whether it wants to be indexed.
 
-Called by the worker's pipeline for every HTML answer, inline below 256 KB and in a pool above.
-Pure. CPU per page is what a crawler spends most of its time on, so the body is handed to lexbor
-as bytes whenever its encoding allows it (UTF-8, or plain ASCII in an encoding that contains it);
-lexbor reads invalid UTF-8 as U+FFFD, as decoding first would.
+Called by the worker's pipeline for every HTML answer: in the event loop, or, if the page is large
+or looks costly (`parse.cost`), in a child process that can be killed. Pure. CPU per page is what a
+crawler spends most of its time on, so the body is handed to lexbor as bytes whenever its encoding
+allows it (UTF-8, or plain ASCII in an encoding that contains it); lexbor reads invalid UTF-8 as
+U+FFFD, as decoding first would.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
+from zcrawl.parse.cost import Budget, check_depth, check_markup
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.links import links_of, tag_id
 
@@ -111,11 +113,13 @@ def parse_page(
     options: PageOptions,
     resolver: LinkResolver,
     facts: PageFacts | None = None,
+    budget: Budget | None = None,
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
 
     Raises ParseError with code binary_content for what is no text, or parse for what lexbor
-    refuses; whatever else is in `body` gives a page, if need be an empty one.
+    refuses; whatever else is in `body` gives a page, if need be an empty one. With a budget it
+    raises TooCostly for a page that may take long or does: it has to be read elsewhere.
     """
     encoding = encoding_of(body, content_type)
     if looks_binary(body) and not encoding.startswith("utf-16"):
@@ -126,32 +130,45 @@ def parse_page(
         markup = body
     else:
         markup = decode(body, content_type)[0].encode()
+    plan = options.plan if facts is not None else None
+    if budget is not None:
+        cost = None if plan is None else plan.cost
+        check_markup(markup, options.fingerprint, cost, budget.chance)
     if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
         markup = _flattened(markup)
     try:
         tree = LexborHTMLParser(markup)
-    except (ValueError, RuntimeError, MemoryError) as error:  # e.g. above its limit of input
+    except (ValueError, RuntimeError) as error:
         raise ParseError(f"lexbor refused the page: {error}") from None
+    except SelectolaxError as error:  # an allocation failed: it has no other reason to refuse bytes
+        raise MemoryError(f"lexbor: {error}") from None
+    if budget is not None:
+        budget.begin()
+        if plan is not None:
+            check_depth(tree, plan.cost)
     head = _read_head(tree, options.token)
     canonical, alternates = _resolve_head(head, url, resolver)
     resolver.rejected.clear()
     follows = options.follow_nofollow or not forbids_following(head.robots)
-    plan = options.plan
     extracted: Extracted | None = None
     links: list[tuple[str, bytes]] = []
     base: str | None = None
-    if follows and (plan is None or facts is None or not plan.picks_links):
-        links, base = links_of(tree, url, options.follow_nofollow, resolver)
+    if follows and (plan is None or not plan.picks_links):
+        links, base = links_of(tree, url, options.follow_nofollow, resolver, budget)
     if plan is not None and facts is not None:
         from zcrawl.parse.extract_page import SourcePage
 
-        source = SourcePage(facts, resolver, tree, None, head.title, options.follow_nofollow, base)
+        source = SourcePage(
+            facts, resolver, tree, None, head.title, options.follow_nofollow, base, budget
+        )
         extracted = plan.apply(source)
         if follows and plan.picks_links:
             picked = None if extracted is None else extracted.links
             if picked is None:  # a block that says nothing of links, or none at all
-                picked, _ = links_of(tree, url, options.follow_nofollow, resolver)
+                picked, _ = links_of(tree, url, options.follow_nofollow, resolver, budget)
             links = picked
+    if budget is not None:
+        budget.check()
     return ParsedPage(
         title=head.title,
         links=links,

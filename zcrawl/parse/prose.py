@@ -8,12 +8,15 @@ counterpart in Markdown is written as its text.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 import ada_url
 from selectolax.lexbor import LexborNode
 
 MAX_CHARS: Final = 1_000_000
+_STEPS_BETWEEN_CHECKS: Final = 256
+Check = Callable[[], None]
 
 _SKIPPED = frozenset(("script", "style", "template", "noscript", "head", "svg", "iframe"))
 _BLOCKS = frozenset(
@@ -29,14 +32,15 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 _SPACE_AT_BREAK = re.compile(r"[ \t]+(?=\n)")
 
 
-def text_of(node: LexborNode) -> str:
-    """The text, a line for each block, an empty line between paragraphs."""
-    return _walk(node, None)
+def text_of(node: LexborNode, check: Check = lambda: None) -> str:
+    """The text, a line for each block, an empty line between paragraphs. `check` is called now and
+    then, and may end it by an exception."""
+    return _walk(node, None, check)
 
 
-def markdown_of(node: LexborNode, base: str) -> str:
+def markdown_of(node: LexborNode, base: str, check: Check = lambda: None) -> str:
     """CommonMark, links resolved against `base`."""
-    return _walk(node, base)
+    return _walk(node, base, check)
 
 
 class _Writer:
@@ -75,11 +79,15 @@ class _Writer:
             self.write("\n")
 
 
-def _walk(root: LexborNode, base: str | None) -> str:
+def _walk(root: LexborNode, base: str | None, check: Check) -> str:
     writer = _Writer(base)
     # (node, None): to be entered; (None, closing text and what it closes).
     stack: list[tuple[LexborNode | None, tuple[str, str]]] = [(root, ("", ""))]
+    steps = 0
     while stack and writer.length < MAX_CHARS:
+        steps += 1
+        if not steps % _STEPS_BETWEEN_CHECKS:
+            check()
         node, (tag, closing) = stack.pop()
         if node is None:
             _leave(writer, tag, closing)

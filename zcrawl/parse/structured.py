@@ -7,6 +7,7 @@ what a job wants to name: {"Product": {...}, "all": [{...}, ...]}.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import ada_url
@@ -75,7 +76,10 @@ def opengraph(tree: LexborHTMLParser) -> dict[str, Any]:
     return result
 
 
-def microdata(tree: LexborHTMLParser, base: str) -> dict[str, Any]:
+def microdata(
+    tree: LexborHTMLParser, base: str, check: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """`check` is called for each property, and may end it by an exception."""
     nodes = tree.css("[itemscope]")[:MAX_OBJECTS]
     if not nodes:
         return {}
@@ -85,6 +89,7 @@ def microdata(tree: LexborHTMLParser, base: str) -> dict[str, Any]:
         items[node.mem_id] = {"@type": (kind or "").split()[:1] or [""]}
         items[node.mem_id]["@type"] = items[node.mem_id]["@type"][0]
     for node in tree.css("[itemprop]")[: MAX_OBJECTS * 10]:
+        check()
         holder = _holder(node, items)
         if holder is None:
             continue

@@ -29,6 +29,7 @@ from zcrawl.runtime import clock_os
 from zcrawl.runtime.nursery_os import Nursery
 from zcrawl.runtime.private_files_os import make_private_folder, tighten
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.runtime.watchdog_os import STUCK_CPU_S
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs import EventLog, rotate
 
@@ -57,6 +58,7 @@ class EmbeddedCluster:
         bandwidth: float = 0.0,
         rights: JobRights = OWNER,
         outputs: OutputRights | None = None,
+        stuck_after: float = STUCK_CPU_S,
         blobs: str = "",
         pause_unfinished: bool = False,
         takeover_timeout_s: float = 10.0,
@@ -65,7 +67,13 @@ class EmbeddedCluster:
         self._data = data
         self._blobs = blobs or str(data / place.BLOBS)
         self._ids = [f"w{n}" for n in range(1, workers + 1)]
-        self._worker = {"slots": slots, "rate": rate, "bandwidth": bandwidth, "rights": rights}
+        self._worker = {
+            "slots": slots,
+            "rate": rate,
+            "bandwidth": bandwidth,
+            "stuck_after": stuck_after,
+            "rights": rights,
+        }
         self._output_rights = outputs or OutputRights(owner=True)
         self._pause_unfinished = pause_unfinished
         self._takeover_timeout_s = takeover_timeout_s

@@ -21,6 +21,7 @@ from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 from zcrawl.runtime.private_files_os import keep_private
+from zcrawl.runtime.watchdog_os import STUCK_CPU_S, Watchdog
 from zcrawl.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     log_fd: int = -1  # instead of the file `log`
     log_text: bool = False
     closed: list[str] = []  # files that no spider may read
+    stuck_after: float = STUCK_CPU_S  # seconds of CPU time in which the loop does not turn
     after: str = ""  # how the process before this one ended, if it was not asked to
 
 
@@ -123,6 +125,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         replaces=spec.replaces,
     )
     engines = Engines(log)
+    watchdog = Watchdog(spec.stuck_after)
+    watchdog.start()
     with ZmqWorkerMesh(
         spec.id,
         spec.incarnation,
@@ -140,6 +144,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             log=log,
             lines=log.take_lines,
             after=spec.after,
+            alive=watchdog.feed,
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engines.shared("http")

@@ -134,6 +134,7 @@ class WorkerNode:
             "rate": worker.rate,
             "bandwidth": worker.bandwidth,
             "rights": cluster.job_rights(config, owner=False),
+            "stuck_after": worker.stuck_after,
             "key_file": mesh.key_file,
             "server_key": mesh.server_key,
             "log_text": config.log.format == "text",

@@ -25,6 +25,7 @@ import msgspec
 from zcrawl.runtime.lives_file import Lives
 from zcrawl.runtime.nursery_os import Forked, Nursery
 from zcrawl.runtime.parent_os import DRAINED, REFUSED
+from zcrawl.runtime.watchdog_os import STUCK
 
 BACKOFF_LEAST_S: Final = 0.1
 BACKOFF_MOST_S: Final = 5.0
@@ -247,6 +248,9 @@ class Supervisor:
 
 def how_it_ended(code: int) -> str:
     """An exit code in words; those of signals are negative."""
+    if code == STUCK or code == -signal.SIGPROF:
+        kind = "computed" if code < 0 else "waited"
+        return f"was ended by its watchdog: it {kind}, and its event loop stood still"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

@@ -5,6 +5,7 @@ A Result made here lacks its lease and its number, which the worker machine adds
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +31,7 @@ from zcrawl.worker.pages import iso
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract import Plan
+    from zcrawl.parse.page_wire import PageSetup
 
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200
@@ -67,6 +69,7 @@ class RunContext:
         self.options = PageOptions(
             not self.obeys_nofollow, self.plan, self.token, fingerprint=self.compares
         )
+        self._extracts = config.spec if self.plan is not None else b""
         self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
         self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
         keyring = keyring or Keyring()
@@ -93,6 +96,20 @@ class RunContext:
         )
         self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
         self._gave_way: dict[bytes, bytes] = {}  # pages that were skipped for their canonical one
+
+    @functools.cached_property
+    def setup(self) -> PageSetup:
+        """What a child process has to know to read a page of this run."""
+        from zcrawl.parse.page_wire import PageSetup  # of runs with costly pages
+
+        options = self.options
+        return PageSetup(
+            self.rules,
+            options.follow_nofollow,
+            options.token,
+            options.fingerprint,
+            bytes(self._extracts),
+        )
 
     def require_secrets(
         self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Tell

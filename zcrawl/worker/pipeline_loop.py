@@ -89,13 +89,13 @@ class Pipeline:
         self._on_late, self._on_lacks = on_late, on_lacks
         self._blobs = blobs
         self._robots = RobotsCache(clock)
-        self._special = SpecialPages(clock, utc)
+        self._reader = PageReader()
+        self._special = SpecialPages(clock, utc, self._reader)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
         self._extras = ExtrasBook(closed)
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._keyring = keyring
-        self._reader = PageReader()
         self._fetches: dict[int, Fetching] = {}
         self._starts = limiter(1, 1 / rate) if rate > 0 else None
         self._bytes = limiter(bandwidth, 1.0) if bandwidth > 0 else None
@@ -297,7 +297,8 @@ class Pipeline:
             except ParseError as error:
                 return readings.unreadable(one, error, status, delay)
             if not (asks and context.obeys_nofollow and forbids_following(asks)):
-                links, trapped = context.inside(parsed.links, one.depth + 1, one.url, fetched_at)
+                args = (parsed.links, one.depth + 1, one.url, fetched_at)
+                links, trapped = await self._reader.inside(context, *args)
         unkept = await self._special.unkept(
             one, context, url, parsed, asks, delay, lambda u: self._probe(fetch, u)
         )

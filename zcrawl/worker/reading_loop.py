@@ -1,39 +1,56 @@
 """From a body to what it says: links, title, items. Called by the pipeline, once per page.
 
-Small pages are read in the event loop, large ones in a thread, the main content of a page (slow:
-tens of milliseconds) in processes of its own. Nothing of that is there before it is needed.
+Ordinary pages are read in the event loop, within a budget; what is large, looks costly
+(`parse.cost`) or uses up the budget is read in a child process that can be killed
+(`page_children_os`), with the same result. So is a large sitemap. The main content of a page (slow:
+tens of milliseconds) has a process of its own. Nothing of that is there before it is needed.
+
+What a page's links come to (scope, traps) is decided here in the loop, which turns between steps.
 """
 
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from zcrawl.errors import ParseError
+from zcrawl.errors import FetchError, ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.page import ParsedPage, is_html, parse_page
-from zcrawl.worker.outcome import RunContext
+from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
+from zcrawl.parse.page import ParsedPage, is_html
+from zcrawl.parse.reading import read_page
+from zcrawl.worker.outcome import MOST_TRAPPED, RunContext
 
 if TYPE_CHECKING:
     from zcrawl.parse.content_os import ContentReader
     from zcrawl.parse.extract import Plan
     from zcrawl.parse.extract_page import PageFacts
+    from zcrawl.parse.page_children_os import PageChildren
+    from zcrawl.parse.sitemap import Sitemap
     from zcrawl.worker.fetching_loop import Blobs
     from zcrawl.worker.recording_loop import Recording
 
 T = TypeVar("T")
 A = TypeVar("A")
-INLINE_BYTES: Final = 256 * 1024  # larger pages are parsed in a thread
+BUDGET_S: Final = 0.015  # of Python code, beside the parser's own 30 ms
+LINKS_A_STEP: Final = 1_000  # 5 to 10 us each
+INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
+
+Link = tuple[str, bytes]
+Trapped = tuple[str, bytes, str]
 
 
 class PageReader:
     def __init__(self) -> None:
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._threads: ThreadPoolExecutor | None = None
+        self._chance = random.Random().random
         self._content: ContentReader | None = None
+        self._children: PageChildren | None = None
 
     async def main_content(
         self, plan: Plan, one: Assignment, url: str, content_type: str, body: bytes
@@ -55,20 +72,46 @@ class PageReader:
         url: str,
         facts: PageFacts | None,
     ) -> ParsedPage:
-        def read(resolver: LinkResolver) -> ParsedPage:
-            if facts is not None and not is_html(content_type, body):
-                from zcrawl.parse.json_page import parse_json  # of jobs that extract
+        """Raises ParseError, and FetchError for a page that a child process could not read."""
+        if len(body) <= INLINE_BYTES:
+            resolver = self._resolvers.get(context.rules)
+            if resolver is None:
+                resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
+            budget = Budget(time.perf_counter, BUDGET_S, self._chance)
+            try:
+                return read_page(body, content_type, url, facts, context.options, resolver, budget)
+            except TooCostly:
+                pass  # it is read again, where it can be killed
+        return await self._pages().read(context.setup, body, content_type, url, facts)
 
-                return parse_json(body, content_type, context.options, resolver, facts)
-            return parse_page(body, content_type, url, context.options, resolver, facts)
+    async def sitemap(self, body: bytes, utc: float) -> Sitemap:
+        from zcrawl.parse.sitemap import is_packed, read_sitemap  # most runs have none
 
-        if len(body) > INLINE_BYTES:
-            # A resolver of its own: they are not made for two threads.
-            return await self.in_thread(read, LinkResolver(context.rules))
-        shared = self._resolvers.get(context.rules)
-        if shared is None:
-            shared = self._resolvers[context.rules] = LinkResolver(context.rules)
-        return read(shared)
+        if len(body) > INLINE_SITEMAP_BYTES or is_packed(body):
+            return await self._pages().read_sitemap(body, utc)
+        return read_sitemap(body, utc)
+
+    async def inside(
+        self, context: RunContext, links: list[Link], depth: int, own_url: str, utc: float
+    ) -> tuple[list[Link], list[Trapped]]:
+        """`RunContext.inside`, in steps between which the event loop turns."""
+        if len(links) <= LINKS_A_STEP:
+            return context.inside(links, depth, own_url, utc)
+        found: list[Link] = []
+        trapped: list[Trapped] = []
+        for at in range(0, len(links), LINKS_A_STEP):
+            await asyncio.sleep(0)
+            step = context.inside(links[at : at + LINKS_A_STEP], depth, own_url, utc)
+            found += step[0]
+            trapped += step[1]
+        return found, trapped[:MOST_TRAPPED]
+
+    def _pages(self) -> PageChildren:
+        if self._children is None:
+            from zcrawl.parse.page_children_os import PageChildren
+
+            self._children = PageChildren()
+        return self._children
 
     async def fingerprint(
         self, context: RunContext, body: bytes, content_type: str, url: str
@@ -76,8 +119,8 @@ class PageReader:
         """Of a page that somebody else reads; empty where that cannot be had."""
         try:
             return (await self.parse(context, body, content_type, url, None)).fingerprint
-        except ParseError:
-            return b""  # what is no HTML is compared with nothing
+        except (ParseError, FetchError):
+            return b""  # what is no HTML, or cannot be parsed in time, is compared with nothing
 
     async def in_thread(self, call: Callable[[A], T], argument: A) -> T:
         if self._threads is None:
@@ -109,3 +152,5 @@ class PageReader:
             self._threads.shutdown(wait=False, cancel_futures=True)
         if self._content is not None:
             await self._content.close()
+        if self._children is not None:
+            await self._children.close()

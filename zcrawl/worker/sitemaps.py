@@ -9,7 +9,7 @@ else uses, tells how many indexes led to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -18,9 +18,6 @@ from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Link, Result
 from zcrawl.model import SITEMAP_PRIO
 from zcrawl.worker.outcome import MOST_TRAPPED, RunContext, skipped, year_of
-
-if TYPE_CHECKING:
-    from zcrawl.parse.sitemap import Sitemap
 
 MOST_NESTED: Final = 3  # indexes above a sitemap
 NESTED: Final = "trap_sitemap"  # the reason of one that lies deeper
@@ -39,52 +36,61 @@ def limits_of(one: Assignment, limits: HopLimits) -> HopLimits:
     return msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
 
 
-def sitemap_read(
-    one: Assignment,
-    context: RunContext,
-    sitemap: Sitemap,
-    url: str,
-    resolver: LinkResolver,
-    status: int,
-    utc: float,
-) -> Result:
-    """What it lists is admitted; the sitemaps that it names are read, if they are on its own host
-    or on one of the crawl."""
-    prios: dict[str, int] = {}
-    links: list[Link] = []
-    for entry, prio in sitemap.entries:
-        link = resolver.resolve(url, entry)
-        if link is not None and link[0] not in prios:
-            prios[link[0]] = prio
-            links.append(link)
-    inside, trapped = context.inside(links, one.depth + 1, one.url, utc)
-    rejected = dict(resolver.rejected)
-    if sitemap.error:
-        rejected[sitemap.error] = 1
-    level = _level(one) + 1
-    children: list[Link] = []
-    for each in sitemap.children:
-        link = resolver.resolve(url, each)
-        if link is None or not _may_name(url, link[0], context):
-            continue
-        why = NESTED if level > MOST_NESTED else context.traps.verdict(link[0], year_of(utc))
-        if why is not None:
-            if len(trapped) < MOST_TRAPPED:
-                trapped.append((*link, why))
-        elif context.sitemaps_left > 0:
-            context.sitemaps_left -= 1
-            children.append(link)
-        else:
+class SitemapListing:
+    """What a sitemap comes to, put together piece by piece: it can list 50,000 URLs, and whoever
+    calls this lets others work between two pieces. What it lists is admitted; the sitemaps that it
+    names are read, if they are on its own host or on one of the crawl."""
+
+    def __init__(self, one: Assignment, context: RunContext, url: str, utc: float) -> None:
+        self.links: list[Link] = []  # as resolved; the scope has not been asked
+        self._one, self._context, self._url, self._utc = one, context, url, utc
+        self._resolver = LinkResolver(context.rules)
+        self._level = _level(one) + 1
+        self._prios: dict[str, int] = {}
+        self._children: list[Link] = []
+        self._trapped: list[tuple[str, bytes, str]] = []
+        self._too_many = False
+
+    def add_entries(self, entries: list[tuple[str, int]]) -> None:
+        for entry, prio in entries:
+            link = self._resolver.resolve(self._url, entry)
+            if link is not None and link[0] not in self._prios:
+                self._prios[link[0]] = prio
+                self.links.append(link)
+
+    def add_children(self, children: list[str]) -> None:
+        context, year = self._context, year_of(self._utc)
+        for each in children:
+            link = self._resolver.resolve(self._url, each)
+            if link is None or not _may_name(self._url, link[0], context):
+                continue
+            why = NESTED if self._level > MOST_NESTED else context.traps.verdict(link[0], year)
+            if why is not None:
+                self._trapped.append((*link, why))
+            elif context.sitemaps_left > 0:
+                context.sitemaps_left -= 1
+                self._children.append(link)
+            else:
+                self._too_many = True
+
+    def result(
+        self, inside: list[Link], trapped: list[tuple[str, bytes, str]], status: int, error: str
+    ) -> Result:
+        """`inside` and `trapped` are what the run's scope makes of `links`."""
+        rejected = dict(self._resolver.rejected)
+        if error:
+            rejected[error] = 1
+        if self._too_many:
             rejected["sitemap_too_many"] = 1
-    return msgspec.structs.replace(
-        skipped(one, "sitemap", status=status, detail=sitemap.error),
-        links=inside,
-        prios=[prios[link[0]] for link in inside],
-        trapped=trapped,
-        sitemaps=children,
-        labels=_labels(level, children),
-        rejected=rejected,
-    )
+        return msgspec.structs.replace(
+            skipped(self._one, "sitemap", status=status, detail=error),
+            links=inside,
+            prios=[self._prios[link[0]] for link in inside],
+            trapped=[*trapped, *self._trapped][:MOST_TRAPPED],
+            sitemaps=self._children,
+            labels=_labels(self._level, self._children),
+            rejected=rejected,
+        )
 
 
 def moved(one: Assignment, result: Result) -> Result:

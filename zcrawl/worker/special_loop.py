@@ -10,18 +10,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from zcrawl.fetch.ports import Response
-from zcrawl.frontier.url import LinkResolver, origin_of
+from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.parse.page import ParsedPage
 from zcrawl.worker import outcome, sitemaps
 from zcrawl.worker.outcome import RunContext
-from zcrawl.worker.reading_loop import INLINE_BYTES
+from zcrawl.worker.reading_loop import LINKS_A_STEP, PageReader
 from zcrawl.worker.soft404_loop import Soft404, says_missing
 
 
 class SpecialPages:
-    def __init__(self, clock: Callable[[], float], utc: Callable[[], float]) -> None:
+    def __init__(
+        self, clock: Callable[[], float], utc: Callable[[], float], reader: PageReader
+    ) -> None:
         self._utc = utc
+        self._reader = reader
         self._soft404 = Soft404(clock)
 
     async def unkept(
@@ -51,14 +54,15 @@ class SpecialPages:
         self, context: RunContext, one: Assignment, url: str, response: Response
     ) -> Result:
         """Its entries become links of the next depth, its children sitemaps of the same one."""
-        from zcrawl.parse.sitemap import is_packed, read_sitemap  # most runs have none
-
-        body, utc = response.content, self._utc()
-        if len(body) > INLINE_BYTES or is_packed(body):
-            sitemap = await asyncio.to_thread(read_sitemap, body, utc)
-        else:
-            sitemap = read_sitemap(body, utc)
-        resolver = LinkResolver(context.rules)
-        return sitemaps.sitemap_read(
-            one, context, sitemap, url, resolver, response.status_code, utc
-        )
+        utc = self._utc()
+        sitemap = await self._reader.sitemap(response.content, utc)
+        listing = sitemaps.SitemapListing(one, context, url, utc)
+        for at in range(0, len(sitemap.entries), LINKS_A_STEP):
+            listing.add_entries(sitemap.entries[at : at + LINKS_A_STEP])
+            await asyncio.sleep(0)
+        for at in range(0, len(sitemap.children), LINKS_A_STEP):
+            listing.add_children(sitemap.children[at : at + LINKS_A_STEP])
+            await asyncio.sleep(0)
+        depth = one.depth + 1
+        inside, trapped = await self._reader.inside(context, listing.links, depth, one.url, utc)
+        return listing.result(inside, trapped, response.status_code, sitemap.error)

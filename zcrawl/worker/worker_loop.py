@@ -36,14 +36,17 @@ class WorkerLoop:
         log: Log,
         lines: Callable[[], Lines | None] = lambda: None,
         after: str = "",
+        alive: Callable[[], None] = lambda: None,
     ) -> None:
-        """`after`: how the process before this one ended, for those who watch."""
+        """`after`: how the process before this one ended, for those who watch. `alive` is called
+        once a second, as long as this loop turns."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh = mesh
         self._clock = clock
         self._measure_rss = rss_bytes
         self._log, self._lines, self._after = log, lines, after
+        self._alive = alive
         self._pipeline: Pipeline | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[str] = self._loop.create_future()
@@ -192,6 +195,7 @@ class WorkerLoop:
     async def _measure(self) -> None:
         followed = 0
         while True:
+            self._alive()
             self._rss_bytes = self._measure_rss()
             before = self._loop.time()
             await asyncio.sleep(MEASURE_S)

@@ -1,0 +1,33 @@
+"""Reads one answer as a run wants it: HTML, or, for jobs that extract from it, JSON.
+
+The one function for it: called in a worker's event loop with a budget, and in a child process
+(`page_child_os`) without. Pure. What it gives is the same in both places.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.parse.cost import Budget
+from zcrawl.parse.page import PageOptions, ParsedPage, is_html, parse_page
+
+if TYPE_CHECKING:  # of jobs that extract
+    from zcrawl.parse.extract_page import PageFacts
+
+
+def read_page(
+    body: bytes,
+    content_type: str,
+    url: str,
+    facts: PageFacts | None,
+    options: PageOptions,
+    resolver: LinkResolver,
+    budget: Budget | None = None,
+) -> ParsedPage:
+    """Raises ParseError for what cannot be read; with a budget TooCostly (`parse.cost`)."""
+    if facts is not None and not is_html(content_type, body):
+        from zcrawl.parse.json_page import parse_json  # of jobs that extract
+
+        return parse_json(body, content_type, options, resolver, facts, budget)
+    return parse_page(body, content_type, url, options, resolver, facts, budget)

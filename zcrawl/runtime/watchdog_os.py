@@ -1,0 +1,64 @@
+"""Ends a worker process whose event loop stands still, whatever holds it.
+
+Started by `roles.worker_main`; the loop feeds it once a second. Two guards, because neither sees
+all: code that computes may hold the GIL (a regular expression, a library in C), and then no Python
+code runs, in no thread; code that waits uses no CPU time.
+
+- CPU: a timer of the kernel (ITIMER_PROF) that runs only while this process computes. When it has
+  run down, SIGPROF ends the process; nothing of Python is needed for that. faulthandler, which is C
+  and needs no GIL either, writes down where each thread is before.
+- Waiting: a thread that sleeps in short steps and counts them. It needs the GIL, which whoever
+  waits has given away.
+
+Neither looks at a clock: a process that was stopped (SIGSTOP, Ctrl-Z), a laptop that slept and a
+machine that is too busy use no CPU time and make no steps. What the supervisor does with a process
+that ended so is what it does with every other: it starts a new one and tells the leader, whose
+crash guard finds out which URL did it (rule 9). Feeding costs a system call, 0.4 us a second.
+
+Not seen: C code that waits and keeps the GIL. The leader misses such a worker after 10 s and gives
+its work to others.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import threading
+import time
+from typing import Final
+
+STDERR: Final = 2  # by its number: faulthandler writes without Python's file objects
+STUCK_CPU_S: Final = 30.0
+STUCK_STEPS: Final = 24
+STEP_S: Final = 5.0
+STUCK: Final = 4  # exit code of a process that waited too long
+
+
+class Watchdog:
+    def __init__(
+        self, cpu_s: float = STUCK_CPU_S, steps: int = STUCK_STEPS, step_s: float = STEP_S
+    ) -> None:
+        self._cpu_s = cpu_s
+        self._steps, self._step_s = steps, step_s
+        self._waited = 0  # steps since it was fed; the loop and the thread both write it
+
+    def start(self) -> None:
+        """From the main thread, once."""
+        signal.signal(signal.SIGPROF, signal.SIG_DFL)
+        # `chain` does what SIGPROF does by itself: it ends the process.
+        faulthandler.register(signal.SIGPROF, file=STDERR, chain=True)
+        self.feed()
+        threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
+
+    def feed(self) -> None:
+        """The loop turns."""
+        self._waited = 0
+        signal.setitimer(signal.ITIMER_PROF, self._cpu_s)
+
+    def _watch(self) -> None:
+        while self._waited < self._steps:
+            time.sleep(self._step_s)
+            self._waited += 1
+        faulthandler.dump_traceback(file=STDERR)
+        os._exit(STUCK)
