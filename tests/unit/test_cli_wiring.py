@@ -145,7 +145,7 @@ def test_a_crawl_starts_a_cluster_in_the_data_folder(
     assert run(arguments) == 0
     data, workers, options = world.made[0]
     assert (data, workers) == (tmp_path / "zcrawl-data", 2)
-    limits = {"slots": 32, "rate": 0.0, "bandwidth": 0.0}
+    limits = {"slots": 32, "rate": 0.0, "bandwidth": 0.0, "stuck_after": 30.0}
     blobs = str(tmp_path / "zcrawl-data" / "blobs")
     assert options == {**limits, "pause_unfinished": True, "nursery": 2, "blobs": blobs}
     spec = world.asked[0][1]["spec"]
