@@ -58,10 +58,12 @@ _MOST_ROOTS: Final = 3  # <html> and <body> tags
 
 # An element with nothing but text in it, and attributes that nobody can misread, is closed for
 # sure: its end tag meets it as the current node. All others are listed, also <html> and <body>.
-_TEXT: Final = rb"(?:>| class=\"[^\"<>]*\">)[^<]*</"
-_CLOSED: Final = b"|".join(name + _TEXT + name + b">" for name in (b"code", b"em", b"strong", b"b"))
 _OPEN: Final = re.compile(
-    rb"<(?![/apdl!]|t[^tT])(?:" + _CLOSED + rb"|((?:[biusBIUS]|[eE][mM]|[tT][tT]"
+    rb"<(?![/apdl!]|t[^tT])(?:code(?:>| class=\"[^\"<>]*\">)[^<]*</code>"
+    rb"|em(?:>| class=\"[^\"<>]*\">)[^<]*</em>"
+    rb"|strong(?:>| class=\"[^\"<>]*\">)[^<]*</strong>"
+    rb"|b(?:>| class=\"[^\"<>]*\">)[^<]*</b>"
+    rb"|((?:[biusBIUS]|[eE][mM]|[tT][tT]"
     rb"|[bB][iI][gG]|[cC][oO][dD][eE]|[fF][oO][nN][tT]|[nN][oO][bB][rR]|[sS][mM][aA][lL][lL]"
     rb"|[sS][tT][rR](?:[iI][kK][eE]|[oO][nN][gG])|[bB][oO][dD][yY]|[hH][tT][mM][lL])"
     rb"(?:[\s/][^>]*|(?=>))))"

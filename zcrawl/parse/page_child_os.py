@@ -19,6 +19,7 @@ from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import page_wire as wire
 from zcrawl.parse.page import PageOptions
 from zcrawl.parse.reading import read_page
+from zcrawl.runtime.confine_os import close_inherited, confine
 from zcrawl.runtime.parent_os import die_with_parent
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ def main() -> None:
     with contextlib.suppress(OSError):  # no Linux, or no /proc
         # When the machine has no memory left this process goes first, not its worker.
         Path("/proc/self/oom_score_adj").write_text("1000")
+    close_inherited()
+    confine()  # it reads foreign pages; where the system cannot, it has no secret of its own
     setups: dict[int, tuple[PageOptions, LinkResolver]] = {}
     target.write(wire.frame(wire.Ready()))
     target.flush()

@@ -28,6 +28,7 @@ from zcrawl.errors import FetchError, ParseError, RetryClass
 from zcrawl.parse import page_wire as wire
 from zcrawl.parse.page import ParsedPage
 from zcrawl.parse.sitemap import Sitemap
+from zcrawl.runtime.child_environment import child_environment
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract_page import PageFacts
@@ -152,6 +153,7 @@ class PageChildren:
                 "-m",
                 self._module,
                 str(os.getpid()),
+                env=child_environment(os.environ),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,

@@ -144,7 +144,6 @@ class _Xml:
         self._parser.EntityDeclHandler = self._refuse
         self._stack: list[str] = []
         self._words: list[str] = []
-        self._length = 0  # characters in `_words`
         self._location = self._changed = ""
         self.feed: Callable[[bytes], object] = lambda data: self._parser.Parse(data, False)
 
@@ -160,27 +159,21 @@ class _Xml:
         self._stack.append(name)
         if len(self._stack) > 50:
             raise ValueError("nested too deeply")
-        self._forget_text()
+        self._words.clear()
         if name in ("url", "sitemap", "item", "entry"):
             self._location = self._changed = ""
         elif (name, parent, attributes.get("rel", "alternate")) == ("link", "entry", "alternate"):
             self._location = attributes.get("href", self._location)
 
     def _text(self, text: str) -> None:
-        # Counted, not added up: comments between letters make a piece of each letter.
-        if self._length < MAX_LINE:
+        if sum(map(len, self._words)) < MAX_LINE:
             self._words.append(text)
-            self._length += len(text)
-
-    def _forget_text(self) -> None:
-        self._words.clear()
-        self._length = 0
 
     def _end(self, name: str) -> None:
         name = self._stack.pop()
         parent = self._stack[-1] if self._stack else ""
         text = "".join(self._words).strip()
-        self._forget_text()
+        self._words.clear()
         if (name == "loc" and parent in ("url", "sitemap")) or (name, parent) == ("link", "item"):
             self._location = text
         elif name in ("lastmod", "pubdate", "updated"):
