@@ -49,6 +49,7 @@ async def fetch(bin: str, folder: Path, paths: list[str], **options: Any) -> Fou
     wanted = Fetch(**{"retries": 0, "timeout": 10.0, **options})
     spec = JobSpec(
         "bin",
+        seeds=tuple(bin + path for path in paths),  # whose hosts get the secrets
         politeness=FAST,
         scope=Scope(max_depth=0),
         fetch=wanted,
