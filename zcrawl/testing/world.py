@@ -209,8 +209,11 @@ class World:
                 self.fetches.start(worker, held)
             case w.CancelFetch(seq):
                 self.fetches.cancel(worker, seq)
-            case w.PermitHop() | w.AdoptRun() | w.AdoptRobots() | w.ForgetRun() | w.Exit():
+            case w.PermitHop() | w.AdoptRun() | w.AdoptRobots() | w.ForgetRun():
                 pass
+            case w.Exit(reason):
+                self.trace.append((self.now, f"{worker.name} ends: {reason}"))
+                self.happens_to(worker, 0.0, lambda: self.chaos.crash_worker(worker))
             case w.Note(name, detail):
                 self.trace.append((self.now, f"{worker.name} {name} {detail}"))
 
