@@ -3,13 +3,15 @@ follower's forward adds.
 
 Failover: a leader under load gets a signal; the time until another leader's first assignment is
 taken from that leader's log. Throughput: the same crawl of the PostgreSQL manual, in turns, on the
-embedded form and on the cluster, by the run's own clock. A measurement, never a test.
+embedded form and on the cluster, by the run's own clock. `--keys` does all of it with encrypted
+sockets and a key for each node. A measurement, never a test.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import datetime
 import json
 import re
@@ -18,6 +20,7 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,9 @@ from tests.servers.mariadb import Mariadb, mariadb
 from tests.servers.nginx_site import nginx_site
 from tests.servers.page_site import page_site
 from tests.servers.reference_set import POSTGRES_MANUAL
+from zcrawl.mesh.keys_zmq_file import AllowList, new_pair, write_key_file
+from zcrawl.mesh.roles import Role
+from zcrawl.mesh.security import MeshKeys
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
@@ -45,25 +51,62 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10, help="of each kind of failover")
     parser.add_argument("--rounds", type=int, default=5, help="of each crawl")
     parser.add_argument("--only", choices=["failover", "throughput", "forward"])
+    parser.add_argument("--keys", action="store_true", help="encrypted, with a key for each node")
     asked = parser.parse_args()
     parts = [asked.only] if asked.only else ["failover", "throughput", "forward"]
     with consul_server() as consul, mariadb(durable=True) as database:
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "failover" in parts:
-                failover(Path(folder), consul.url, database, asked.trials)
+                failover(Path(folder), consul.url, database, asked.trials, asked.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "throughput" in parts:
-                throughput(Path(folder), consul.url, database, asked.rounds)
+                throughput(Path(folder), consul.url, database, asked.rounds, asked.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "forward" in parts:
-                forward(Path(folder), consul.url, database)
+                forward(Path(folder), consul.url, database, asked.keys)
+
+
+@contextlib.contextmanager
+def nodes(
+    folder: Path,
+    consul: str,
+    database: Mariadb,
+    masters: int,
+    workers: int,
+    *,
+    keys: bool,
+    **changes: Any,
+) -> Iterator[Cluster]:
+    """A cluster; with keys each worker and the client has its own, with one role."""
+    if not keys:
+        with cluster(folder, consul, database, masters, workers, **changes) as made:
+            yield made
+        return
+    names = {f"w{n}": Role.WORKER for n in range(1, workers + 1)} | {"client": Role.OPERATOR}
+    allowed, pairs = AllowList(folder / "allowed"), {}
+    for name in ("masters", *names):
+        pairs[name] = new_pair()
+        write_key_file(folder / f"{name}.key", pairs[name])
+    for name, role in names.items():
+        allowed.add(pairs[name].public, name, [role])
+    with cluster(folder, consul, database, 0, 0, **changes) as made:
+        made.values["mesh.server_key"] = pairs["masters"].public
+        client = {"mesh.key_file": str(folder / "client.key")}
+        made.config = made.write_config("client", client)[1]
+        key_file, allow_file = str(folder / "masters.key"), str(folder / "allowed")
+        for n in range(1, masters + 1):
+            made.add_master(f"m{n}", mesh__key_file=key_file, mesh__allow_file=allow_file)
+        for n in range(1, workers + 1):
+            made.add_worker(f"w{n}", mesh__key_file=str(folder / f"w{n}.key"))
+        made.wait_ready(workers)
+        yield made
 
 
 # ---------------------------------------------------------------- failover
 
 
-def failover(folder: Path, consul: str, database: Mariadb, trials: int) -> None:
-    with page_site(folder, PAGES) as site, cluster(folder, consul, database, 3, 2) as made:
+def failover(folder: Path, consul: str, database: Mariadb, trials: int, keys: bool) -> None:
+    with page_site(folder, PAGES) as site, nodes(folder, consul, database, 3, 2, keys=keys) as made:
         made.submit(site, LOAD)
         for name in ("SIGTERM", "SIGKILL", "SIGSTOP"):
             took = [one_failover(made, signal.Signals[name]) for _ in range(trials)]
@@ -105,11 +148,11 @@ def first_assignments(node: Node) -> list[float]:
 # ---------------------------------------------------------------- throughput
 
 
-def throughput(folder: Path, consul: str, database: Mariadb, rounds: int) -> None:
+def throughput(folder: Path, consul: str, database: Mariadb, rounds: int, keys: bool) -> None:
     rates: dict[str, list[float]] = {"embedded": [], "cluster": []}
     with (
         nginx_site(POSTGRES_MANUAL.parent) as site,
-        cluster(folder, consul, database, 1, 2, worker__slots=32) as made,
+        nodes(folder, consul, database, 1, 2, keys=keys, worker__slots=32) as made,
     ):
         url = site.url + POSTGRES_MANUAL.name
         for number in range(rounds):
@@ -141,16 +184,17 @@ def cluster_crawl(made: Cluster, url: str, name: str) -> float:
 # ---------------------------------------------------------------- a follower's forward
 
 
-def forward(folder: Path, consul: str, database: Mariadb, asks: int = 300) -> None:
-    with cluster(folder, consul, database, 2, 1) as made:
+def forward(folder: Path, consul: str, database: Mariadb, keys: bool, asks: int = 300) -> None:
+    with nodes(folder, consul, database, 2, 1, keys=keys) as made:
         leader = made.leader().name
         masters = asyncio.run(roles.find_masters(made.config))
+        own = roles.client_keys(made.config)
         direct = [one.control for one in masters if one.master == leader]
         other = [one.control for one in masters if one.master != leader]
         took: dict[str, list[float]] = {"leader": [], "follower": []}
         for _ in range(asks // 50):  # in turns
-            took["leader"] += asyncio.run(round_trips(direct, 50))
-            took["follower"] += asyncio.run(round_trips(other, 50))
+            took["leader"] += asyncio.run(round_trips(direct, own, 50))
+            took["follower"] += asyncio.run(round_trips(other, own, 50))
     medians = {name: statistics.median(found) * 1000 for name, found in took.items()}
     print(
         f"a request at the leader {medians['leader']:.2f} ms, at a follower "
@@ -160,8 +204,8 @@ def forward(folder: Path, consul: str, database: Mariadb, asks: int = 300) -> No
     )
 
 
-async def round_trips(controls: list[str], asks: int) -> list[float]:
-    async with MeshClient(controls) as client:
+async def round_trips(controls: list[str], keys: MeshKeys | None, asks: int) -> list[float]:
+    async with MeshClient(controls, keys=keys) as client:
         await client.ask("nodes", {})
         took = []
         for _ in range(asks):
