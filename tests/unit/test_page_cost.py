@@ -22,6 +22,7 @@ from zcrawl.parse.cost import Budget, SelectorCost, TooCostly, check_markup, sel
 from zcrawl.parse.extract import Plan
 from zcrawl.parse.extract_page import PageFacts
 from zcrawl.parse.page import PageOptions, ParsedPage
+from zcrawl.parse.plain_markup import is_plain
 from zcrawl.parse.reading import read_page
 from zcrawl.submit.extract_spec import Block, Field, ItemRule
 
@@ -29,7 +30,7 @@ HTML = "text/html; charset=utf-8"
 URL = "https://example.com/docs/page"
 CHANCE = random.Random(1).random
 MOST_RATIO = 40  # the worst inline page costs 10 ordinary ones, the monsters that are kept out 100
-SIZES = (900, 3_900, 4_500, 8_000, 11_900, 12_500, 30_000, 60_000, 125_000)
+SIZES = (900, 3_900, 4_500, 8_000, 11_900, 12_500, 30_000, 60_000, 125_000, 400_000)
 
 
 def ordinary(links: int) -> bytes:
@@ -50,7 +51,7 @@ def facts() -> PageFacts:
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = Budget(time.perf_counter, 0.015, CHANCE)
+    budget = Budget(time.perf_counter, 0.04, CHANCE)
     known = None if options.plan is None else facts()
     return read_page(body, HTML, URL, known, options, LinkResolver(), budget)
 
@@ -123,6 +124,90 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
         body = ordinary(chance.randint(1, 100)) + body
     options = chance.choice([PLAIN, PRINTS, NESTED_ITEMS])
     assert worst_of(body, options) < most, f"{parts} of {size} bytes"
+
+
+NAMES = (
+    *("div", "p", "ul", "li", "dl", "dd", "table", "tr", "td", "tbody", "select", "option", "form"),
+    *(
+        "b",
+        "i",
+        "a",
+        "font",
+        "code",
+        "nobr",
+        "svg",
+        "g",
+        "math",
+        "mi",
+        "title",
+        "template",
+        "object",
+    ),
+    *("button", "h1", "span", "ruby", "rt", "br", "img", "script", "textarea", "frameset", "body"),
+)
+
+
+def soup(chance: random.Random) -> bytes:
+    """Strict tags in an order that only chance made: each name more or less often, and most of
+    what is opened is closed at once, so that the whole often looks plain."""
+    names = chance.sample(NAMES, chance.randint(2, 8))
+    closes = chance.choice((0.5, 0.9, 0.99, 1.0))
+    parts: list[str] = []
+    stack: list[str] = []
+    for n in range(chance.choice((1_000, 4_000, 14_000)) // 2):
+        name = chance.choice(names)
+        parts.append(f'<{name} id="{n}">x' if chance.random() < 0.3 else f"<{name}>")
+        stack.append(name)
+        if chance.random() < closes:
+            parts.append(f"</{stack.pop()}>" if chance.random() < 0.9 else f"</{name}>")
+        if len(stack) > chance.choice((3, 10, 100, 1_000)):
+            while stack:
+                parts.append(f"</{stack.pop()}>")
+    return "".join(parts).encode()
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_proved_plain_is_parsed_in_time(seed: int) -> None:
+    """Many tags are read in the loop if they are seen to close, and lexbor agrees."""
+    most = MOST_RATIO * ordinary_s()
+    assert worst_of(soup(random.Random(seed)), PLAIN) < most
+
+
+def test_a_long_page_of_a_manual_is_plain() -> None:
+    """10,000 tags and 200 KB, all of them closed: no child process is needed."""
+    body = ordinary(1_200)
+    assert len(body) > cost.INLINE_BYTES
+    assert body.count(b"<") > 2 * cost.MOST_TAGS
+    plain = body.replace(b"class=x", b'class="x"').replace(b"<html>", b'<html lang="en">')
+    check_markup(plain, False, None, CHANCE)
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        b"<div><!--</div>-->",
+        b'<div title="</div>">',
+        b"<div title='</div>'>",
+        b'<div title="></div><p ">',
+        b"<div></b>",
+        b"<div><b></div>",
+        b"<b id=1></B >",
+        b"<script></div></script><div>",
+        b"<div>< /div>",
+        b"<div></ div>",
+        b"<div><?</div>?>",
+        b"<div><![CDATA[</div>]]>",
+        b'<div ="></div>',
+        b'<div ="x="></div>">',
+        b'<div a" b="></div>">',
+        b'<div a=b="></div>">',
+        b'<div a ="></div>">',
+        b'<div a="1"="x="></div>">',
+    ],
+)
+def test_nothing_that_stays_open_looks_plain(hidden: bytes) -> None:
+    """Ends that a parser does not see as such take nothing from the stack."""
+    assert not is_plain(hidden * 5_000)
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ without it. Pure: the clock comes in. A page that is refused here (`TooCostly`) 
 from its beginning, in the child (`page_children_os`), which can be killed.
 
 Nothing can interrupt lexbor, so the time of its parser is bounded before it starts, by what it is
-known to be slow at. Figures are of a 2-core machine; each limit keeps its kind below 30 ms:
+known to be slow at. Figures are of a 2-core machine; each limit keeps its kind below 35 ms:
 
-    anything in 4,000 bytes                                                   at most 23 ms
+    anything in 3,000 bytes                                                   at most 13 ms
     n formatting elements (<b>, <font> ...) that stay open while m blocks     n x m x 0.3 us
     begin: each block gets copies of all of them, with their attributes       + 0.1 us an attribute
     nested elements: each <li>, <div>, </x> looks through all open ones       tags^2 x 1.7 ns
@@ -23,6 +23,9 @@ at places that its author cannot foresee (`chance`): from among its attributes t
 quoted. Of tags with 5,000 attributes (40 ms) fewer than one in a million is missed. Pages below
 16,000 bytes pay for the list of formatting elements only.
 
+What has more of something than is harmless in any order may still be harmless in its own: long
+pages of manuals are. `plain_markup` proves that for most of them.
+
 The rest (links, fields, items) is Python, and asks a `Budget` between its steps.
 """
 
@@ -35,13 +38,16 @@ from typing import Final
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
+from zcrawl.parse.plain_markup import MOST_BYTES, is_plain
+
 Chance = Callable[[], float]  # a random number from 0 to 1 that no page's author can know
 
-INLINE_BYTES: Final = 128 * 1024
+INLINE_BYTES: Final = 128 * 1024  # more only if the page is plain
+MOST_INLINE_BYTES: Final = MOST_BYTES
 INLINE_FINGERPRINT_BYTES: Final = 64 * 1024
-HARMLESS_BYTES: Final = 4_000
+HARMLESS_BYTES: Final = 3_000
 SHORT_BYTES: Final = 16_000  # as one tag, or nested, it takes 27 ms at most
-MOST_TAGS: Final = 4_000  # nested: 27 ms
+MOST_TAGS: Final = 4_750  # nested: 35 ms
 MOST_TAGS_SELECTED: Final = 2_000  # on pages that selectors of a job search
 MOST_COPIES_MS: Final = 25.0
 MOST_DEPTH: Final = 32  # of pages that are searched by selectors with several steps
@@ -77,7 +83,7 @@ class TooCostly(Exception):
 
 
 class Budget:
-    """The time that Python code may spend on one page inside the event loop, once it is parsed."""
+    """The time that one page may take inside the event loop, parser and all."""
 
     __slots__ = ("_clock", "_seconds", "_until", "chance")
 
@@ -88,7 +94,7 @@ class Budget:
         self._until = 0.0
 
     def begin(self) -> None:
-        """The parser is done; its own time was bounded before."""
+        """From here on, with the parser, whose own time is bounded before it starts."""
         self._until = self._clock() + self._seconds
 
     def check(self) -> None:
@@ -135,6 +141,22 @@ def check_markup(
     markup: bytes, fingerprint: bool, selectors: SelectorCost | None, chance: Chance
 ) -> None:
     """Raises TooCostly for markup that may take lexbor, or a job's selectors, too long."""
+    try:
+        _check_bounds(markup, fingerprint, selectors, chance)
+    except TooCostly:
+        if (
+            fingerprint
+            or selectors is not None
+            or len(markup) > MOST_INLINE_BYTES
+            or _squared_attributes(markup) > _MOST_SQUARES
+            or not is_plain(markup)
+        ):
+            raise
+
+
+def _check_bounds(
+    markup: bytes, fingerprint: bool, selectors: SelectorCost | None, chance: Chance
+) -> None:
     size = len(markup)
     if size > (INLINE_FINGERPRINT_BYTES if fingerprint else INLINE_BYTES):
         raise TooCostly(f"{size} bytes")

@@ -134,6 +134,7 @@ def parse_page(
     if budget is not None:
         cost = None if plan is None else plan.cost
         check_markup(markup, options.fingerprint, cost, budget.chance)
+        budget.begin()
     if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
         markup = _flattened(markup)
     try:
@@ -142,10 +143,8 @@ def parse_page(
         raise ParseError(f"lexbor refused the page: {error}") from None
     except SelectolaxError as error:  # an allocation failed: it has no other reason to refuse bytes
         raise MemoryError(f"lexbor: {error}") from None
-    if budget is not None:
-        budget.begin()
-        if plan is not None:
-            check_depth(tree, plan.cost)
+    if budget is not None and plan is not None:
+        check_depth(tree, plan.cost)
     head = _read_head(tree, options.token)
     canonical, alternates = _resolve_head(head, url, resolver)
     resolver.rejected.clear()

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 CHILD: Final = "zcrawl.parse.page_child_os"
 TIMEOUT_S: Final = 10.0
 MOST_CHILDREN: Final = 3
-PATIENCE_S: Final = 0.2  # for a busy child, before another one is started
+PATIENCE_S: Final = 1.0  # for a busy child, before another one is started (80 ms of CPU)
 IDLE_S: Final = 30.0
 START_S: Final = 60.0  # a new interpreter, on a busy machine
 MOST_SETUPS: Final = 100  # runs that a child knows

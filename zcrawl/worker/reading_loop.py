@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zcrawl.errors import FetchError, ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
+from zcrawl.parse.cost import MOST_INLINE_BYTES, Budget, TooCostly
 from zcrawl.parse.page import ParsedPage, is_html
 from zcrawl.parse.reading import read_page
 from zcrawl.worker.outcome import MOST_TRAPPED, RunContext
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
-BUDGET_S: Final = 0.015  # of Python code, beside the parser's own 30 ms
+BUDGET_S: Final = 0.04  # for a page in the event loop; a page that needs more is read elsewhere
 LINKS_A_STEP: Final = 1_000  # 5 to 10 us each
 INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
 
@@ -73,7 +73,7 @@ class PageReader:
         facts: PageFacts | None,
     ) -> ParsedPage:
         """Raises ParseError, and FetchError for a page that a child process could not read."""
-        if len(body) <= INLINE_BYTES:
+        if len(body) <= MOST_INLINE_BYTES:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
