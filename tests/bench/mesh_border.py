@@ -1,8 +1,8 @@
 """`python -m tests.bench.mesh_border`: what reading a worker's results costs a master.
 
 A worker's end in a process of its own publishes results; the master's end reads them in this one
-and does nothing with them. Plain and encrypted rounds take turns. `--once` makes one encrypted round
-of a fixed number of results, for valgrind's callgrind. A measurement, never a test.
+and does nothing with them. Plain and encrypted rounds take turns. `--once` makes one encrypted
+round of a fixed number of results, for valgrind's callgrind. A measurement, never a test.
 """
 
 from __future__ import annotations
