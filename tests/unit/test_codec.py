@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import msgpack
@@ -109,6 +110,25 @@ def test_a_result_out_of_bounds_is_a_bad_body(field: str, value: object) -> None
     raw[good.__struct_fields__.index(field)] = value
     message = codec.decode([frames_of(good)[0], msgpack.packb(raw)])
     assert isinstance(message, BadBody)
+
+
+@pytest.mark.parametrize("begin", [b"\x91", b"\x81\xa1a"], ids=["lists", "maps"])
+@pytest.mark.parametrize("depth", [codec.MAX_DEPTH, 500, 980, 1_010])
+def test_a_request_that_nests_deep_is_a_bad_body(begin: bytes, depth: int) -> None:
+    """Whatever encodes or shows its arguments would raise RecursionError, inside the leader."""
+    head, body = frames_of(Request("r", "overview", {"run": 0}))
+    before, zero, after = body.partition(b"run\x00")
+    message = codec.decode([head, before + zero[:-1] + begin * depth + b"\x00" + after])
+    assert isinstance(message, BadBody)
+    assert "more than 64 deep" in message.error
+
+
+def test_a_request_that_nests_as_jobs_do_is_read() -> None:
+    """A schema of a job nests ten deep or twenty."""
+    value = json.loads('{"a":[' * 25 + "0" + "]}" * 25)
+    message = codec.decode(frames_of(Request("r", "submit", {"spec": value})))
+    assert isinstance(message, Message)
+    assert isinstance(message.body, Request) and message.body.args["spec"] == value
 
 
 def test_a_key_of_another_length_is_a_bad_body() -> None:

@@ -59,6 +59,19 @@ def test_bad_arguments_of_any_view_are_refused(op: str) -> None:
     story.master.check(story.now)
 
 
+@pytest.mark.parametrize("op", ["overview", "hosts", "jobs", "drain", "act", "submit"])
+def test_arguments_that_nest_deep_cost_no_leader_its_epoch(op: str) -> None:
+    """What encodes, sorts or shows them may raise RecursionError: that is the client's mistake."""
+    story = leading(*urls(1))
+    nested: list[Any] = []
+    for _ in range(20_000):
+        nested = [nested]
+    names = ("run", "node", "ref", "spec", "action", "mode")
+    story.ask(op, **dict.fromkeys(names, nested))
+    assert story.master.leader is not None
+    story.master.check(story.now)
+
+
 def test_one_answer_serves_all_who_ask_the_same_within_a_second() -> None:
     """The cost is that of the cluster's size, not of the number of consoles."""
     story = leading(*hosts(3))

@@ -105,9 +105,9 @@ class Desk:
 
     def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
         request = pending.request
-        if request.op in once.AUDITED:
-            effects.append(Note("asked", once.audit_line(request, self._state.me)))
         try:
+            if request.op in once.AUDITED:
+                effects.append(Note("asked", once.audit_line(request, self._state.me)))
             self._ops[request.op](pending, now, effects)
         except ZcrawlError as error:
             self._refuse(pending, error, effects)

@@ -15,7 +15,10 @@ from zcrawl.store.queries import JobRow
 
 NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with the same id
 # What arguments of a wrong kind raise when they are used.
-BAD_ARGUMENTS = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
+BAD_ARGUMENTS = (
+    *(KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError),
+    *(RecursionError, msgspec.MsgspecError),
+)
 
 
 class Pending(msgspec.Struct):

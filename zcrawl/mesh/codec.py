@@ -22,9 +22,13 @@ from zcrawl.mesh.messages import (
     Body,
     Header,
     Message,
+    Request,
 )
 
 MAX_FRAME_BYTES = 16_000_000
+# Of what a request nests: at 980 lists in lists a leader's encoder raised RecursionError, and any
+# viewer could depose it. A job file nests ten deep.
+MAX_DEPTH = 64
 # Subscribed to beside the topics of one's own version, and no beginning of any header.
 VERSION_TOPIC = b"zcrawl-protocol"
 REQUEST_ID_WITHIN = 300  # bytes of a body; ids of clients have 32
@@ -51,6 +55,9 @@ def decode_body(header: Header, frame: bytes) -> Message | BadBody:
         body = msgspec.convert(_unpack(frame), _BODIES[header.kind], builtin_types=(bytes,))
     except (msgspec.ValidationError, DecodeError, RecursionError) as error:
         return BadBody(header, str(error)[:200])
+    # All other bodies have fields of types that do not nest, or come from masters.
+    if isinstance(body, Request) and not _is_flat(body.args):
+        return BadBody(header, f"arguments that nest more than {MAX_DEPTH} deep")
     return Message(header, body)
 
 
@@ -99,6 +106,22 @@ def peek_request_id(beginning: bytes) -> str:
     except (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
         return ""
     return id if isinstance(id, str) else ""
+
+
+def _is_flat(value: object) -> bool:
+    """Whether nothing nests deeper than MAX_DEPTH. Level by level: recursion is what fails."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        deeper: list[object] = []
+        for one in level:
+            if isinstance(one, dict):
+                deeper += one.values()
+            elif isinstance(one, list):
+                deeper += one
+        if not deeper:
+            return True
+        level = deeper
+    return False
 
 
 def _unpack(frame: bytes) -> object:
