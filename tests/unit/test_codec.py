@@ -112,6 +112,15 @@ def test_a_result_out_of_bounds_is_a_bad_body(field: str, value: object) -> None
     assert isinstance(message, BadBody)
 
 
+@pytest.mark.parametrize("field", ["version", "hostname"])
+def test_a_worker_cannot_fill_the_snapshots_by_its_name(field: str) -> None:
+    """They are in each SNAPSHOT, once a second to everybody: 14 MB of host name were sent on."""
+    good = hello()
+    raw = msgpack.unpackb(frames_of(good)[1])
+    raw[good.__struct_fields__.index(field)] = "x" * 1_000
+    assert isinstance(codec.decode([frames_of(good)[0], msgpack.packb(raw)]), BadBody)
+
+
 @pytest.mark.parametrize("begin", [b"\x91", b"\x81\xa1a"], ids=["lists", "maps"])
 @pytest.mark.parametrize("depth", [codec.MAX_DEPTH, 500, 980, 1_010])
 def test_a_request_that_nests_deep_is_a_bad_body(begin: bytes, depth: int) -> None:

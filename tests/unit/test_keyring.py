@@ -82,8 +82,8 @@ def test_on_a_cluster_a_secret_without_hosts_goes_to_nobody() -> None:
 
 
 def test_in_the_embedded_form_it_goes_to_the_seeds_hosts() -> None:
-    """To their ports, and to the other default one: http leads to https. With hosts of its own,
-    to those alone."""
+    """To their ports, and from http also to https, where it leads. With hosts of its own, to those
+    alone."""
     of = secrets("http://a.test/x", "https://b.test:8443/", owner=True)
     got = [sent(of, url, "${FREE}") for url in ("http://a.test/", "https://a.test/")]
     assert got == ["fr33", "fr33"] and sent(of, "https://b.test:8443/", "${FREE}") == "fr33"
@@ -93,6 +93,16 @@ def test_in_the_embedded_form_it_goes_to_the_seeds_hosts() -> None:
     assert sent(of, "http://shop.test/") == "k3y"
     closed = secrets("http://a.test/", owner=True, hosts={"FREE": ()})
     assert sent(closed, "http://a.test/", "${FREE}") is None
+
+
+def test_a_seed_with_tls_releases_nothing_to_plain_http() -> None:
+    """A page can link to http:// of its own host, and whoever is on the way reads what goes there.
+    The other way is open: sites send their visitors from http to https."""
+    of = secrets("https://a.test/", "https://b.test:8443/", "http://c.test:8080/", owner=True)
+    for url in ("http://a.test/", "http://a.test:443/", "http://b.test:8443/", "http://b.test/"):
+        assert sent(of, url, "${FREE}") is None, url
+    for url in ("https://a.test/", "http://c.test:8080/", "https://c.test:8080/"):
+        assert sent(of, url, "${FREE}") == "fr33", url
 
 
 def test_a_text_with_two_secrets_needs_both_to_be_released() -> None:

@@ -217,6 +217,8 @@ def test_nothing_that_stays_open_looks_plain(hidden: bytes) -> None:
         ("attributes_with_values", 64_000),
         ("attributes_with_quoted_brackets", 64_000),
         ("attributes_hidden", 64_000),
+        ("attributes_behind_a_bracket", 64_000),
+        ("reconstruction_of_a_link", 20_000),
         ("attributes_by_slash", 37_000),
         ("nested_div", 64_000),
         ("nested_with_false_ends", 64_000),

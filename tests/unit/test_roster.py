@@ -6,6 +6,8 @@ import pytest
 
 from tests.unit.machine_tools import heartbeat, hello
 from zcrawl.dispatch.roster import Roster
+from zcrawl.master.follower import LEADER_SILENT_S
+from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model import NodeState
 
 
@@ -19,7 +21,7 @@ def roster_of(workers: int) -> Roster:
 
 
 @pytest.mark.parametrize(
-    ("workers", "interval_s"), [(1, 1.0), (200, 1.0), (201, 1.005), (800, 4.0)]
+    ("workers", "interval_s"), [(1, 1.0), (200, 1.0), (201, 1.005), (500, 2.5)]
 )
 def test_silence_is_counted_in_heartbeats_which_are_rarer_above_200_workers(
     workers: int, interval_s: float
@@ -39,6 +41,16 @@ def test_silence_is_counted_in_heartbeats_which_are_rarer_above_200_workers(
         assert first.usable is (state is NodeState.IDLE)
         assert len(lost) == (workers if state is NodeState.LOST else 0)
     assert roster.tick(11 * interval_s) == [], "it is lost once"
+
+
+def test_no_number_of_names_makes_the_leader_silent() -> None:
+    """One key may greet under any number of names (`w1-1`, `w1-2` ...). With 5,000 of them BEAT
+    came every 25 s, and all workers stopped: their permission ends after 7 s."""
+    roster = Roster()
+    for n in range(5_000):
+        roster.join(f"w1-{n}", 1, hello(), b"line", 0.0)
+    assert 2 * roster.heartbeat_s < PERMISSION_S, "a heartbeat and its echo, each one late"
+    assert roster.heartbeat_s < LEADER_SILENT_S, "followers know who leads"
 
 
 def test_a_suspect_that_is_heard_again_gets_work_again() -> None:

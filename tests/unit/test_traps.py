@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from zcrawl.frontier.traps import TrapFilter
@@ -84,3 +86,21 @@ def test_a_catalogue_by_number_is_no_trap() -> None:
 def test_numbers_that_could_be_months_are_no_dates(path: str) -> None:
     """Only a whole date, a query, or a folder that speaks of dates makes four digits a year."""
     assert TrapFilter(Traps()).verdict(SITE + path, YEAR) is None
+
+
+@pytest.mark.parametrize("word", ["date", "calend", "archiv", "event"])
+def test_a_word_of_calendars_many_times_takes_no_longer_than_any_other(word: str) -> None:
+    """A page with links like that held a worker for seconds: each time the word was met, the rest
+    of the segment was looked through again."""
+
+    def cpu_s(text: str) -> float:
+        path = "/1000" + text * (1_900 // len(text))
+        traps, least = TrapFilter(Traps()), float("inf")
+        for _ in range(5):
+            before = time.thread_time()
+            for _ in range(20):
+                assert traps.verdict(SITE + path, YEAR) is None
+            least = min(least, time.thread_time() - before)
+        return least
+
+    assert cpu_s(word) < 10 * cpu_s("x" * len(word))

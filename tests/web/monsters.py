@@ -52,6 +52,12 @@ def attributes_hidden(size: int, chance: random.Random) -> bytes:
     return f"<p {''.join(parts)}>".encode()
 
 
+def attributes_behind_a_bracket(size: int, chance: random.Random) -> bytes:
+    """One quoted `>` at the beginning: all that follows looks like text behind a short tag."""
+    value = chance.choice(('">"', "'>'", '"<b>\'>>"', ' \n">"', '"' + "x" * 300 + '>"'))
+    return f"<p title={value} {_numbered('{:x} ', size)}>".encode()
+
+
 def attributes_by_slash(size: int, chance: random.Random) -> bytes:
     return f"<p/{_numbered('{:x}/', size)}>".encode()
 
@@ -128,6 +134,17 @@ def reconstruction_of_attributes(size: int, chance: random.Random) -> bytes:
     """The same, with many attributes that are copied each time."""
     names = _numbered("{:x} ", size // 2)
     return f"<p><b {names}>{_repeat('</p><p>x', size // 2)}".encode()
+
+
+def reconstruction_of_a_link(size: int, chance: random.Random) -> bytes:
+    """A link counts as a formatting element too. Blocks take most of the page."""
+    begin = chance.choice(("<a ", "<A/", "<a\n", "<a x='>' ", '<a href="<p>" '))
+    return f"<p>{begin}{_numbered('{:x} ', size // 4)}></p>{_repeat('<p>x', size // 2)}".encode()
+
+
+def tags_without_end(size: int, chance: random.Random) -> bytes:
+    """Nested deep, so that tags which do not matter are taken out, and then many that never end."""
+    return f"{'<div>' * 1_100}{'<x' * 2_800}{_repeat('y', size - 11_100)}".encode()
 
 
 def reconstruction_by_links(size: int, chance: random.Random) -> bytes:
@@ -330,7 +347,8 @@ MONSTERS: Final[dict[str, Maker]] = {
     maker.__name__: maker
     for maker in (
         attributes, attributes_with_values, attributes_with_quoted_brackets, attributes_hidden,
-        attributes_by_slash, duplicate_attributes, many_tags_of_attributes, nested_div,
+        attributes_behind_a_bracket, attributes_by_slash, duplicate_attributes,
+        many_tags_of_attributes, nested_div, reconstruction_of_a_link, tags_without_end,
         nested_and_closed, nested_with_false_ends, nested_spans, nested_unknown,
         nested_unknown_ends, lists, definition_lists, formatting, adoption, adoption_crossed,
         reconstruction, reconstruction_of_attributes, reconstruction_by_links,

@@ -25,6 +25,7 @@ import msgspec
 from zcrawl.dispatch.hearing import Hearing
 from zcrawl.mesh.messages import Heartbeat, Hello
 from zcrawl.mesh.timing import (
+    HEARTBEAT_MOST_S,
     HEARTBEAT_S,
     LOST_AFTER,
     SUSPECT_AFTER,
@@ -114,7 +115,8 @@ class Roster:
 
     @property
     def heartbeat_s(self) -> float:
-        return HEARTBEAT_S * max(1.0, len(self.workers) / WORKERS_PER_HEARTBEAT_S)
+        wanted = HEARTBEAT_S * max(1.0, len(self.workers) / WORKERS_PER_HEARTBEAT_S)
+        return min(HEARTBEAT_MOST_S, wanted)
 
     def judge(self, worker: str, incarnation: int, hello: Hello, route: bytes) -> Greeting:
         """What a HELLO is to the leader; changes nothing. A process keeps its route as long as it

@@ -7,8 +7,9 @@ part of one run. Pure: the environment comes in. The rule:
   hosts goes to nobody: whoever may submit a job could send it to a host of their own.
 - The user who runs `crawl` or `up` set the secrets themselves. Those that the configuration does
   not mention go to the hosts of the job's seeds, as typed or as in the job file, and, where a proxy
-  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed. A
-  secret of `fetch.auth` goes to the hosts of its entries too.
+  of the job has one in its credentials, to that proxy. Where a seed redirects to is not a seed, nor
+  is plain HTTP of a host that was named with https. A secret of `fetch.auth` goes to the hosts of
+  its entries too.
 - A proxy that a job names can read plain HTTP, and TLS that nobody verifies. So on a cluster a
   secret goes through such a proxy only over verified TLS, or if the proxy is one of its hosts too.
 - A worker of a cluster opens the certificates that a job names only below `worker.tls_files`. The
@@ -37,7 +38,8 @@ from zcrawl.submit.spec import JobSpec
 
 NOT_RELEASED: Final = "secret_not_released"
 NOT_ALLOWED: Final = "path_not_allowed"
-_DEFAULT_PORTS: Final = (80, 443)
+_PLAIN_PORT: Final = 80
+_TLS_PORT: Final = 443
 _MAX_REMEMBERED: Final = 10_000  # origins
 
 
@@ -108,7 +110,7 @@ class RunSecrets:
         self._environ = environ
         self._hosts = hosts
         self._owner = seeds is not None
-        self._seeds = frozenset(netloc for seed in seeds or () for netloc in _netlocs(seed))
+        self._seeds = frozenset(origin for seed in seeds or () for origin in _origins(seed))
 
     def unreleased(self, text: str, url: str) -> frozenset[str]:
         """The names of those secrets in `text` that may not go to the host of this URL."""
@@ -124,7 +126,7 @@ class RunSecrets:
         hosts = self._hosts.get(name)
         if hosts is None:
             hosts = self._auth.get(name, ())
-            if netloc_of(url) in self._seeds:
+            if _full_origin(url) in self._seeds:
                 return True
         return any(pattern.has(url) for pattern in hosts)
 
@@ -236,14 +238,19 @@ def _address_of(proxy: str) -> str:
         raise JobError(f"fetch.proxies: {address[:80]!r} is not a proxy's address") from None
 
 
-def _netlocs(seed: str) -> tuple[str, ...]:
-    """Name and port of a seed. A site at a default port is at both: http leads to https."""
+def _full_origin(canonical_url: str) -> str:
+    """Scheme, name and port, also where the port is the scheme's default."""
+    return f"{canonical_url.partition(':')[0]}://{netloc_of(canonical_url)}"
+
+
+def _origins(seed: str) -> tuple[str, ...]:
+    """Where a seed's secrets may go: to itself, and from plain HTTP to TLS of the same host, where
+    sites send their visitors. Never from TLS to plain HTTP, which others on the way can read."""
     try:
         url = canonicalize(seed)
     except BadUrl:
         return ()  # it was refused when the job was submitted
-    ports = (port_of(url),)
-    return tuple(
-        f"{host_name_of(url)}:{port}"
-        for port in (_DEFAULT_PORTS if ports[0] in _DEFAULT_PORTS else ports)
-    )
+    if url.startswith("https:"):
+        return (_full_origin(url),)
+    port = _TLS_PORT if port_of(url) == _PLAIN_PORT else port_of(url)
+    return (_full_origin(url), f"https://{host_name_of(url)}:{port}")

@@ -37,7 +37,8 @@ _DATE = re.compile(
     rf"[/=_-]{_CENTURIES}[/-]{_MONTH}[/-]{_DAY}(?![0-9])"
     rf"|={_CENTURIES}-?{_MONTH}(?![0-9])"
     rf"|={_CENTURIES}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?![0-9])"
-    rf"|/(?:[^/?]*(?:calend|kalend|event|agenda|archiv|month|date)[^/?]*)/{_CENTURIES}"
+    # Atomic: a segment with the word 300 times is looked through once, not once for each of them.
+    rf"|/(?>[^/?]*?(?:calend|kalend|event|agenda|archiv|month|date))[^/?]*+/{_CENTURIES}"
     rf"[/-]{_MONTH}(?![0-9])",
     re.IGNORECASE,
 )

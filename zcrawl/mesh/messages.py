@@ -38,6 +38,7 @@ HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
 CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
 Link: TypeAlias = tuple[Url, Key]  # canonical
 ShortText: TypeAlias = Annotated[str, Meta(max_length=500)]
+Detail: TypeAlias = Annotated[str, Meta(max_length=5_000)]
 Label: TypeAlias = Annotated[str, Meta(max_length=100)]
 Files: TypeAlias = Annotated[
     dict[Annotated[str, Meta(max_length=20)], Annotated[str, Meta(max_length=64)]],
@@ -93,9 +94,9 @@ class HeldLease(_Body, frozen=True):
 
 class Hello(_Body, frozen=True):
     slots: Slots
-    version: str
-    hostname: str
-    pid: int
+    version: Label  # this and the next are in every SNAPSHOT
+    hostname: HostName
+    pid: Number
     held: list[HeldLease]
     produced: int  # number of the newest result ever numbered by this incarnation
     acked: int  # results up to here are known to be settled
@@ -131,7 +132,7 @@ class Accept(_Body, frozen=True):
 
 
 class Reject(_Body, frozen=True):
-    leases: list[tuple[int, int, str]]  # (lease epoch, lease n, reason)
+    leases: list[tuple[int, int, Detail]]  # (lease epoch, lease n, reason)
 
 
 class Page(_Body, frozen=True):
@@ -202,7 +203,7 @@ class Result(_Body, frozen=True):
 
 
 class Bye(_Body, frozen=True):
-    reason: str
+    reason: ShortText
 
 
 # ---------------------------------------------------------------- leader → worker

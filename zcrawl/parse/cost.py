@@ -10,6 +10,7 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
     anything in 3,000 bytes                                                   at most 13 ms
     n formatting elements (<b>, <font> ...) that stay open while m blocks     n x m x 0.3 us
     begin: each block gets copies of all of them, with their attributes       + 0.1 us an attribute
+    <a> is one of them, of which one at most is open: a long one is looked for
     nested elements: each <li>, <div>, </x> looks through all open ones       tags^2 x 1.7 ns
     attributes of one tag: each is compared with those before it              attributes^2 x 2 ns
     repeated <body> and <html>: their attributes are added to the first one   as if one tag had them
@@ -18,10 +19,10 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
 
 Ends of elements are not counted: `</b>` in the wrong place ends nothing, so whoever trusts them is
 told that a page is flat. Only <code>text</code> and the like are certainly closed. A `>` in a
-quoted value ends no tag: a long tag can look like many short ones. Such a tag is found by looking
-at places that its author cannot foresee (`chance`): from among its attributes the next `>` is
-quoted. Of tags with 5,000 attributes (40 ms) fewer than one in a million is missed. Pages below
-16,000 bytes pay for the list of formatting elements only.
+quoted value ends no tag: a long tag can look like many short ones, or its attributes like text
+behind it. The first is found by looking at places that its author cannot foresee (`chance`): from
+among its attributes the next `>` is quoted. Of tags with 5,000 attributes (40 ms) fewer than one in
+a million is missed. The second is found by the quote before the last `>`: it begins a value.
 
 What has more of something than is harmless in any order may still be harmless in its own: long
 pages of manuals are. `plain_markup` proves that for most of them.
@@ -59,6 +60,8 @@ _SAME: Final = 3  # equal formatting elements that can be open at once (the "Noa
 _SHORTEST_BLOCK: Final = 4  # bytes: <p>x
 _BETWEEN_SAMPLES: Final = 1_024  # bytes, on average
 _WINDOW: Final = 512  # a tag of twice that length is seen
+_MANY_BLOCKS: Final = 1_000  # on pages with more tags, those of a quarter of it: 300 in 1,000 bytes
+_BACK: Final = 1_024  # bytes of white space that may stand between `=` and a quote
 _MOST_SQUARES: Final = 6_000_000  # of the attributes of long tags
 _MOST_ROOTS: Final = 3  # <html> and <body> tags
 
@@ -164,20 +167,20 @@ def _check_bounds(
         _check_selectors(size, selectors)
     if size <= HARMLESS_BYTES:
         return
-    tags = markup.count(b"<") if size > SHORT_BYTES or selectors is not None else 0
-    if tags > (MOST_TAGS if selectors is None else MOST_TAGS_SELECTED):
+    tags = markup.count(b"<")
+    most_tags = MOST_TAGS if selectors is None else MOST_TAGS_SELECTED
+    if tags > most_tags and (size > SHORT_BYTES or selectors is not None):
         raise TooCostly(f"{tags} tags")
     listed = _OPEN.findall(markup)
     copies_ms = _copies_ms(set(listed))
     if copies_ms * (size // _SHORTEST_BLOCK) > MOST_COPIES_MS:
         # A closed element begins no block, nor does its end.
-        blocks = (tags or markup.count(b"<")) - 2 * listed.count(b"")
+        blocks = tags - 2 * listed.count(b"")
         if copies_ms * blocks > MOST_COPIES_MS:
             raise TooCostly(f"formatting elements that may be open in {blocks} blocks")
-    if size > SHORT_BYTES:
-        if sum(1 for tag in listed if tag[:4].lower() in _ROOTS) > _MOST_ROOTS:
-            raise TooCostly("repeated <body> tags")
-        _check_attributes(markup, chance)
+    if size > SHORT_BYTES and sum(1 for tag in listed if tag[:4].lower() in _ROOTS) > _MOST_ROOTS:
+        raise TooCostly("repeated <body> tags")
+    _check_attributes(markup, tags, chance)
 
 
 def _check_selectors(size: int, selectors: SelectorCost) -> None:
@@ -215,31 +218,50 @@ def _ends_in_quotes(tag: bytes) -> bool:
     return False
 
 
-def _check_attributes(markup: bytes, chance: Chance) -> None:
-    if _squared_attributes(markup) > _MOST_SQUARES:
+def _check_attributes(markup: bytes, tags: int, chance: Chance) -> None:
+    finer = 4 if tags > _MANY_BLOCKS else 1
+    squares, longest_link = _long_tags(markup, _WINDOW // finer)
+    if squares > _MOST_SQUARES:
         raise TooCostly("a tag with very many attributes")
-    at = int(chance() * _BETWEEN_SAMPLES)
+    if longest_link * tags * _COPIED_ATTRIBUTE_MS > MOST_COPIES_MS:
+        raise TooCostly(f"a link with {longest_link} attributes that may be open in {tags} blocks")
+    between = _BETWEEN_SAMPLES // finer
+    at = int(chance() * between)
     while (end := markup.find(b">", at)) >= 0:
         if _ends_in_quotes(markup[at:end]):
             raise TooCostly("a quoted >")
         # Each step by itself: quoted values at regular distances would hide from regular steps.
-        at += 1 + int(chance() * 2 * _BETWEEN_SAMPLES)
+        at += 1 + int(chance() * 2 * between)
 
 
-def _squared_attributes(markup: bytes) -> int:
-    """The squares of the attributes of all long tags, added up; rather too much than too little.
-    Only stretches without any `>` are looked at: ordinary markup has one in nearly every window."""
-    total, at, end = 0, 0, len(markup)
+def _long_tags(markup: bytes, window: int) -> tuple[int, int]:
+    """The squares of the attributes of all long tags, added up, and the most attributes of an <a>;
+    rather too much than too little. Only stretches without any `>` are looked at: ordinary markup
+    has one in nearly every window."""
+    total, most, at, end = 0, 0, 0, len(markup)
     while at < end:
-        if markup.find(b">", at, at + _WINDOW) >= 0:
-            at += _WINDOW
+        if markup.find(b">", at, at + window) >= 0:
+            at += window
             continue
-        begin = markup.find(b"<", markup.rfind(b">", 0, at) + 1)
+        before = markup.rfind(b">", 0, at)
         stop = markup.find(b">", at)
         stop = end if stop < 0 else stop
+        hidden = _is_quoted(markup, before)
+        begin = before + 1 if hidden else markup.find(b"<", before + 1)
         if 0 <= begin < stop:
             tag = markup[begin:stop]
             attributes = len(tag.split()) + tag.count(b"/") + tag.count(b"=")
             total += attributes * attributes
+            if hidden or b"<a" in tag or b"<A" in tag:
+                most = max(most, attributes)
         at = stop + 1
-    return total
+    return total, most
+
+
+def _is_quoted(markup: bytes, place: int) -> bool:
+    """Whether the `>` there may be in a quoted value: then what follows it are attributes."""
+    for quote in (b'"', b"'"):
+        at = markup.rfind(quote, 0, max(0, place))
+        if at > 0 and markup[max(0, at - _BACK) : at].rstrip()[-1:] in (b"=", b""):
+            return True
+    return False

@@ -203,7 +203,9 @@ def _flattened(markup: bytes) -> bytes:
     steps = (-1 if slash else 1 for slash in _NESTING.findall(markup.lower()))
     if max(accumulate(steps), default=0) <= _MAX_DEPTH:
         return markup
-    return _IRRELEVANT.sub(b"", markup)
+    # Behind the last `>` no tag ends: each `<` there would look for it to the end, in vain.
+    end = markup.rfind(b">") + 1
+    return _IRRELEVANT.sub(b"", markup[:end]) + markup[end:]
 
 
 class _Head(msgspec.Struct):

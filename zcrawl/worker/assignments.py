@@ -133,7 +133,7 @@ class Assignments:
 
     def lack(self, run: int, what: str, leader: str, effects: Effects) -> None:
         """What a run needs is not here: what has not started goes to somebody who has it."""
-        self._lacking[run] = reason = f"{LACKS}{what}"
+        self._lacking[run] = reason = f"{LACKS}{what[:1_000]}"
         refused: list[Refusal] = []
         for seq in self._intake.queued():
             if self._intake.held[seq].assignment.run == run:
