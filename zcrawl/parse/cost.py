@@ -151,7 +151,7 @@ def check_markup(
             fingerprint
             or selectors is not None
             or len(markup) > MOST_INLINE_BYTES
-            or _squared_attributes(markup) > _MOST_SQUARES
+            or _long_tags(markup, _WINDOW)[0] > _MOST_SQUARES
             or not is_plain(markup)
         ):
             raise
