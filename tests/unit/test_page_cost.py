@@ -18,7 +18,7 @@ from tests.web.monsters import MONSTERS
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import cost
-from zcrawl.parse.cost import Budget, SelectorCost, TooCostly, check_markup, selector_cost
+from zcrawl.parse.cost import Budget, Proofs, SelectorCost, TooCostly, check_markup, selector_cost
 from zcrawl.parse.extract import Plan
 from zcrawl.parse.extract_page import PageFacts
 from zcrawl.parse.page import PageOptions, ParsedPage
@@ -51,7 +51,7 @@ def facts() -> PageFacts:
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = Budget(time.perf_counter, 0.04, CHANCE)
+    budget = Budget(time.perf_counter, 0.04, CHANCE, Proofs())
     known = None if options.plan is None else facts()
     return read_page(body, HTML, URL, known, options, LinkResolver(), budget)
 
@@ -179,7 +179,9 @@ def test_a_long_page_of_a_manual_is_plain() -> None:
     assert len(body) > cost.INLINE_BYTES
     assert body.count(b"<") > 2 * cost.MOST_TAGS
     plain = body.replace(b"class=x", b'class="x"').replace(b"<html>", b'<html lang="en">')
-    check_markup(plain, False, None, CHANCE)
+    check_markup(plain, False, None, CHANCE, Proofs())
+    with pytest.raises(TooCostly):  # the proof costs more than a child that is there
+        check_markup(plain, False, None, CHANCE, Proofs(left=0))
 
 
 @pytest.mark.parametrize(
@@ -232,14 +234,14 @@ def test_nothing_that_stays_open_looks_plain(hidden: bytes) -> None:
 def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: int) -> None:
     """Lexbor cannot be interrupted, so its time is judged by the bytes alone."""
     with pytest.raises(TooCostly):
-        check_markup(MONSTERS[kind](size, random.Random(1)), False, None, CHANCE)
+        check_markup(MONSTERS[kind](size, random.Random(1)), False, None, CHANCE, Proofs())
 
 
 @pytest.mark.parametrize("links", [1, 20, 200, 450])
 def test_ordinary_pages_stay_in_the_loop(links: int) -> None:
     """A page of 65 KB with 3,600 tags is nothing special."""
     assert len(ordinary(links)) < cost.INLINE_BYTES
-    check_markup(ordinary(links), False, None, CHANCE)
+    check_markup(ordinary(links), False, None, CHANCE, Proofs())
 
 
 def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
@@ -247,8 +249,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
     text = b"<p>" + b"many words of text without any tag " * 2_000
     data = base64.b64encode(random.Random(1).randbytes(60_000))
     image = b'<img src="data:image/png;base64,' + data + b'">'
-    check_markup(text, False, None, CHANCE)
-    check_markup(image, False, None, CHANCE)
+    check_markup(text, False, None, CHANCE, Proofs())
+    check_markup(image, False, None, CHANCE, Proofs())
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
@@ -256,10 +258,10 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
     names = b" ".join(b"a%d" % n for n in range(600))
     page = b"<p><b x='>' " + names + b">" + b"</p><p>x" * 600
     with pytest.raises(TooCostly):
-        check_markup(page, False, None, CHANCE)
+        check_markup(page, False, None, CHANCE, Proofs())
     with pytest.raises(TooCostly):
-        check_markup(page.replace(b"'", b'"'), False, None, CHANCE)
-    check_markup(b"<p><b x='a' y=''>" + b"x" * 5_000, False, None, CHANCE)
+        check_markup(page.replace(b"'", b'"'), False, None, CHANCE, Proofs())
+    check_markup(b"<p><b x='a' y=''>" + b"x" * 5_000, False, None, CHANCE, Proofs())
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -273,7 +275,7 @@ def test_a_long_tag_is_found_wherever_it_looks_like_ordinary_markup(seed: int) -
         parts.append(f'{names} t{n}="{quoted}" ')
     page = f"<p {''.join(parts)}>".encode()
     with pytest.raises(TooCostly):
-        check_markup(page, False, None, random.Random(seed).random)
+        check_markup(page, False, None, random.Random(seed).random, Proofs())
 
 
 @pytest.mark.parametrize(
@@ -314,6 +316,6 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     """The budget is asked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
-    budget = Budget(lambda: float(next(now)), 0.5, CHANCE)
+    budget = Budget(lambda: float(next(now)), 0.5, CHANCE, Proofs())
     with pytest.raises(TooCostly, match="time"):
         read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(), budget)

@@ -25,7 +25,9 @@ among its attributes the next `>` is quoted. Of tags with 5,000 attributes (40 m
 a million is missed. The second is found by the quote before the last `>`: it begins a value.
 
 What has more of something than is harmless in any order may still be harmless in its own: long
-pages of manuals are. `plain_markup` proves that for most of them.
+pages of manuals are. `plain_markup` proves that, but the proof takes longer than parsing. So it is
+tried for the first such pages only (`Proofs`): a crawl with few of them needs no child (80 ms of
+CPU to start), and one with many has them parsed there.
 
 The rest (links, fields, items) is Python, and asks a `Budget` between its steps.
 """
@@ -85,15 +87,27 @@ class TooCostly(Exception):
     """Not here: this page belongs into a child process. The text says what it has too much of."""
 
 
+class Proofs:
+    """How many pages may still be proved plain; one for each worker process."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = 20) -> None:
+        self.left = left
+
+
 class Budget:
     """The time that one page may take inside the event loop, parser and all."""
 
-    __slots__ = ("_clock", "_seconds", "_until", "chance")
+    __slots__ = ("_clock", "_seconds", "_until", "chance", "proofs")
 
-    def __init__(self, clock: Callable[[], float], seconds: float, chance: Chance) -> None:
+    def __init__(
+        self, clock: Callable[[], float], seconds: float, chance: Chance, proofs: Proofs
+    ) -> None:
         self._clock = clock
         self._seconds = seconds
         self.chance = chance
+        self.proofs = proofs
         self._until = 0.0
 
     def begin(self) -> None:
@@ -141,7 +155,11 @@ def greatest(costs: Iterable[SelectorCost]) -> SelectorCost:
 
 
 def check_markup(
-    markup: bytes, fingerprint: bool, selectors: SelectorCost | None, chance: Chance
+    markup: bytes,
+    fingerprint: bool,
+    selectors: SelectorCost | None,
+    chance: Chance,
+    proofs: Proofs,
 ) -> None:
     """Raises TooCostly for markup that may take lexbor, or a job's selectors, too long."""
     try:
@@ -151,9 +169,12 @@ def check_markup(
             fingerprint
             or selectors is not None
             or len(markup) > MOST_INLINE_BYTES
+            or proofs.left <= 0
             or _long_tags(markup, _WINDOW)[0] > _MOST_SQUARES
-            or not is_plain(markup)
         ):
+            raise
+        proofs.left -= 1
+        if not is_plain(markup):
             raise
 
 

@@ -133,7 +133,7 @@ def parse_page(
     plan = options.plan if facts is not None else None
     if budget is not None:
         cost = None if plan is None else plan.cost
-        check_markup(markup, options.fingerprint, cost, budget.chance)
+        check_markup(markup, options.fingerprint, cost, budget.chance, budget.proofs)
         budget.begin()
     if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
         markup = _flattened(markup)

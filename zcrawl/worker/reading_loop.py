@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zcrawl.errors import FetchError, ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.cost import MOST_INLINE_BYTES, Budget, TooCostly
+from zcrawl.parse.cost import MOST_INLINE_BYTES, Budget, Proofs, TooCostly
 from zcrawl.parse.page import ParsedPage, is_html
 from zcrawl.parse.reading import read_page
 from zcrawl.worker.outcome import MOST_TRAPPED, RunContext
@@ -49,6 +49,7 @@ class PageReader:
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._chance = random.Random().random
+        self._proofs = Proofs()
         self._content: ContentReader | None = None
         self._children: PageChildren | None = None
 
@@ -77,7 +78,7 @@ class PageReader:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
-            budget = Budget(time.perf_counter, BUDGET_S, self._chance)
+            budget = Budget(time.perf_counter, BUDGET_S, self._chance, self._proofs)
             try:
                 return read_page(body, content_type, url, facts, context.options, resolver, budget)
             except TooCostly:
