@@ -9,9 +9,12 @@ import pytest
 
 from zcrawl.mesh.answer_pace import ANSWER_S, AnswerPace
 from zcrawl.mesh.border import (
+    ANSWER_BYTES,
+    DEBT_MOST,
     LOCAL,
     REFUSALS,
     REQUESTS,
+    ROUTES_KEPT,
     Allowance,
     Border,
     Buckets,
@@ -175,6 +178,40 @@ def test_answers_and_log_lines_about_refusals_are_limited_by_key() -> None:
     assert sum(at.may_log(ann, Refusal.KIND, 5.0 + n / 10_000) for n in range(10_000)) == 1
     assert at.may_log(ann, Refusal.SIZE, 5.0) and at.may_log(w1, Refusal.KIND, 5.0)
     assert at.may_log(ann, Refusal.KIND, 6.5)
+
+
+def test_long_answers_count_as_many_requests() -> None:
+    """A viewer that asks for megabytes as often as it may costs a leader its epoch. What a master
+    forwards, and who asks for little, is not touched by it."""
+    at = border()
+    ann, bob, masters = at.sender(ANN), at.sender(BOB), at.sender(SERVER)
+    for sender, route in ((ann, b"a"), (bob, b"b"), (masters, b"m")):
+        assert at.may_ask(sender, 5.0)
+        at.asks(sender, route)
+    at.answered(b"a", 1_000)
+    at.answered(b"m", 10**9)
+    at.answered(b"nobody", 10**9)
+    assert at.may_ask(ann, 5.0), "a short answer is free"
+    at.answered(b"a", 2_000_000)
+    assert not at.may_ask(ann, 5.0)
+    assert at.may_ask(bob, 5.0) and at.may_ask(masters, 5.0)
+    owed = 2_000_000 / ANSWER_BYTES
+    assert not at.may_ask(ann, 5.0 + (owed - 60) / REQUESTS[Role.VIEWER].per_s)
+    assert at.may_ask(ann, 6.0 + owed / REQUESTS[Role.VIEWER].per_s)
+    at.answered(b"a", 10**12)
+    assert at.may_ask(ann, 100.0 + DEBT_MOST / REQUESTS[Role.VIEWER].per_s), "it ends some time"
+
+
+def test_the_routes_of_those_who_asked_are_bounded() -> None:
+    """A key may open as many lines as it likes."""
+    at = border()
+    for n in range(ROUTES_KEPT + 100):
+        at.asks(at.sender(ANN), n.to_bytes(4))
+    at.may_ask(at.sender(ANN), 5.0)
+    at.answered((0).to_bytes(4), 10**9)
+    assert at.may_ask(at.sender(ANN), 5.0), "the oldest is forgotten"
+    at.answered((ROUTES_KEPT + 99).to_bytes(4), 10**9)
+    assert not at.may_ask(at.sender(ANN), 5.0)
 
 
 def test_buckets_never_give_more_than_their_rate_and_hold_few_keys() -> None:

@@ -55,10 +55,15 @@ class Allowance(msgspec.Struct, frozen=True):
 # share keys. A pool of workers that shares one key asks where the masters are.
 REQUESTS: Final[Mapping[Role, Allowance]] = {
     Role.OPERATOR: Allowance(200, 1_000),
-    Role.VIEWER: Allowance(50, 200),
+    Role.VIEWER: Allowance(50, 50),
     Role.WORKER: Allowance(100, 500),
 }
 REFUSALS: Final = Allowance(20, 50)  # answers to what was refused, for each key
+# A long answer counts as many requests: `jobs` with 1.5 MB of specs takes a leader 0.1 s, and 45 of
+# them a second, within a viewer's rate, cost it its epoch.
+ANSWER_BYTES: Final = 20_000
+DEBT_MOST: Final = 1_000.0  # requests
+ROUTES_KEPT: Final = 10_000  # of those who asked last
 
 
 class Buckets:
@@ -76,6 +81,12 @@ class Buckets:
         if len(self._buckets) > self._most:
             del self._buckets[next(iter(self._buckets))]
         return taken
+
+    def charge(self, key: str, tokens: float, most: float) -> None:
+        """Take what was used afterwards; the key may owe as much as `most`."""
+        if key in self._buckets:
+            left, at = self._buckets[key]
+            self._buckets[key] = (max(-most, left - tokens), at)
 
     def __len__(self) -> int:
         return len(self._buckets)
@@ -134,6 +145,7 @@ class Border:
         self._senders: dict[str, Sender] = {}
         self._requests, self._refusals = Buckets(), Buckets()
         self._logged: dict[tuple[str, Refusal], float] = {}
+        self._askers: dict[bytes, str] = {}  # route → key, of those whose answers are counted
         self.allow({})
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
@@ -170,6 +182,21 @@ class Border:
         if sender is LOCAL or Role.MASTER in sender.roles:
             return True
         return self._requests.take(sender.key, REQUESTS[sender.request_role], now)
+
+    def asks(self, sender: Sender, route: bytes) -> None:
+        """A request of it is let in; the answer goes back by this route."""
+        if sender is LOCAL or Role.MASTER in sender.roles:
+            return
+        self._askers.pop(route, None)
+        self._askers[route] = sender.key  # the newest last
+        if len(self._askers) > ROUTES_KEPT:
+            del self._askers[next(iter(self._askers))]
+
+    def answered(self, route: bytes, size: int) -> None:
+        """An answer of this many bytes goes out: what it is more than short counts as requests."""
+        key = self._askers.get(route)
+        if key is not None and size > ANSWER_BYTES:
+            self._requests.charge(key, size / ANSWER_BYTES, DEBT_MOST)
 
     def may_answer(self, sender: Sender, now: float) -> bool:
         """Whether a refused message still gets an answer."""

@@ -111,6 +111,7 @@ class BorderReader(SocketReader):
                 return
         elif isinstance(message.body, Request):
             message = Message(message.header, mark(message.body, sender))
+            self._border.asks(sender, route)
         self._arrived.append(Arrived(route, message))
 
     def _notice(self, frames: list[zmq.Frame]) -> list[bytes]:

@@ -20,7 +20,7 @@ from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
 from zcrawl.mesh.mesh_zmq_border import BorderReader
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
-from zcrawl.mesh.messages import Beat, Body, Header, Kind
+from zcrawl.mesh.messages import Beat, Body, Header, Kind, Reply
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import AllowedKey, MeshKeys, judge
@@ -113,6 +113,8 @@ class ZmqMasterMesh(MeshEnd):
         self, route: bytes, epoch: int, body: Body, sequence: int = 0, subject: int = 0
     ) -> bool:
         frames = encode(self._header(epoch, body, sequence, subject), body)
+        if isinstance(body, Reply):
+            self._border.answered(route, len(frames[1]))
         return self._send(self._control, [route, *frames])
 
     def publish(self, epoch: int, body: Body) -> bool:
