@@ -47,7 +47,8 @@ def test_command(
     """Fetch one page as a worker would, and show what happened.
 
     Guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With a job
-    file its first seed is fetched, or the URL behind it; of a spider without seeds, `start` is
+    file its first seed is fetched, or the URL behind it, as a crawl of the file would: only the
+    file's seeds open private hosts and set the default scope. Of a spider without seeds, `start` is
     called. Nothing is stored. Exit 1 unless the page was done.
     """
     if not sources or len(sources) > 2:
@@ -63,16 +64,16 @@ def test_command(
     from zcrawl.submit.private import with_right
 
     def once() -> int:
-        submission = prepare(urls, job_file, None, changes, takes_logins=True)
+        submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
         os.environ.update(submission.secrets)
-        # Whoever types this is on the machine that fetches.
+        # As in a crawl: what is typed opens its own hosts, a page that the job may meet does not.
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
         known = [one.name for one in spec.extract]
         if block and block not in known:
             raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")
-        url = submission.first[0] if submission.first else START_URL
+        url = submission.page or next(iter(submission.first), START_URL)
         return run_async(_test(settings, spec, url, links, block))
 
     if not watch:
@@ -128,6 +129,8 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
         lines.append(f"           {report['detail']}")
     if "guard" in report:
         lines += _decisions(report)
+    if report.get("scope"):
+        lines.append(f"scope      {report['scope']}: a crawl of this job follows no link to it")
     for number, hop in enumerate(report["hops"], 1):
         told = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
         by = f" by {hop['proxy']}" if "proxy" in hop else ""
@@ -145,6 +148,7 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     for one in report["requests"][:most_links]:
         handler = f" → {one['handler']}" if one["handler"] else ""
         lines.append(f"request    {one['method']} {one['url']}{handler}")
+    lines += [f"sitemap    {url}" for url in report["sitemaps"][:most_links]]
     return lines + _links(report, most_links)
 
 
@@ -207,7 +211,9 @@ def _links(report: dict[str, Any], most: int | None) -> list[str]:
     kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(x["scope"] for x in links).items())
     lines = [f"links      {len(links)}{f': {kinds}' if kinds else ''}"]
     lines += [
-        f"  {link['scope']:<18} {link['url']}" + (f" → {link['to']}" if "to" in link else "")
+        f"  {link['scope']:<18} {link['url']}"
+        + (f" → {link['to']}" if "to" in link else "")
+        + (f" (refused by the address guard: {link['guard']})" if "guard" in link else "")
         for link in links[:most]
     ]
     if most is not None and len(links) > most:
