@@ -20,6 +20,7 @@ from zcrawl.store.commands import Asked, CancelOffline, RunChanged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
+from zcrawl.store.sqlite_mark_file import check_mark
 
 HOLDER = "offline"
 
@@ -37,6 +38,7 @@ def open_writable(data: Path) -> Store:
 
 def _open(data: Path, *, readonly: bool) -> Store:
     path = data / DATABASE
+    check_mark(path)
     if not path.is_file():
         raise UsageError(
             f"there is no database in {data}; `zcrawl crawl URL --data {data}` makes one",
