@@ -22,16 +22,32 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def make_durable_folder(folder: Path) -> None:
-    """Make a folder and those above it; each new one is durable in its parent."""
+def sync_file(path: Path) -> None:
+    """Make the content of a file durable that somebody else has written and closed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_durable_folder(folder: Path, mode: int = 0o777) -> list[Path]:
+    """Make a folder and those above it, each durable in its parent; those that were missing."""
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode, parents=True, exist_ok=True)
     for one in reversed(missing):
         sync_folder(one.parent)
+    return missing
 
 
 def replace_durably(path: Path, data: bytes) -> None:
     """Write a file aside and rename it: at each moment, the old or the whole new one is there."""
+    replace_file(path, data)
+    sync_folder(path.parent)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """The same for a caller who syncs the folder: after a power cut the old one may be back."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     aside = Path(name)
     try:
@@ -44,4 +60,3 @@ def replace_durably(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # what happened before it is what is told
             aside.unlink()
         raise
-    sync_folder(path.parent)

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import BinaryIO, Final
 
 from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
+from zcrawl.runtime.durable_files_os import make_durable_folder
 from zcrawl.runtime.private_files_os import (
     PRIVATE_FOLDER,
     is_within,
@@ -180,7 +181,7 @@ def _open(
         if of_user:
             make_folder_of_user(root)
         else:
-            root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            make_durable_folder(root, PRIVATE_FOLDER)
         descriptor = os.open(root, _FOLDER)
         for part in parts:
             here = here / part
@@ -196,6 +197,7 @@ def _step(above: int, name: str, shown: Path) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, PRIVATE_FOLDER, dir_fd=above)
+            os.fsync(above)
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
         except OSError:

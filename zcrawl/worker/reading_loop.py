@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVar("A")
 BUDGET_S: Final = 0.015  # of Python code, beside the parser's own 30 ms
+KEEPING_THREADS: Final = 8  # they wait for the disk, which writes what waits together
 LINKS_A_STEP: Final = 1_000  # 5 to 10 us each
 INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
 
@@ -124,7 +125,7 @@ class PageReader:
 
     async def in_thread(self, call: Callable[[A], T], argument: A) -> T:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
+            self._threads = ThreadPoolExecutor(KEEPING_THREADS, thread_name_prefix="zcrawl-parse")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, argument)
 
