@@ -8,6 +8,7 @@ object of the group's Protocol. docs/plugins.md is the guide, `testing.plugin_co
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
@@ -26,6 +27,14 @@ _T = TypeVar("_T")
 
 class Skip(Exception):
     """Raised by a middleware: this page is not wanted. The reason is kept with the page."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Drop(Exception):
+    """Raised by a middleware's `before_item`: this item is not stored. Counted by the reason."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -81,7 +90,8 @@ Maybe: TypeAlias = _T | Awaitable[_T]
 
 class Middleware:
     """Three points on a page's way; override what is needed, plain or async. Each may raise Skip;
-    any other exception fails the page (`middleware_error`) and nothing else."""
+    any other exception fails the page (`middleware_error`) and nothing else. A middleware need not
+    inherit from this: an object with any of the three methods is one."""
 
     def before_request(self, request: Outgoing) -> Maybe[None]:
         """Change the request that is about to be sent; also before each redirect's."""
@@ -94,8 +104,26 @@ class Middleware:
         return None
 
     def before_item(self, item: dict[str, Any], page: PageFacts) -> Maybe[dict[str, Any] | None]:
-        """The item as it is to be stored; None: it is not stored."""
+        """The item as it is to be stored; None, or Drop with a reason: it is not stored."""
         return item
+
+
+class _Adapted(Middleware):
+    """An object with some of the methods of a Middleware, completed by those that do nothing."""
+
+    def __init__(self, plugin: Any) -> None:
+        self._before_request = getattr(plugin, "before_request", None) or super().before_request
+        self._after_response = getattr(plugin, "after_response", None) or super().after_response
+        self._before_item = getattr(plugin, "before_item", None) or super().before_item
+
+    def before_request(self, request: Outgoing) -> Any:
+        return self._before_request(request)
+
+    def after_response(self, request: Outgoing, response: httpx.Response) -> Any:
+        return self._after_response(request, response)
+
+    def before_item(self, item: dict[str, Any], page: PageFacts) -> Any:
+        return self._before_item(item, page)
 
 
 @runtime_checkable
@@ -174,13 +202,58 @@ def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any
         raise PluginError(
             f"{kind} {name!r} ({entry.value}): {told}", code=PluginError.BROKEN
         ) from error
-    if not isinstance(made, PROTOCOLS[group]):
+    problem = problem_of(group, made)
+    if problem:
         raise PluginError(
             f"{kind} {name!r} ({entry.value}) makes a {type(made).__name__}, which is no "
-            f"zcrawl.plugins.{PROTOCOLS[group].__name__}",
+            f"zcrawl.plugins.{PROTOCOLS[group].__name__}: {problem}",
             code=PluginError.BROKEN,
         )
     return made
+
+
+def problem_of(group: str, plugin: object) -> str:
+    """Why an object cannot be a plugin of the group, with the method's name; empty if it can.
+
+    It needs the methods of the group's Protocol, of a middleware at least one, and each must take
+    the arguments that zcrawl calls it with. A base class is never needed."""
+    needed = _methods(PROTOCOLS[group])
+    present = [name for name in needed if getattr(plugin, name, None) is not None]
+    if group == "middlewares":
+        if not present:
+            return f"it has none of the methods {', '.join(needed)}"
+    elif len(present) < len(needed):
+        missing = (name for name in needed if name not in present)
+        return f"it has no method {', '.join(missing)}"
+    for name in present:
+        problem = _wrong_call(getattr(plugin, name), needed[name])
+        if problem:
+            return f"{name} {problem}"
+    return ""
+
+
+def _methods(protocol: type) -> dict[str, tuple[str, ...]]:
+    """Its public methods, each with the names of the arguments that it is called with."""
+    return {
+        name: tuple(inspect.signature(method).parameters)[1:]  # without self
+        for name, method in vars(protocol).items()
+        if inspect.isfunction(method) and not name.startswith("_")
+    }
+
+
+def _wrong_call(method: object, arguments: tuple[str, ...]) -> str:
+    if not callable(method):
+        return f"is not a method but a {type(method).__name__}"
+    try:
+        signature = inspect.signature(method)
+    except ValueError:  # written in C, and it does not say: the call will show
+        return ""
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        called = ", ".join(arguments)
+        return f"takes {signature}, but is called as ({called}): {error}"
+    return ""
 
 
 def make_fetcher(name: str, options: Mapping[str, Any]) -> Any:
@@ -188,7 +261,12 @@ def make_fetcher(name: str, options: Mapping[str, Any]) -> Any:
 
 
 def make_middleware(name: str, options: Mapping[str, Any]) -> Middleware:
-    return cast(Middleware, make("middlewares", name, options))
+    return complete(make("middlewares", name, options))
+
+
+def complete(plugin: Any) -> Middleware:
+    """A middleware with all its methods, whichever of them the plugin has."""
+    return plugin if isinstance(plugin, Middleware) else _Adapted(plugin)
 
 
 def make_executor(name: str, options: Mapping[str, Any]) -> Executor:

@@ -19,6 +19,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from zcrawl.frontier.url import LinkResolver, join
 from zcrawl.parse.charset import decode
 from zcrawl.parse.links import links_of
+from zcrawl.parse.prose import words_of
 
 __all__ = ["Handler", "Item", "Output", "Page", "Request", "Spider", "Yields", "on"]
 
@@ -112,7 +113,7 @@ class Page:
     def text_of(self, selector: str, default: str = "") -> str:
         """The text of the first element that matches, on one line."""
         node = self.first(selector)
-        return default if node is None else " ".join(node.text().split())
+        return default if node is None else words_of(node)
 
     def json(self) -> Any:
         """The body as JSON; ValueError if it is none."""

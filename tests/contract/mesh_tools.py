@@ -13,6 +13,7 @@ from zcrawl.mesh.keys_zmq_file import new_pair
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.messages import Body, Message
 from zcrawl.mesh.ports import Arrived, Endpoints, Handler
+from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import KeyPair, MeshKeys
 
 PATIENCE_S = 20.0
@@ -72,7 +73,7 @@ class Claimer(MeshEnd):
         self._connect(self._line, control)
 
     def listen(self, handler: Handler) -> None:
-        self._read(self._line, False, handler)
+        self._read(self._line, Channel.CLIENT_CONTROL, handler)
 
     def send(self, body: Body) -> bool:
         return self._send(self._line, encode(self._header(0, body, 0, 0), body))

@@ -97,6 +97,10 @@ def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
         ]
         assert all(one["stamp"] == "mine" and one["of"] for one in found)
         assert summary["failed"] == 1, "/second was followed, and is not there"
+        view = json.loads(
+            command("job", summary["job"], "--data", "d", "--json", cwd=tmp_path).stdout
+        )
+        assert view["rejected_items"] == {"dropped by middleware stamp": 1}, "the empty line"
 
 
 def test_a_middleware_may_skip_a_page_by_its_answer(package: Path, tmp_path: Path) -> None:

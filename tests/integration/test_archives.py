@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import signal
@@ -17,7 +18,7 @@ import pytest
 from tests.integration.crawling import command, items, start, wait_until
 from tests.integration.test_outputs import _check
 from tests.unit.extraction import items as extracted
-from tests.web.static_site import serving
+from tests.web.static_site import serving, static_site
 
 warcio = pytest.importorskip("warcio.archiveiterator")
 
@@ -286,3 +287,18 @@ def captures(folder: Path) -> int:
             return int(database.execute("SELECT COUNT(*) FROM items WHERE kind = 3").fetchone()[0])
     except sqlite3.OperationalError:
         return 0
+
+
+def test_an_archive_is_exported_without_the_bodies_that_are_lost(tmp_path: Path) -> None:
+    """Told on stderr, exit 0: the other pages are worth having."""
+    pages = {"/": ("text/html", b"<a href=/a>a</a>"), "/a": ("text/html", b"<p>second</p>")}
+    with static_site(pages) as origin:
+        args = ("--data", "d", "--out", "x.warc.gz", "--workers", 1, "--rate", 0)
+        done = command("crawl", f"{origin}/", *args, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    name = hashlib.sha256(b"<p>second</p>").hexdigest()
+    (tmp_path / "d" / "blobs" / name[:2] / name[2:4] / name).unlink()
+    done = command("export", "1", "--data", "d", "--out", "y.warc.gz", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "1 bodies are lost" in done.stderr and name in done.stderr
+    assert (tmp_path / "y.warc.gz").stat().st_size > 0

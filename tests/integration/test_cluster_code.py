@@ -102,9 +102,9 @@ def test_a_right_that_is_withdrawn_stops_stored_code(
             spider_args={"origin": site.origin},
             code=code_of(SLOW, "test.py"),
             politeness=Politeness(rate=4.0, robots=False),
+            fetch=Fetch(allow_private=True),
         )
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [], "seeding": False}
-        args["vouched"] = [site.origin + "/"]
         run = int(made.ask("submit", args)["run"])
         made.wait_pages(run, 3)
         assert allows.stop() == 0

@@ -52,7 +52,7 @@ class Test(Base):
 
     def forks(self, page):
         if os.fork() == 0:  # it holds the pipes, and outlives its parent
-            with open(os.environ["FORKED"], "a") as file:
+            with open(FORKED, "a") as file:
                 here = "/proc/self/fd"
                 held = [os.path.realpath(f"{here}/{fd}") for fd in os.listdir(here)]
                 print(os.getpid(), sum(path.endswith("/lock") for path in held), file=file)
@@ -93,17 +93,15 @@ class Test(Base):
 """
 
 
-async def test_a_hostile_spider_takes_no_other_page_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> None:
     """It raises, hangs, eats memory, exits, crashes and writes into its pipes; all its good pages
     and those of a plain job on the same worker are done, and the worker itself lives on. What it
     has started ends with it."""
-    monkeypatch.setenv("FORKED", str(tmp_path / "forked"))
+    hostile = HOSTILE.replace("FORKED", repr(str(tmp_path / "forked")))
     with echo_site() as site:
         site.pages = {f"/plain/{n}": f"<a href=/plain/{n + 1}>".encode() for n in range(30)}
         spec = job(
-            BASE + HOSTILE, site, spider_limits=SpiderLimits(timeout=1.5, memory=400_000_000)
+            BASE + hostile, site, spider_limits=SpiderLimits(timeout=1.5, memory=400_000_000)
         )
         plain = JobSpec(name="plain", politeness=FAST, fetch=Fetch(allow_private=True))
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:

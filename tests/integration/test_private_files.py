@@ -221,7 +221,7 @@ def test_masters_and_workers_of_a_cluster_make_private_files(
             _, run = made.submit(pages, output=Output(keep_html=True, to=("jsonl",)))
             made.complete(run)
             data = [tmp_path / "m1", tmp_path / "w1"]
-            wait_until(lambda: list(data[0].glob("*.jsonl")) != [])
+            wait_until(lambda: list(data[0].glob("outputs/*.jsonl")) != [])
             assert (data[1] / "lives.json").exists() and (data[1] / "pulses").is_dir()
             assert [open_to_others(folder) for folder in data] == [{}, {}]
     finally:

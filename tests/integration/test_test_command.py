@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.crawling import command
 from tests.web import MisbehavingWeb, WebThread
+from tests.web.static_site import static_site
 
 
 def report(tmp_path: Path, *args: object, code: int = 0) -> Any:
@@ -150,3 +151,89 @@ def test_what_makes_no_sense_is_a_usage_error(tmp_path: Path, args: list[str]) -
     done = command("test", *args, cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.startswith("zcrawl: ")
+
+
+def test_links_are_those_that_a_crawl_fetches(tmp_path: Path) -> None:
+    """Whoever finds them: rules that pick other elements, JSON, a page that is not kept. The URLs
+    that `test` calls followed are the ones that a crawl of depth 1 asks for."""
+    pages = {
+        "/rules": ("text/html", b'<img src="/picked"><a href="/plain">x</a>'),
+        "/json": ("application/json", b'{"next": ["/second", "/third"]}'),
+        "/hidden": ("text/html", b'<meta name="robots" content="noindex"><a href="/on">x</a>'),
+        **{f"/{name}": ("text/html", b"") for name in ("picked", "second", "third", "on")},
+    }
+    blocks = """
+[[extract]]
+match = "/rules"
+follow = ["img"]
+[[extract]]
+match = "/json"
+follow = [{ json = "next" }]
+"""
+    with static_site(pages) as origin:
+        for page, expected in (
+            ("/rules", {"/picked"}),
+            ("/json", {"/second", "/third"}),
+            ("/hidden", {"/on"}),
+        ):
+            (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = ["{origin}{page}"]\n{blocks}')
+            code = 1 if page == "/hidden" else 0
+            told = report(tmp_path, "j.toml", code=code)
+            followed = {link["url"] for link in told["links"] if link["scope"] == "followed"}
+            assert followed == {origin + path for path in expected}
+            folder = f"d{page.strip('/')}"
+            crawl = ("crawl", "--job", "j.toml", "--data", folder, "--depth", 1, "--rate", 0)
+            done = command(*crawl, "--out", "out.jsonl", "--workers", 1, "--json", cwd=tmp_path)
+            summary = json.loads(done.stdout.splitlines()[-1])
+            assert summary["pages"] + summary["skipped"] == 1 + len(expected), done.stderr
+
+
+def test_hosts_of_the_jobs_seeds_are_in_scope_wherever_the_page_is(tmp_path: Path) -> None:
+    """A page of the job links to another of its hosts: a crawl follows that, so `test` says so."""
+    with (
+        static_site({"/": ("text/html", b"")}) as first,
+        static_site({"/": ("text/html", b"")}) as second,
+        static_site({"/": ("text/html", b"")}) as outside,
+    ):
+        with static_site({"/p": ("text/html", f'<a href="{first}/">1</a>'.encode())}) as third:
+            seeds = [f"{first}/", f"{second}/", f"{third}/"]
+            (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = {json.dumps(seeds)}\n')
+            told = report(tmp_path, "j.toml", f"{third}/p")
+        assert [link["scope"] for link in told["links"]] == ["followed"]
+        assert told["scope"] is None
+        open_too = f"{outside}/".split("/")[2]
+        job = f'name = "j"\nseeds = ["{first}/"]\n[fetch]\nprivate_hosts = ["{open_too}"]\n'
+        (tmp_path / "j.toml").write_text(job)
+        told = report(tmp_path, "j.toml", f"{outside}/")
+        assert told["scope"] == "out_of_scope_host"
+        shown = command("test", "j.toml", f"{outside}/", cwd=tmp_path).stdout
+        assert "out_of_scope_host: a crawl of this job follows no link to it" in shown
+
+
+def test_a_seed_that_redirects_elsewhere_brings_its_target_into_scope(tmp_path: Path) -> None:
+    """As the leader does it: links at the new place are followed."""
+    with static_site({"/": ("text/html", b'<a href="/more">x</a>')}) as target, WebThread() as web:
+        told = report(tmp_path, web.url(f"/redirect-to?{target}/"), "--allow-private")
+    assert [(link["url"], link["scope"]) for link in told["links"]] == [
+        (f"{target}/more", "followed")
+    ]
+
+
+def test_the_guard_refuses_what_it_refuses_in_a_crawl(tmp_path: Path) -> None:
+    """A page on a private host that is no seed of the job: typing its URL behind the job file
+    opens nothing, because a crawl of the file would not open it either."""
+    links = b'<a href="http://127.0.0.1:8099/">x</a>'
+    with (
+        static_site({"/page": ("text/html", b"")}) as private,
+        static_site({"/": ("text/html", links)}) as seed,
+    ):
+        scope = '[scope]\nhosts = ["127.0.0.1"]\n'
+        (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = ["{seed}/"]\n{scope}')
+        told = report(tmp_path, "j.toml", f"{private}/page", code=1)
+        assert told["guard"]["allowed"] is False
+        assert told["reason"].startswith("blocked_address")
+        assert report(tmp_path, "j.toml", f"{private}/page", "--allow-private")["outcome"] == "done"
+        (link,) = report(tmp_path, "j.toml")["links"]
+        assert link["guard"] == "loopback (127.0.0.1)"
+        (tmp_path / "j.toml").write_text('name = "j"\n')  # no seeds: the URL is the seed
+        assert report(tmp_path, "j.toml", f"{private}/page")["outcome"] == "done"

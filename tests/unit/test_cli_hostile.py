@@ -53,6 +53,8 @@ REPORT: dict[str, Any] = {
     "final_url": "x",
     "content_type": "x",
     "charset": "x",
+    "scope": "x",
+    "sitemaps": ["x"],
     "rejected_links": {"x": 1},
     "guard": {"allowed": False, "why": "x", "addresses": {"x": "x"}},
     "robots": {
@@ -78,7 +80,7 @@ REPORT: dict[str, Any] = {
     ],
     "items": [{"x": "x"}],
     "requests": [{"method": "x", "url": "x", "handler": "x"}],
-    "links": [{"scope": "x", "url": "x", "to": "x"}],
+    "links": [{"scope": "x", "url": "x", "to": "x", "guard": "x"}],
 }
 EXTRACTION: dict[str, Any] = {
     "items": [{"x": "x"}],

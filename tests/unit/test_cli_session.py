@@ -308,6 +308,14 @@ def test_the_closing_lines_tell_why_pages_are_missing() -> None:
     assert lines[1:] == ["failed: http_404 × 3, dns × 1", "skipped: robots × 2"]
 
 
+def test_the_closing_lines_tell_why_items_are_missing() -> None:
+    """A schema and a middleware may each have set items aside."""
+    view = row(state="completed") | {"failed_reasons": {}, "skipped_reasons": {}}
+    view["rejected_items"] = {"schema: price": 1, "dropped by middleware stamp: old": 2}
+    told = "items set aside: dropped by middleware stamp: old × 2, schema: price × 1"
+    assert told in closing_lines(view, None)
+
+
 @pytest.mark.parametrize("where", ["x.parquet", "s3://b/x.csv", "x.jsonl"])
 def test_a_run_without_items_has_its_file_and_says_so(where: str) -> None:
     """Of every format, wherever it lies."""

@@ -55,7 +55,7 @@ nothing = { css = ".none", fields = { a = "b" } }
     found = item(job, PAGE)
     assert found["head"] == {"title": "The Title", "price": "EUR 1.234,50"}
     assert [one["name"] for one in found["articles"]] == ["First", "Second"]
-    assert found["articles"][1]["text"] == "Secondno number"
+    assert found["articles"][1]["text"] == "Second no number"
     assert found["nothing"] is None
 
 
@@ -152,3 +152,20 @@ name = "b"
     keys = {key: url for url, key in found.links}
     named = {label: [keys[key] for key in of] for label, of in found.extracted.labels.items()}
     assert named == {"a": ["http://shop.test/1"], "b": ["http://shop.test/2"]}
+
+
+def test_no_field_glues_words_at_tags_that_separate_them() -> None:
+    """`str`, a pattern on it, list fields and microdata: cells and lines are separate words."""
+    page = """<div itemscope itemtype="https://schema.org/Shop">
+<p itemprop=name>Old<br>Mill</p></div>
+<table><tr><td>Weight</td><td>12 kg</td></tr></table><ul><li>a<br>b</li><li>c<i>d</i></li></ul>"""
+    job = r"""
+[extract.fields]
+row = "table"
+weight = { css = "table", re = 'Weight (\d+)', type = "int" }
+lines = { css = "li", list = true }
+name = { microdata = "Shop.name" }
+"""
+    found = item(job, page)
+    assert (found["row"], found["weight"]) == ("Weight 12 kg", 12)
+    assert (found["lines"], found["name"]) == (["a b", "cd"], "Old Mill")

@@ -140,3 +140,34 @@ def test_short_ways_to_a_url_lead_to_the_same_place(reference: str, base: str) -
             to_url(reference, base)
         return
     assert to_url(reference, base) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("1700000000", "2023-11-14T22:13:20+00:00"),
+        (" 1700000000\n", "2023-11-14T22:13:20+00:00"),
+        ("1700000000.25", "2023-11-14T22:13:20.250000+00:00"),
+        ("1700000000000", "2023-11-14T22:13:20+00:00"),
+        ("1712011500001", "2024-04-01T22:45:00.001000+00:00"),  # its digits look like a day of 1712
+        (1700000000, "2023-11-14T22:13:20+00:00"),
+        (1700000000000, "2023-11-14T22:13:20+00:00"),
+        ("2026-01-31", "2026-01-31"),
+        ("20260131", "2026-01-31"),
+        ("2026-01-31T10:00:00+01:00", "2026-01-31T10:00:00+01:00"),
+        ("Sat, 31 Jan 2026 10:00:00 +0100", "2026-01-31T10:00:00+01:00"),  # feeds
+        ("Sun, 06 Nov 1994 08:49:37 GMT", "1994-11-06T08:49:37+00:00"),  # headers, three forms
+        ("Sunday, 06-Nov-94 08:49:37 GMT", "1994-11-06T08:49:37+00:00"),
+        ("Sun Nov  6 08:49:37 1994", "1994-11-06T08:49:37"),
+    ],
+)
+def test_dates_that_need_no_format(text: object, date: str) -> None:
+    """Each form that docs/extraction.md promises, UNIX times as text too."""
+    assert to_date(text) == date
+
+
+@pytest.mark.parametrize("text", ["170000000", "17000000000", "12", "٣٣٣٣٣٣٣٣٣٣", "9" * 14, "1e9"])
+def test_other_digits_are_no_date(text: str) -> None:
+    """A number that could be anything is a problem, not a date of 1970."""
+    with pytest.raises(FieldProblem):
+        to_date(text)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from zcrawl.parse.prose import markdown_of, text_of
+from zcrawl.parse.prose import markdown_of, text_of, words_of
 
 HTML = """<div><script>no()</script><h2>Head <b>line</b></h2><p>One
  two <a href="/x">link</a><br>three</p><ul><li>a<ul><li>b</li></ul></li><li>c</li></ul>
@@ -39,3 +42,51 @@ def test_an_element_alone_is_what_it_holds() -> None:
     assert node is not None
     assert (text_of(node), markdown_of(node, "http://h.test/")) == ("in it", "in *it*")
     assert text_of(body("<script>x</script>")) == ""
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "a<br>b",
+        "<table><tr><td>a</td><td>b</td></tr></table>",
+        "<table><tr><th>a</th></tr><tr><td>b</td></tr></table>",
+        "<table><caption>a</caption><tr><td>b</td></tr></table>",
+        "<p>a</p><p>b</p>",
+        "<div>a</div>b",
+        "a<div>b</div>",
+        "<ul><li>a</li><li>b</li></ul>",
+        "<dl><dt>a</dt><dd>b</dd></dl>",
+        "<h1>a</h1><section>b</section>",
+        "<select><option>a</option><option>b</option></select>",
+        "<fieldset><legend>a</legend>b</fieldset>",
+        "a<hr>b",
+    ],
+)
+def test_blocks_and_breaks_separate_words(html: str) -> None:
+    """What a browser shows on two lines or in two cells is two words, as words, text and
+    Markdown."""
+    assert words_of(body(html)) == "a b"
+    assert not re.search("ab", text_of(body(html)))
+    assert not re.search("ab", markdown_of(body(html), "http://h.test/"))
+
+
+@pytest.mark.parametrize("tag", ["b", "i", "span", "a", "em", "sup", "code", "wbr", "img", "font"])
+def test_inline_elements_do_not_separate_words(tag: str) -> None:
+    """`H<sub>2</sub>O` is one word."""
+    assert words_of(body(f"x<{tag}>y</{tag}>z<br>end")) == "xyz end"
+    assert words_of(body(f"x<{tag}>y</{tag}>z")) == "xyz"
+
+
+def test_words_of_a_deep_page_end_when_the_time_is_over() -> None:
+    """A hostile page is walked without recursion, and its budget is asked on the way."""
+    deep = "<span>x" * 5_000
+    assert len(words_of(body(f"{deep}<br>y"))) == 5_002
+
+    class Over(Exception):
+        pass
+
+    def over() -> None:
+        raise Over
+
+    with pytest.raises(Over):
+        words_of(body(deep), over)

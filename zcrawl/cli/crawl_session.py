@@ -256,6 +256,8 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     for title, key in (("failed", "failed_reasons"), ("skipped", "skipped_reasons")):
         if view[key]:
             lines.append(f"{title}: {output.counts(view[key])}")
+    if view.get("rejected_items"):
+        lines.append(f"items set aside: {output.counts(view['rejected_items'])}")
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
         lines.append(
             "the address guard refuses what is not public. A typed name opens its private addresses"

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal
 import click
 
 from zcrawl.cli.base import Command, Settings, common
+from zcrawl.errors import ZcrawlError
 
 Status = Literal["ok", "warn", "fail"]
 DATABASE: Final = "zcrawl.db"
@@ -226,11 +227,17 @@ def check_cluster(settings: Settings) -> Check:
 
 
 def check_database(data: Path) -> Check:
-    file = data / DATABASE
-    if not file.exists():
-        return Check("database", "ok", "none yet")
+    from zcrawl.store.mark_sqlite_file import check_mark
     from zcrawl.store.sqlite_file import readonly_uri
 
+    file = data / DATABASE
+    try:
+        check_mark(file)
+    except ZcrawlError as error:
+        what, _, advice = str(error).partition(". ")
+        return Check("database", "fail", what, advice)
+    if not file.exists():
+        return Check("database", "ok", "none yet")
     restore = "restore it from a backup, or move it away and crawl again"
     try:
         uri = readonly_uri(file)

@@ -147,6 +147,7 @@ def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -
 
 
 def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True) -> int:
+    from zcrawl.runtime.durable_files_os import sync_file, sync_folder
     from zcrawl.runtime.private_files_os import give_to_user
 
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -160,7 +161,9 @@ def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True
     try:
         write(part)
         length = part.stat().st_size
+        sync_file(part)  # whoever wrote it
         part.replace(path)
+        sync_folder(path.absolute().parent)
     except OSError as error:
         code = "disk_full" if error.errno == errno.ENOSPC else "out_failed"
         raise ZcrawlError(f"{path}: {error.strerror}", code=code) from None

@@ -85,10 +85,12 @@ def _csv(source: Source) -> Iterator[bytes]:
 
 
 def _warc(source: Source) -> Iterator[bytes]:
-    from zcrawl.roles.blobs import open_blobs
+    from zcrawl.cli import output
+    from zcrawl.roles.blobs import body_getter
     from zcrawl.store.warc import render_warc, warc_head
 
-    blobs = open_blobs(source.blobs)
+    lost: list[str] = []
+    body_of = body_getter(source.blobs, lambda name, detail: lost.append(detail))
     captures = _items(source.store, source.run, Kept.CAPTURE, CAPTURES)
     first = next(captures, None)
     if first is None:
@@ -97,9 +99,11 @@ def _warc(source: Source) -> Iterator[bytes]:
             code="no_captures",
         )
     yield warc_head(f"run-{source.run}.warc.gz")
-    yield render_warc(first, blobs.get)
+    yield render_warc(first, body_of)
     for batch in captures:
-        yield render_warc(batch, blobs.get)
+        yield render_warc(batch, body_of)
+    if lost:
+        output.note(f"{len(lost)} bodies are lost; the first: {lost[0]}")
 
 
 def _items(store: Store, run: int, kind: Kept, batch: int) -> Iterator[list[bytes]]:

@@ -37,6 +37,7 @@ class Submission(msgspec.Struct):
     more: bool  # `rest` may hold seeds
     typed: tuple[str, ...] = ()  # by the operator: these seeds vouch for their own hosts
     secrets: dict[str, str] = {}  # for the workers' environment: logins that stood in URLs
+    page: str = ""  # one that the job may meet (`test`): neither a seed nor opened
     sent: int = 0  # of `rest`
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
@@ -119,12 +120,15 @@ def prepare(
     *,
     lists_vouch: bool = False,
     takes_logins: bool = False,
+    names_page: bool = False,
 ) -> Submission:
     """Judge everything that was typed; raises UsageError, JobError or BadUrl.
 
     `lists_vouch`: the first chunk of a list counts as typed (`crawl`, on the operator's machine).
     `takes_logins`: the workers are children of this process, so it can give them the passwords
     that stand in URLs (`submit.url_logins`); elsewhere such URLs are refused.
+    `names_page`: the URL is a page that the job may meet (`test`). The seeds of a job file that
+    has some stay what they are: they decide on scope and guard, as in a crawl of the file.
     """
     logins = UrlLogins()
     if not takes_logins:
@@ -134,7 +138,8 @@ def prepare(
     table = overlay(table, with_added(table, changes))
     if "spider" in table:
         _bring_code(table, Path(job_file or "").parent if "spider" not in changes else Path())
-    if urls:
+    page = urls[0] if urls and names_page and table.get("seeds") else ""
+    if urls and not page:
         # Arguments replace the file's seeds, as every flag replaces the file's value.
         table["seeds"] = list(urls)
     _clean_urls(table, logins)
@@ -163,7 +168,7 @@ def prepare(
         spec = spec_from_dict(overlay(table, {"name": name}), source)
     typed = tuple(first) if lists_vouch else spec.seeds
     more = len(first) == CHUNK
-    return Submission(spec, first, rest, lines, more, typed, logins.environment())
+    return Submission(spec, first, rest, lines, more, typed, logins.environment(), page)
 
 
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:

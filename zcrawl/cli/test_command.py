@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from zcrawl.submit.spec import JobSpec
 
 SHOWN_LINKS: Final = 20
+LOOK_MS: Final = 200  # a watcher says this often that nothing was saved
 SHOWN_ITEMS: Final = 10
 CELL: Final = 80  # characters of a value
 
@@ -47,7 +48,8 @@ def test_command(
     """Fetch one page as a worker would, and show what happened.
 
     Guard, robots.txt, hops, timing, headers, charset, items and links with their scope. With a job
-    file its first seed is fetched, or the URL behind it; of a spider without seeds, `start` is
+    file its first seed is fetched, or the URL behind it, as a crawl of the file would: only the
+    file's seeds open private hosts and set the default scope. Of a spider without seeds, `start` is
     called. Nothing is stored. Exit 1 unless the page was done.
     """
     if not sources or len(sources) > 2:
@@ -63,16 +65,16 @@ def test_command(
     from zcrawl.submit.private import with_right
 
     def once() -> int:
-        submission = prepare(urls, job_file, None, changes, takes_logins=True)
+        submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
         os.environ.update(submission.secrets)
-        # Whoever types this is on the machine that fetches.
+        # As in a crawl: what is typed opens its own hosts, a page that the job may meet does not.
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
         known = [one.name for one in spec.extract]
         if block and block not in known:
             raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")
-        url = submission.first[0] if submission.first else START_URL
+        url = submission.page or next(iter(submission.first), START_URL)
         return run_async(_test(settings, spec, url, links, block))
 
     if not watch:
@@ -89,7 +91,15 @@ def again_when_saved(path: Path, once: Callable[[], int]) -> int:
     from zcrawl.cli import output
 
     # The folder: editors write another file and rename it, and a watch on the first would end.
-    saved = watch(path.absolute().parent, raise_interrupt=True, debounce=100, recursive=False)
+    saved = watch(
+        path.absolute().parent,
+        raise_interrupt=True,
+        debounce=100,
+        recursive=False,
+        rust_timeout=LOOK_MS,
+        yield_on_timeout=True,
+    )
+    next(saved)  # from here on nothing that is saved is missed, also while the page is fetched
     first: list[set[Any]] = [{(None, str(path))}]
     for changed in itertools.chain(first, saved):
         names = [Path(name) for _, name in changed]
@@ -128,6 +138,8 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
         lines.append(f"           {report['detail']}")
     if "guard" in report:
         lines += _decisions(report)
+    if report.get("scope"):
+        lines.append(f"scope      {report['scope']}: a crawl of this job follows no link to it")
     for number, hop in enumerate(report["hops"], 1):
         told = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
         by = f" by {hop['proxy']}" if "proxy" in hop else ""
@@ -145,6 +157,7 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     for one in report["requests"][:most_links]:
         handler = f" → {one['handler']}" if one["handler"] else ""
         lines.append(f"request    {one['method']} {one['url']}{handler}")
+    lines += [f"sitemap    {url}" for url in report["sitemaps"][:most_links]]
     return lines + _links(report, most_links)
 
 
@@ -207,7 +220,9 @@ def _links(report: dict[str, Any], most: int | None) -> list[str]:
     kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(x["scope"] for x in links).items())
     lines = [f"links      {len(links)}{f': {kinds}' if kinds else ''}"]
     lines += [
-        f"  {link['scope']:<18} {link['url']}" + (f" → {link['to']}" if "to" in link else "")
+        f"  {link['scope']:<18} {link['url']}"
+        + (f" → {link['to']}" if "to" in link else "")
+        + (f" (refused by the address guard: {link['guard']})" if "guard" in link else "")
         for link in links[:most]
     ]
     if most is not None and len(links) > most:

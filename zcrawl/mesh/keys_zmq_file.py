@@ -27,6 +27,7 @@ from zcrawl.mesh.security import (
     parse_allow_list,
     parse_key_file,
 )
+from zcrawl.runtime.durable_files_os import sync_folder
 
 KEY_FILE_MODE = 0o600
 
@@ -37,7 +38,8 @@ def new_pair() -> KeyPair:
 
 
 def write_key_file(path: Path, pair: KeyPair) -> None:
-    """Never over an existing file: a lost secret cannot be made again."""
+    """Never over an existing file: a lost secret cannot be made again. Durable, because others
+    enter the public half into their lists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
@@ -47,6 +49,9 @@ def write_key_file(path: Path, pair: KeyPair) -> None:
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
         os.fchmod(descriptor, KEY_FILE_MODE)  # whatever the umask says
         file.write(key_file_text(pair))
+        file.flush()
+        os.fsync(descriptor)
+    sync_folder(path.absolute().parent)
 
 
 def read_key_file(path: Path) -> KeyPair:

@@ -10,8 +10,11 @@ import os
 import sys
 from typing import Any, BinaryIO
 
+import ada_url
 import msgpack
 
+from zcrawl.errors import BadUrl
+from zcrawl.frontier.url import join
 from zcrawl.parse.charset import decode
 from zcrawl.parse.content_os import LENGTH
 from zcrawl.runtime.confine_os import close_inherited, confine
@@ -43,6 +46,7 @@ def content_of(body: bytes, content_type: str, url: str) -> dict[str, Any]:
         tree = trafilatura.load_html(text)
         if tree is None:
             return {}
+        _make_links_absolute(tree, url)
         return {
             kind: trafilatura.extract(
                 tree if kind == "markdown" else text,
@@ -56,6 +60,27 @@ def content_of(body: bytes, content_type: str, url: str) -> dict[str, Any]:
         }
     except Exception as error:  # whatever the library trips over costs this page's field only
         return {"error": f"{type(error).__name__}: {error}"[:200]}
+
+
+def _make_links_absolute(tree: Any, page_url: str) -> None:
+    """Resolve the links of an lxml tree as `parse.links` does: against the first good <base>, else
+    against the page. The library would resolve them against the root of the page's host. A link
+    that cannot be resolved keeps its text only."""
+    base = page_url
+    for element in tree.iter("base"):
+        try:
+            base = join(page_url, element.get("href", ""))
+        except BadUrl:
+            continue
+        break
+    for element in tree.iter("a"):
+        href = element.get("href")
+        if href is None:
+            continue
+        try:
+            element.set("href", str(ada_url.join_url(base, href)))
+        except ValueError:
+            del element.attrib["href"]
 
 
 def _answer(target: BinaryIO, answer: dict[str, Any]) -> None:

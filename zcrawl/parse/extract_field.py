@@ -176,7 +176,7 @@ def _text_of(field: Field) -> TextOf:
         case "markdown":
             return lambda page, node: prose.markdown_of(node, page.base, page.check) or None
         case _:
-            return lambda page, node: " ".join(node.text().split()) or None
+            return lambda page, node: prose.words_of(node, page.check) or None
 
 
 # ---------------------------------------------------------------- a value of the field's type

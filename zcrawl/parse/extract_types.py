@@ -26,6 +26,9 @@ _SHOWN: Final = 60
 # Digits with what people put between them. No nested repetition: its time grows with its input.
 _NUMBER = re.compile(r"[-+−]?\s?(?:\d[\d.,'’   _]*|[.,]\d+)(?:[eE][-+]?\d{1,3})?")
 _SPACES = re.compile(r"['’\s  _]")
+_UNIX_TIME = re.compile(r"\d{10}(?:\.\d{1,9})?|\d{13}", re.ASCII)
+_MILLISECONDS_FROM: Final = 10**12
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TRUE: Final = frozenset(("true", "yes", "y", "1", "on", "checked", "selected"))
 _FALSE: Final = frozenset(("false", "no", "n", "0", "off"))
 
@@ -140,8 +143,10 @@ def to_date(value: Any, format: str = "") -> str:
         except ValueError:
             raise FieldProblem(f"no date of the form {format}: {shown(value)}") from None
         return _iso(found, "%H" in format or "%I" in format or "%c" in format or "%X" in format)
+    if _UNIX_TIME.fullmatch(text):  # before ISO 8601, which reads 1712011500000 as a day of 1712
+        return _from_timestamp(float(text) if "." in text else int(text))
     try:
-        if len(text) == 10:
+        if len(text) <= 10:
             return datetime.date.fromisoformat(text).isoformat()
         return _iso(datetime.datetime.fromisoformat(text), True)
     except ValueError:
@@ -153,9 +158,11 @@ def to_date(value: Any, format: str = "") -> str:
 
 
 def _from_timestamp(value: float) -> str:
+    """`value`: seconds, or milliseconds from 13 digits on (as seconds: the year 33658)."""
+    milliseconds = value if abs(value) >= _MILLISECONDS_FROM else value * 1000
     try:
-        return _iso(datetime.datetime.fromtimestamp(value, datetime.UTC), True)
-    except (ValueError, OverflowError, OSError):
+        return _iso(_EPOCH + datetime.timedelta(milliseconds=milliseconds), True)
+    except (ValueError, OverflowError):
         raise FieldProblem(f"no date: {shown(value)}") from None
 
 

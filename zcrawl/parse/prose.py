@@ -1,8 +1,11 @@
-"""An element as text with its line breaks, or as Markdown. Called by `parse.extract`. Pure.
+"""An element as words, as text with its line breaks, or as Markdown. Pure.
 
-One walk over the nodes makes both: Markdown is the text with marks. The walk keeps its own stack,
-because a page may nest deeper than Python calls may. Tables become rows with `|`; what has no
-counterpart in Markdown is written as its text.
+Called by `parse.extract`, `parse.structured` and spiders. Elements that begin a new line or a cell
+in a browser separate words; inline elements do not: `B<i>o</i>ld` is one word.
+
+One walk over the nodes makes text and Markdown: Markdown is the text with marks. Walks keep their
+own stack, because a page may nest deeper than Python calls may. Tables become rows with `|`; what
+has no counterpart in Markdown is written as its text.
 """
 
 from __future__ import annotations
@@ -23,13 +26,54 @@ _BLOCKS = frozenset(
     ("p", "div", "section", "article", "main", "header", "footer", "aside", "nav", "figure",
      "figcaption", "address", "dl", "dt", "dd", "form", "fieldset", "details", "summary",
      "ul", "ol", "li", "table", "tr", "blockquote", "pre", "hr",
-     "h1", "h2", "h3", "h4", "h5", "h6")
+     "h1", "h2", "h3", "h4", "h5", "h6",
+     "caption", "center", "dialog", "dir", "hgroup", "legend", "menu", "optgroup", "option",
+     "search")
 )  # fmt: skip
-_PARAGRAPHS = _BLOCKS - {"li", "tr", "dt", "dd"}  # an empty line around them
+_LINES = {"li", "tr", "dt", "dd", "caption", "legend", "optgroup", "option"}
+_PARAGRAPHS = _BLOCKS - _LINES  # an empty line around them
+_SEPARATES_WORDS = _BLOCKS | {"br", "td", "th"}
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "code": "`", "del": "~~", "s": "~~"}
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _BLANK_LINES = re.compile(r"\n{3,}")
 _SPACE_AT_BREAK = re.compile(r"[ \t]+(?=\n)")
+
+
+def words_of(node: LexborNode, check: Check = lambda: None) -> str:
+    """The text on one line, each run of white space made one space. Scripts keep their text: a
+    field may select one. `check` is called now and then, and may end it by an exception."""
+    words = node.text().split()
+    child = node.first_child
+    if child is None or (child.next is None and child.is_text_node):
+        return " ".join(words)
+    # Most elements have white space wherever a tag could separate words: two calls into C say so.
+    if words == node.text(separator=" ").split():
+        return " ".join(words)
+    return " ".join(_separated(node, check).split())
+
+
+def _separated(root: LexborNode, check: Check) -> str:
+    parts: list[str] = []
+    stack: list[LexborNode | None] = [root]  # None: the end of an element that separates words
+    steps = 0
+    while stack:
+        steps += 1
+        if not steps % _STEPS_BETWEEN_CHECKS:
+            check()
+        node = stack.pop()
+        if node is None:
+            parts.append(" ")
+        elif node.is_text_node:
+            parts.append(node.text_content or "")
+        elif node.is_element_node:
+            if node.tag in _SEPARATES_WORDS:
+                parts.append(" ")
+                stack.append(None)
+            child = node.last_child
+            while child is not None:
+                stack.append(child)
+                child = child.prev
+    return "".join(parts)
 
 
 def text_of(node: LexborNode, check: Check = lambda: None) -> str:

@@ -14,6 +14,8 @@ import ada_url
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from zcrawl.parse.prose import Check, words_of
+
 MAX_OBJECTS: Final = 1_000
 _MAX_SCOPES: Final = 32  # microdata within microdata
 _URL_ATTRIBUTES = {
@@ -95,7 +97,7 @@ def microdata(
             continue
         value: Any = items.get(node.mem_id)
         if value is None:
-            value = _value(node, base)
+            value = _value(node, base, check)
         for name in (node.attributes.get("itemprop") or "").split():
             if name not in holder:
                 holder[name] = value
@@ -134,7 +136,7 @@ def _shallow(item: dict[str, Any]) -> bool:
     return False
 
 
-def _value(node: LexborNode, base: str) -> str:
+def _value(node: LexborNode, base: str, check: Check) -> str:
     attributes, tag = node.attributes, node.tag or ""
     if tag == "meta":
         return attributes.get("content") or ""
@@ -150,4 +152,4 @@ def _value(node: LexborNode, base: str) -> str:
         return attributes["datetime"] or ""
     if attributes.get("content") is not None:  # not in the standard, on most shops' pages
         return attributes["content"] or ""
-    return " ".join((node.text() or "").split())
+    return words_of(node, check)

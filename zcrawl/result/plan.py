@@ -24,6 +24,7 @@ from zcrawl.result.extracted import others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.store.rows import NewLink, StoredRobots
+from zcrawl.submit.spec import JobSpec
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100
@@ -92,7 +93,7 @@ class ResultPlanner:
         change = self._change(one, result, None)
         if result.outcome is Outcome.PART:
             return msgspec.structs.replace(
-                change, links=tuple(links), seed_hosts=self._vouched_hosts(result, active)
+                change, links=tuple(links), seed_hosts=vouched_hosts(result, active.spec)
             )
         change = msgspec.structs.replace(
             change,
@@ -122,7 +123,7 @@ class ResultPlanner:
                 for reason, count in list(result.rejected.items())[:MOST_KINDS]
             ),
             attempts=result.attempt,
-            seed_hosts=self._vouched_hosts(result, active),
+            seed_hosts=vouched_hosts(result, active.spec),
         )
 
     def _failure(self, change: Change, result: Result, active: ActiveRun, utc: float) -> Change:
@@ -210,15 +211,6 @@ class ResultPlanner:
         self._links_until_sample = SAMPLE_EVERY
         return True
 
-    def _vouched_hosts(self, result: Result, active: ActiveRun) -> tuple[str, ...]:
-        """A seed that redirects elsewhere vouches for its target under the default scope, and
-        what a spider starts with are seeds."""
-        if result.depth > 0 or active.spec.scope.hosts:
-            return ()
-        if result.reason in (START, REDIRECTED) and result.requests:
-            return tuple(sorted({_netloc(url) for url, *_ in result.requests}))
-        return () if result.handover is None else (_netloc(result.handover[0]),)
-
     def _change(
         self, one: Received, result: Result, state: RequestState | None, dropped: bool = False
     ) -> Change:
@@ -260,6 +252,16 @@ def _is_true(url: str, key: bytes, extra: bytes, active: ActiveRun) -> bool:
         )
     except (BadUrl, ParseError):
         return False
+
+
+def vouched_hosts(result: Result, spec: JobSpec) -> tuple[str, ...]:
+    """A seed that redirects elsewhere vouches for its target under the default scope, and what a
+    spider starts with are seeds."""
+    if result.depth > 0 or spec.scope.hosts:
+        return ()
+    if result.reason in (START, REDIRECTED) and result.requests:
+        return tuple(sorted({_netloc(url) for url, *_ in result.requests}))
+    return () if result.handover is None else (_netloc(result.handover[0]),)
 
 
 def _netloc(url: str) -> str:

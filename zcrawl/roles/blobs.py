@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +22,7 @@ class Blobs(Protocol):
     def get(self, name: str) -> bytes: ...
 
 
+Note = Callable[[str, str], None]  # an event's name and what it says
 REFUSED = ""  # the place of a cluster that has none
 
 
@@ -72,6 +75,32 @@ class _Nowhere:
 
     def get(self, name: str) -> bytes:
         raise StoreError(f"there is no place for bodies, so no {name}", code="bodies_not_shared")
+
+
+def in_loop(note: Note) -> Note:
+    """`note`, called by another thread, in the loop that runs now."""
+    loop = asyncio.get_running_loop()
+
+    def pass_on(name: str, detail: str) -> None:
+        loop.call_soon_threadsafe(note, name, detail)
+
+    return pass_on
+
+
+def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
+    """Finds bodies for archives. `note` is told of each that is lost for good; the archive is
+    written without it."""
+    from zcrawl.store.warc import is_lost
+
+    def get(name: str) -> bytes:
+        try:
+            return open_blobs(where).get(name)
+        except StoreError as error:
+            if is_lost(error):
+                note("output_body_lost", f"an archive is written without a body: {error}")
+            raise
+
+    return get
 
 
 def open_blobs(where: str) -> Blobs:

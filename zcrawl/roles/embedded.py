@@ -22,7 +22,7 @@ from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model import RunState
 from zcrawl.roles import place
-from zcrawl.roles.blobs import open_blobs
+from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
 from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock_os
@@ -185,7 +185,7 @@ class EmbeddedCluster:
             master.note,
             OutputPlaces(data, data, self._output_rights),
             clock_os.utc,
-            lambda name: open_blobs(self._blobs).get(name),
+            body_getter(self._blobs, in_loop(master.note)),
         )
         stack.push_async_callback(outputs.close)
         self._master, self._outputs = master, outputs

@@ -31,7 +31,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import check_bind
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
-from zcrawl.roles.blobs import blobs_place, open_blobs
+from zcrawl.roles.blobs import blobs_place, body_getter, in_loop
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import OUTPUTS
 from zcrawl.runtime import clock_os
@@ -119,7 +119,7 @@ class MasterNode:
                 self._master.note,
                 OutputPlaces(data, data / OUTPUTS, rights),
                 clock_os.utc,
-                lambda name: open_blobs(bodies).get(name),
+                body_getter(bodies, in_loop(self._master.note)),
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()

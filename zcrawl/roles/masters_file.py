@@ -6,13 +6,13 @@ is away finds the masters of yesterday.
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.runtime.durable_files_os import replace_durably
 
 FILE: Final = "masters.json"
 MOST_REMEMBERED: Final = 16  # masters that left; a dead address costs a try a second
@@ -31,9 +31,7 @@ class MastersFile:
         with contextlib.suppress(OSError):  # there is none yet
             if self.path.read_bytes() == text:
                 return
-        aside = self.path.with_suffix(f".{os.getpid()}")
-        aside.write_bytes(text)
-        aside.replace(self.path)
+        replace_durably(self.path, text)
 
     def read(self) -> list[Endpoints]:
         """Nothing while there is no file, or none that can be read."""

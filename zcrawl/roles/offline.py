@@ -17,6 +17,7 @@ from zcrawl.errors import RefusedError, UsageError, ZcrawlError
 from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
 from zcrawl.store.commands import Asked, CancelOffline, RunChanged
+from zcrawl.store.mark_sqlite_file import check_mark
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
@@ -37,6 +38,7 @@ def open_writable(data: Path) -> Store:
 
 def _open(data: Path, *, readonly: bool) -> Store:
     path = data / DATABASE
+    check_mark(path)
     if not path.is_file():
         raise UsageError(
             f"there is no database in {data}; `zcrawl crawl URL --data {data}` makes one",

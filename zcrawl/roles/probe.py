@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import httpx
+import msgspec
 
 from zcrawl.errors import BadUrl, FetchError
 from zcrawl.fetch.fetch_http_loop import HttpEngine
@@ -24,11 +25,13 @@ from zcrawl.fetch.robots import RobotsRules, robots_url
 from zcrawl.fetch.secrets import names_in
 from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
+from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import LinkResolver, canonicalize, join, netloc_of, origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
+from zcrawl.result.plan import vouched_hosts
 from zcrawl.roles.embedded import OWNER
 from zcrawl.roles.engines import make_engine
 from zcrawl.runtime import clock_os
@@ -94,21 +97,27 @@ class Recorder:
 async def probe(
     spec: JobSpec, url: str, label: str = "", rights: JobRights = OWNER
 ) -> dict[str, Any]:
-    """What a worker makes of `url` under `spec`: a report of plain values. `label` is the
-    extraction block that a link to it would name, `rights` are those of the machine's own user."""
+    """What a crawl makes of `url` under `spec`: a report of plain values. `label` is the
+    extraction block that a link to it would name, `rights` are those of the machine's own user.
+
+    Scope, guard and links are those of a crawl that begins with the seeds of `spec`: a URL that is
+    none of them is a page that the crawl may meet, one step behind a seed. Without seeds it is the
+    only one."""
     keyring = Keyring(rights, os.environ)
-    start = canonicalize(url)
-    seeds = {netloc for seed in (*spec.seeds, url) for netloc in [_netloc(seed)]}
-    config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=sorted(seeds))
-    context = RunContext(config, keyring)
+    rules = canonical_rules(spec.scope)
+    start = canonicalize(url, rules)
+    seeds = [canonicalize(seed, rules) for seed in spec.seeds or (url,)]
+    hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds})
+    config = RunConfig(run=1, revision=1, spec=to_json(spec), seed_hosts=hosts)
+    page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)
     async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
         recorder = Recorder(engine, _secret_headers(spec))
         try:
-            results, notes = await _fetch(recorder, spec, config, keyring, start, label)
+            results, config, notes = await _fetch(recorder, spec, config, keyring, page)
         finally:
             await engine.aclose()
-    result = results[-1]
+    result, context = results[-1], RunContext(config, keyring)
     report: dict[str, Any] = {
         "url": start,
         "outcome": result.outcome.name.lower(),
@@ -118,10 +127,12 @@ async def probe(
         "hops": recorder.hops,
         "items": [json.loads(item) for item in result.items],
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
+        "sitemaps": [url for one in results for url, _ in one.sitemaps],
     }
     if start != START_URL:  # the beginning of a spider is no page
         report["guard"] = await _guard(context, start)
         report["robots"] = _robots(spec, recorder, start)
+        report["scope"] = context.scope.verdict(start, page.depth) if page.depth else None
     if spec.extract:
         report["extraction"] = _extraction(result)
     last = recorder.hops[-1]["url"] if recorder.hops else start
@@ -144,14 +155,10 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
 
 
 async def _fetch(
-    recorder: Recorder,
-    spec: JobSpec,
-    config: RunConfig,
-    keyring: Keyring,
-    start: str,
-    label: str,
-) -> tuple[list[Result], list[str]]:
-    """The results of the URL and of the hosts that it redirects to; what a worker would log."""
+    recorder: Recorder, spec: JobSpec, config: RunConfig, keyring: Keyring, page: Assignment
+) -> tuple[list[Result], RunConfig, list[str]]:
+    """The results of the page and of the hosts that it redirects to; the run's configuration as
+    the leader would have it then; what a worker would log."""
     notes: list[str] = []
     ended: asyncio.Queue[Result] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -173,36 +180,32 @@ async def _fetch(
         pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))
     pipeline.adopt(config)
     results: list[Result] = []
-    url: str | None = start
+    next_page: Assignment | None = page
     groups: tuple[str, ...] = ()
     try:
-        while url is not None and len(results) < MOST_HANDOVERS:
-            seq = len(results) + 1
-            pipeline.start(
-                Assignment(
-                    n=seq,
-                    seq=seq,
-                    run=1,
-                    host=seq,
-                    url=url,
-                    depth=0,
-                    attempt=1,
-                    parent=None,
-                    label=label,
-                    extra=encode(REDIRECT) if results else b"",
-                ),
-                None,
-                groups,
-            )
+        while next_page is not None and len(results) < MOST_HANDOVERS:
+            pipeline.start(next_page, None, groups)
             result = await ended.get()
             if place := _place_of_robots(result):  # nobody's pace but ours: go there
                 groups = (*groups, robots_group(place))
                 continue
             results.append(result)
-            url = results[-1].handover[0] if results[-1].handover is not None else None
+            hosts = sorted({*config.seed_hosts, *vouched_hosts(result, spec)})
+            if hosts != config.seed_hosts:
+                config = msgspec.structs.replace(
+                    config, revision=config.revision + 1, seed_hosts=hosts
+                )
+                pipeline.adopt(config)
+            next_page = None if result.handover is None else _behind(result.handover[0], next_page)
     finally:
         await pipeline.close()
-    return results, notes
+    return results, config, notes
+
+
+def _behind(url: str, page: Assignment) -> Assignment:
+    """The request that a redirect to another host becomes."""
+    n = page.n + 1
+    return msgspec.structs.replace(page, n=n, seq=n, host=n, url=url, extra=encode(REDIRECT))
 
 
 def _place_of_robots(result: Result) -> str:
@@ -225,10 +228,6 @@ def _extraction(result: Result) -> dict[str, Any]:
         "rejected": [json.loads(one) for one in told.rejected],
         "problems": [json.loads(one) for one in told.problems],
     }
-
-
-def _netloc(url: str) -> str:
-    return origin_of(canonicalize(url)).partition("://")[2]
 
 
 async def _guard(context: RunContext, url: str) -> dict[str, Any]:
@@ -289,26 +288,47 @@ def _page(
 ) -> dict[str, Any]:
     body = response.content
     content_type = response.headers.get("content-type", "")
-    found: dict[str, Any] = {
+    html = is_html(content_type, body)
+    report: dict[str, Any] = {
         "final_url": url,
         "content_type": content_type,
         "bytes": len(body),
-        "charset": encoding_of(body, content_type) if is_html(content_type, body) else None,
+        "charset": encoding_of(body, content_type) if html else None,
     }
-    if result.outcome is not Outcome.DONE or found["charset"] is None:
-        return found
-    parsed = parse_page(body, content_type, url, context.options, LinkResolver(context.rules))
-    followed = {link for link, _ in result.links}
+    if result.outcome is not Outcome.DONE and not result.links:
+        return report  # a page that is skipped may lead on all the same
+    links = {link: "followed" for link, _ in result.links}
+    links |= {link: f"trap: {reason}" for link, _, reason in result.trapped}
+    report["rejected_links"] = dict(result.rejected)
+    if html:
+        # The result has what a crawl goes on with. What it leaves out is read here once more,
+        # only to say why.
+        parsed = parse_page(body, content_type, url, context.options, LinkResolver(context.rules))
+        report["title"] = parsed.title
+        report["rejected_links"] |= parsed.rejected
+        for link, _ in parsed.links:
+            links.setdefault(link, _left_out(context, link, result))
     goes_to = {key: label for label, keys in result.labels for key in keys}
-    left = "not followed" if context.plan is not None else "same"
-    found["title"] = parsed.title
-    found["links"] = [
+    keys = dict(result.links)
+    report["links"] = [
         {
             "url": link,
-            "scope": context.scope.verdict(link, 1) or ("followed" if link in followed else left),
-            **({"to": goes_to[key]} if key in goes_to else {}),
+            "scope": scope,
+            **({"to": goes_to[keys[link]]} if keys.get(link) in goes_to else {}),
+            **_refused(context, link, scope),
         }
-        for link, key in parsed.links
+        for link, scope in links.items()
     ]
-    found["rejected_links"] = dict(parsed.rejected)
-    return found
+    return report
+
+
+def _left_out(context: RunContext, link: str, result: Result) -> str:
+    """Why a link of the page is not among those that a crawl goes on with."""
+    verdict = context.scope.verdict(link, result.depth + 1)
+    return verdict or ("not followed" if context.plan is not None else "same")
+
+
+def _refused(context: RunContext, link: str, scope: str) -> dict[str, str]:
+    """What the address guard would say of a link that is followed, as far as its name tells."""
+    why = context.limits.guard.refuse_origin(origin_of(link)) if scope == "followed" else None
+    return {"guard": why} if why else {}

@@ -19,6 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from zcrawl.runtime.durable_files_os import make_durable_folder
+
 PRIVATE_FILE: Final = 0o600
 PRIVATE_FOLDER: Final = 0o700
 _UMASK: Final = 0o077
@@ -49,9 +51,7 @@ def users_file_mode() -> int | None:
 
 def make_folder_of_user(folder: Path) -> None:
     """Make a folder for a file that the user named, and those above it."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for one in missing:
+    for one in make_durable_folder(folder):
         give_to_user(one)
 
 
@@ -62,7 +62,7 @@ def is_within(path: Path, folder: Path) -> bool:
 
 def make_private_folder(folder: Path) -> str:
     """Make the folder unless it is there; a warning if others can look into it, else ''."""
-    folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+    make_durable_folder(folder, PRIVATE_FOLDER)
     return folder_warning(folder)
 
 

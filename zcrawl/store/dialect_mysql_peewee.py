@@ -170,6 +170,12 @@ class MysqlDialect:
             (*session.seat, shard),
         )
 
+    def committed(self, commits: int) -> None:
+        """The server keeps its own log; a copy that is behind is seen by `leaders.commits`."""
+
+    def close(self) -> None:
+        """Connections are closed by the store."""
+
     def keep_leading(self, session: Session, epoch: int) -> None:
         assert isinstance(session, MysqlSession)
         session.run(

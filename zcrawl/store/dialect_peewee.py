@@ -124,6 +124,12 @@ class Dialect(Protocol):
     def keep_leading(self, session: Session, epoch: int) -> None:
         """A leader's writer has a new connection: whoever takes over must know it."""
 
+    def committed(self, commits: int) -> None:
+        """A transaction of a leader is durable: the database holds so many now."""
+
+    def close(self) -> None:
+        """The store is closed, and its connections with it."""
+
     def error(self, error: BaseException) -> StoreError | None:
         """The error as the port names it; None: not an error of the database."""
 

@@ -25,6 +25,7 @@ from zcrawl.errors import (
     StoreUnavailable,
 )
 from zcrawl.store.dialect_peewee import Row, Session
+from zcrawl.store.mark_sqlite_file import CommitMark
 from zcrawl.store.sqlite_file import is_full, readonly_uri
 
 BUSY_TIMEOUT_S = 5.0
@@ -166,6 +167,14 @@ class SqliteDialect:
         self.where = str(path)
         self.readonly = readonly
         self._path = path
+        self._mark = CommitMark(path)
+
+    def committed(self, commits: int) -> None:
+        with contextlib.suppress(OSError):  # the commit stands; an older mark only shows less
+            self._mark.write(commits)
+
+    def close(self) -> None:
+        self._mark.close()
 
     def connect(self, role: str) -> SqliteSession:
         whole = f"{self._path.absolute().as_uri()}?mode=rwc"
@@ -237,7 +246,7 @@ class SqliteDialect:
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return StoreCorrupt(
                 f"{self.where} is damaged or no database ({error}); restore it from a backup, or "
-                "move it and its -wal and -shm files away to start anew"
+                f"move all {self._path.name}* files away to start anew"
             )
         if extended in _UNIQUE:
             # The fenced leader is the only writer: a key that is there twice means that its

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import BinaryIO, Final
 
 from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
+from zcrawl.runtime.durable_files_os import make_durable_folder
 from zcrawl.runtime.private_files_os import (
     PRIVATE_FOLDER,
     is_within,
@@ -72,11 +73,13 @@ class OutputFolder:
             try:
                 # CREAT: the user's own link may lead to a file that is to be made.
                 descriptor = os.open(name, flags | os.O_CREAT, 0o666, dir_fd=where)
+            except IsADirectoryError as error:
+                raise self._no_file(name) from error
             except OSError as error:
                 raise self._explained(name, error) from error
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise UsageError(f"{self.path / name} is no file", code="output_unwritable")
+            raise self._no_file(name)
         return os.fdopen(descriptor, "r+b", buffering=0), new
 
     def create(self, name: str) -> BinaryIO:
@@ -129,6 +132,9 @@ class OutputFolder:
             with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
                 self.remove(other)
 
+    def _no_file(self, name: str) -> UsageError:
+        return UsageError(f"{self.path / name} is no file", code="output_unwritable")
+
     def _explained(self, name: str, error: OSError) -> Exception:
         return _link(self.path / name) if self._is_link(name) else error
 
@@ -180,7 +186,7 @@ def _open(
         if of_user:
             make_folder_of_user(root)
         else:
-            root.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
+            make_durable_folder(root, PRIVATE_FOLDER)
         descriptor = os.open(root, _FOLDER)
         for part in parts:
             here = here / part
@@ -196,6 +202,7 @@ def _step(above: int, name: str, shown: Path) -> int:
     try:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, PRIVATE_FOLDER, dir_fd=above)
+            os.fsync(above)
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=above)
         except OSError:

@@ -17,6 +17,7 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
+from zcrawl.runtime.durable_files_os import sync_folder
 from zcrawl.runtime.private_files_os import PRIVATE_FILE, make_private_folder, tighten
 from zcrawl.store import (
     store_peewee_apply,
@@ -51,6 +52,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.dialect_sqlite_peewee import SqliteDialect
+from zcrawl.store.mark_sqlite_file import check_mark
 from zcrawl.store.queries import (
     FindItems,
     FindJob,
@@ -74,8 +76,11 @@ T = TypeVar("T")
 
 
 def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
-    """Open or make the database file; its folder is made too. `readonly` writes nothing."""
+    """Open or make the database file; its folder is made too. `readonly` writes nothing.
+
+    StoreCorrupt if the file lacks commits that were made to it (`mark_sqlite_file`)."""
     path = Path(path)
+    check_mark(path)
     if readonly and not path.is_file():
         raise StoreError(f"there is no database at {path}", code="no_database")
     try:
@@ -83,7 +88,10 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
             make_private_folder(path.parent)
             # The system's own words, where SQLite says "unable to open". SQLite gives the files
             # beside it the mode of this one.
+            new = not path.exists()
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE))
+            if new:  # SQLite makes durable only the names of files that it makes itself
+                sync_folder(path.absolute().parent)
             tighten(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))
     except OSError as error:
         raise StoreError(
@@ -156,6 +164,7 @@ class PeeweeStore:
         self._opened = False
         while self._sessions:
             self._sessions.popitem()[1].close()
+        self._dialect.close()
 
     # ------------------------------------------------------------ the port
 
@@ -250,6 +259,7 @@ class PeeweeStore:
         finally:
             if patient:
                 session.be_patient(False)
+        self._dialect.committed(commits)
         self._epoch, self._commits = epoch, commits
         self._highest_epoch = max(self._highest_epoch, epoch)
         return outcome

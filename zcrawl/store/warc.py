@@ -6,7 +6,8 @@ function. Ids of records derive from what they record, so writing a page again w
 A body is written as it came, in its Content-Encoding; only the chunks of the transfer are gone, so
 Transfer-Encoding is kept under another name and Content-Length is the record's. Where an engine
 could not tell what the wire carried, the same is done with Content-Encoding, and the metadata
-record says so.
+record says so. A body that is lost for good costs its payload only: the record is written with its
+headers, `WARC-Truncated` and the reason, because to try again would hold up the archive for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl import __version__
-from zcrawl.errors import StoreDataError, UsageError
+from zcrawl.errors import StoreCorrupt, StoreDataError, StoreError, UsageError
 from zcrawl.mesh.capture import Capture, Exchange
 
 # Not true of a body without its chunks; the last one only of a body that was decoded.
@@ -31,6 +32,8 @@ _FORMS: Final = {
     "decoded": "decoded: the engine does not tell the encoded bytes",
     "rendered": "rendered: the document after its scripts, as a browser had it",
 }
+
+LOST: Final = frozenset(("no_blob", "bad_blob_name", StoreCorrupt.code))
 
 GetBody = Callable[[str], bytes]
 
@@ -92,8 +95,8 @@ def _exchanges(capture: Capture) -> Iterator[tuple[Exchange, dict[str, str]]]:
 def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> bytes:
     from warcio.statusandheaders import StatusAndHeaders
 
-    body = body_of(exchange.body) if exchange.body else b""
-    sent = body_of(exchange.sent) if exchange.sent else b""
+    body, body_lost = _payload(exchange.body, body_of)
+    sent, sent_lost = _payload(exchange.sent, body_of)
     out = io.BytesIO()
     writer = _writer(out)
     url = exchange.url
@@ -108,7 +111,7 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
             _response_headers(exchange, len(body)),
             protocol="HTTP/1.1",
         ),
-        warc_headers_dict=_named(exchange, "response"),
+        warc_headers_dict=_named(exchange, "response") | _truncated(body_lost),
     )
     headers = [(_line(k), _line(v)) for k, v in exchange.request]
     if not any(name.lower() == "host" for name, _ in headers):
@@ -121,10 +124,11 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
         http_headers=StatusAndHeaders(
             f"{_line(exchange.method)} /{path} HTTP/1.1", headers, is_http_request=True
         ),
-        warc_headers_dict=_named(exchange, "request"),
+        warc_headers_dict=_named(exchange, "request") | _truncated(sent_lost),
     )
     writer.write_request_response_pair(request, response)
-    fields = _fields({**about, "body": _FORMS[exchange.form]})
+    form = f"lost: {body_lost}" if body_lost else _FORMS[exchange.form]
+    fields = _fields({**about, "body": form, "requestBody": sent_lost and f"lost: {sent_lost}"})
     metadata = writer.create_warc_record(
         url,
         "metadata",
@@ -138,6 +142,27 @@ def _records(exchange: Exchange, about: dict[str, str], body_of: GetBody) -> byt
     )
     writer.write_record(metadata)
     return out.getvalue()
+
+
+def is_lost(error: StoreError) -> bool:
+    """Whether a body cannot be had, now or later."""
+    return error.code in LOST
+
+
+def _payload(name: str | None, body_of: GetBody) -> tuple[bytes, str]:
+    """The body, and why it is lost, if it is. What may come back raises, and is tried again."""
+    if not name:
+        return b"", ""
+    try:
+        return body_of(name), ""
+    except StoreError as error:
+        if not is_lost(error):
+            raise
+        return b"", str(error)
+
+
+def _truncated(lost: str) -> dict[str, str]:
+    return {"WARC-Truncated": "unspecified"} if lost else {}
 
 
 def _response_headers(exchange: Exchange, length: int) -> list[tuple[str, str]]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVar("A")
 BUDGET_S: Final = 0.04  # for a page in the event loop; a page that needs more is read elsewhere
+KEEPING_THREADS: Final = 8  # they wait for the disk, which writes what waits together
 LINKS_A_STEP: Final = 100  # 5 to 10 us each; of 2,000 characters up to 200 us
 INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
 
@@ -125,7 +126,7 @@ class PageReader:
 
     async def in_thread(self, call: Callable[[A], T], argument: A) -> T:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(2, thread_name_prefix="zcrawl-parse")
+            self._threads = ThreadPoolExecutor(KEEPING_THREADS, thread_name_prefix="zcrawl-parse")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, call, argument)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,8 +18,8 @@ from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.response_httpx import as_httpx
 from zcrawl.frontier.extra import Extra, decode, encode, request_key
-from zcrawl.mesh.messages import Assignment, Result
-from zcrawl.plugins import Middleware, Outgoing, PageFacts, Skip
+from zcrawl.mesh.messages import Assignment, Extracted, Result
+from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
 
 MOST_REASON: Final = 80
 # What must not go to another host only because the first one said so.
@@ -78,7 +79,9 @@ class Sending:
         return msgspec.structs.replace(result, handover=None, requests=[asked])
 
     async def items(self, result: Result) -> Result:
-        """The result with its items as the middlewares want them stored."""
+        """The result with its items as the middlewares want them stored. Those that a middleware
+        dropped are counted by its name and reason, like items that a schema set aside; what they
+        held is not kept, because that may be why they were dropped."""
         page = result.page
         if not self._middlewares or not result.items or page is None:
             return result
@@ -86,17 +89,34 @@ class Sending:
             self._one.url, page.final_url, result.status, self._one.depth, page.fetched_at
         )
         kept = []
+        dropped: Counter[str] = Counter()
         for data in result.items:
-            item: dict[str, Any] | None = msgspec.json.decode(data)
-            for name, one in self._middlewares:
-                item = await self._called(name, one.before_item, item, facts)
-                if item is None:
-                    break
-            if item is not None:
-                kept.append(_encoded(item))
-        return msgspec.structs.replace(result, items=kept)
+            try:
+                kept.append(_encoded(await self._passed(msgspec.json.decode(data), facts)))
+            except Drop as drop:
+                dropped[drop.reason] += 1
+        result = msgspec.structs.replace(result, items=kept)
+        if not dropped:
+            return result
+        extracted = result.extracted or Extracted()
+        reasons = {**extracted.reasons, **dropped}
+        extracted = msgspec.structs.replace(extracted, reasons=reasons)
+        return msgspec.structs.replace(result, extracted=extracted)
 
-    async def _called(self, name: str, call: Any, *arguments: Any) -> Any:
+    async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
+        """The item behind the last middleware. Drop names the middleware that stopped it."""
+        for name, one in self._middlewares:
+            try:
+                changed = await self._called(name, one.before_item, item, facts, may_drop=True)
+            except Drop as drop:
+                reason = str(drop.reason)[:MOST_REASON]
+                raise Drop(f"dropped by middleware {name}: {reason}") from None
+            if changed is None:
+                raise Drop(f"dropped by middleware {name}")
+            item = changed
+        return item
+
+    async def _called(self, name: str, call: Any, *arguments: Any, may_drop: bool = False) -> Any:
         try:
             result = call(*arguments)
             if not inspect.isawaitable(result):
@@ -107,6 +127,11 @@ class Sending:
             raise PageSkipped(f"middleware {name}", code=skip.reason[:MOST_REASON]) from None
         except FetchError:
             raise
+        except Drop as drop:
+            if may_drop:
+                raise
+            text = f"{name}: Drop({drop.reason!r}) is for before_item; Skip skips a whole page"
+            raise _failed(text) from drop
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
             raise _failed(f"{name}: {type(error).__name__}: {error}") from error
 
