@@ -18,6 +18,7 @@ HostId = NewType("HostId", int)
 
 SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
 RECALLED = -1  # where a run stands that has admitted all that its job knows
+TOO_DEEP = "too_deep"  # reason of a link that only the depth keeps out of a crawl
 NOINDEX = "noindex"  # reason of a page that asks not to be kept
 UNCHANGED = "unchanged"  # reason of a page that is done without anything new
 

@@ -312,6 +312,20 @@ def test_tallies_count_statuses_and_reasons(world: World) -> None:
     assert tallies.skipped == {"robots": 1}
 
 
+def test_links_that_the_scope_dropped_are_counted_once(world: World) -> None:
+    """Of pages that are kept and of pages that are skipped; a result that comes twice, and one
+    whose request has ended, count nothing."""
+    a, b, c = world.submit(A, B, C).admitted
+    dropped = (("too_deep", 38), ("excluded", 4))
+    change = world.change(a, DONE, links_dropped=dropped)
+    late = world.change(a, DONE, links_dropped=dropped)
+    world.apply(change, late)
+    world.apply(change)
+    world.apply(world.change(b, SKIPPED, reason="noindex", links_dropped=dropped[:1]))
+    world.apply(world.change(c, DONE))
+    assert world.tallies(a.run).dropped == {"too_deep": 76, "excluded": 4}
+
+
 def test_a_lane_is_read_in_order_from_a_cursor(world: World) -> None:
     """Refills give (prio, depth, seq) order, only what sorts after the cursor, and the end."""
     row = world.submit(A).admitted[0]

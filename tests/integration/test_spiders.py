@@ -148,10 +148,9 @@ async def test_a_spider_is_held_to_robots_scope_guard_and_order(tmp_path: Path) 
         assert view["rejected_links"] == {
             "bad_header": 3,
             "bad_method": 3,
-            "excluded": 3,
-            "out_of_scope_host": 3,
             "unsupported_scheme": 3,
         }
+        assert view["dropped"] == {"excluded": 3, "out_of_scope_host": 3}
 
 
 REDIRECTS = """

@@ -26,6 +26,7 @@ def test_init_writes_a_job_that_is_valid_as_it_is(
     text = (tmp_path / "news.toml").read_text()
     spec = parse_job(text, "news.toml")
     assert spec.name == "news" and spec.seeds == ("https://news.test/",)
+    assert spec.scope.max_depth is None, "a depth would leave out pages that nobody misses"
     whole = "\n".join(
         line.removeprefix("# ") if line.startswith("# ") and ("=" in line or "[" in line) else line
         for line in text.splitlines()
@@ -49,6 +50,7 @@ def test_init_writes_a_spider_whose_own_test_passes(
     files = ["my_news.toml", "my_news.py", "test_my_news.py"]
     assert json.loads(capsys.readouterr().out)["files"] == files
     spec = prepare((), "my_news.toml", None, {}).spec
+    assert spec.scope.max_depth is None
     assert (spec.spider, spec.spider_args) == ("my_news.py:MyNews", {"root": "https://news.test/"})
     monkeypatch.syspath_prepend(str(tmp_path))
     tests: dict[str, Any] = {}

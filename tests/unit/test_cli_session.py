@@ -316,6 +316,16 @@ def test_the_closing_lines_tell_why_items_are_missing() -> None:
     assert told in closing_lines(view, None)
 
 
+def test_the_closing_lines_tell_which_links_were_left_out() -> None:
+    """A depth that ended a crawl early is named as such: its pages are missing."""
+    view = row(state="completed") | {"failed_reasons": {}, "skipped_reasons": {}}
+    view["dropped"] = {"out_of_scope_host": 4}
+    assert "links not followed: out_of_scope_host × 4" in closing_lines(view, None)
+    view["dropped"] |= {"too_deep": 38}
+    (line,) = [line for line in closing_lines(view, None) if "too_deep" in line]
+    assert "too_deep × 38, out_of_scope_host × 4" in line and "scope.max_depth" in line
+
+
 @pytest.mark.parametrize("where", ["x.parquet", "s3://b/x.csv", "x.jsonl"])
 def test_a_run_without_items_has_its_file_and_says_so(where: str) -> None:
     """Of every format, wherever it lies."""

@@ -137,6 +137,18 @@ def test_without_follow_all_links_are_followed_and_with_none_no_link_is() -> Non
     assert read('[extract]\nfollow = ["a"]', nofollow).links == []
 
 
+def test_paging_links_are_named_whichever_rule_names_them_first() -> None:
+    """They are followed without adding depth; a rule before theirs changes nothing of that."""
+    job = """[extract]
+    fields = { t = "h1" }
+    follow = ["a", { css = "a.next", paging = true }]"""
+    found = read(job, PAGE)
+    assert found.extracted is not None
+    keys = dict(found.links)
+    assert found.extracted.paging == [keys["http://shop.test/base/?p=2"]]
+    assert extract('[extract]\nfields = { t = "h1" }\nfollow = ["a.next"]', PAGE).paging == []
+
+
 def test_the_first_rule_that_names_a_link_decides_and_nofollow_is_obeyed() -> None:
     """A link goes to one block; one that its page disowns goes nowhere."""
     job = """

@@ -101,30 +101,6 @@ def test_a_redirect_between_variants_that_collapse_is_handed_over_once() -> None
     assert usual.handover == link(secure)
 
 
-def test_links_are_kept_if_they_belong_to_the_crawl() -> None:
-    """And are not the page itself."""
-    run = context(Scope(exclude=(r"/private/",)))
-    links = [
-        link(url)
-        for url in (
-            "https://x.test/a",
-            "https://x.test/c",
-            "https://y.test/",
-            "https://x.test/private/d",
-            "https://x.test/picture.png",
-        )
-    ]
-    for _ in range(2):  # the second time from memory
-        assert run.inside(links, 2, ONE.url, UTC) == ([links[1]], [])
-
-
-def test_no_link_is_kept_below_the_deepest_level() -> None:
-    """max_depth counts from the seeds."""
-    run = context(Scope(max_depth=2))
-    assert run.inside([link("https://x.test/c")], 2, ONE.url, UTC)[0]
-    assert run.inside([link("https://x.test/c")], 3, ONE.url, UTC) == ([], [])
-
-
 def test_no_part_of_a_request_is_allowed_longer_than_the_whole() -> None:
     """A timeout of 3 s means 3 s, whatever the defaults of its parts are."""
     limits = context(fetch=Fetch(timeout=3.0)).limits

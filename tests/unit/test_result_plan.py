@@ -82,6 +82,24 @@ def test_links_that_are_certainly_seen_are_left_out() -> None:
     assert [one.url for one in change.links] == ["http://h1.test/new"]
 
 
+def test_a_paging_link_is_as_deep_as_its_page() -> None:
+    """Others are a step deeper; in a part of a result, too."""
+    following, other = link("http://h1.test/list?p=2"), link("http://h1.test/book")
+    for outcome in (Outcome.DONE, Outcome.PART):
+        body = result(1, outcome, depth=3, links=[following, other], paging=[following[1]])
+        assert [(one.url, one.depth) for one in Desk().plan(body).links] == [
+            ("http://h1.test/list?p=2", 3),
+            ("http://h1.test/book", 4),
+        ]
+
+
+def test_what_the_scope_dropped_is_counted_within_bounds() -> None:
+    """With the page, once: a part brings no counts. A worker's word for a reason is cut."""
+    body = result(1, dropped={"too_deep": 38, "x" * 500: 2**40})
+    assert Desk().plan(body).links_dropped == (("too_deep", 38), ("x" * MOST_REASON, 1_000_000))
+    assert Desk().plan(result(1, Outcome.PART, dropped={"too_deep": 1})).links_dropped == ()
+
+
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_result_with_a_newer_lease_elsewhere_is_dropped(outcome: Outcome) -> None:
     """Rule 6: a newer attempt is known; only the watermark moves."""

@@ -158,7 +158,7 @@ def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
         wanted("/x", body=b"x" * 70_000),
         wanted("/x", priority=10**12),
     ]
-    asked, rejected = asked_of(many, URL, context(), 1)
+    asked, refused = asked_of(many, URL, context(), 1)
     assert [(url, prio) for url, _, prio, _ in asked] == [
         ("http://a.test/dir/next", -7),
         ("http://a.test/f.pdf", 0),
@@ -167,13 +167,13 @@ def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
         ("http://a.test/x", -1_000),
     ]
     assert len({key for _, key, _, _ in asked}) == 5
-    assert rejected == {
-        "out_of_scope_host": 1,
+    assert refused.dropped == {"out_of_scope_host": 1}
+    assert refused.rejected == {
         "unsupported_scheme": 1,
         "bad_header": 1,
         "request_too_large": 1,
     }
-    assert asked_of([wanted("/x")], URL, context(max_depth=0), 1)[1] == {"too_deep": 1}
+    assert asked_of([wanted("/x")], URL, context(max_depth=0), 1)[1].dropped == {"too_deep": 1}
     started, _ = asked_of([wanted("http://b.test/")], None, context(), 0)
     assert started, "what start yields is taken as seeds are"
 

@@ -23,7 +23,7 @@ from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
 from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
-from zcrawl.model import RunState
+from zcrawl.model import TOO_DEEP, RunState
 from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.telemetry.views import summary
@@ -256,6 +256,8 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     for title, key in (("failed", "failed_reasons"), ("skipped", "skipped_reasons")):
         if view[key]:
             lines.append(f"{title}: {output.counts(view[key])}")
+    if view.get("dropped"):
+        lines.append(f"links not followed: {left_out(view['dropped'])}")
     if view.get("rejected_items"):
         lines.append(f"items set aside: {output.counts(view['rejected_items'])}")
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
@@ -267,6 +269,13 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
     if where is not None:
         lines.append(f"{view['items']} items in {where}")
     return lines
+
+
+def left_out(dropped: dict[str, int]) -> str:
+    """Why links are not part of the crawl; what loses pages without anybody's wish comes with
+    what to do."""
+    hint = " (scope.max_depth ended there: pages may be missing)" if TOO_DEEP in dropped else ""
+    return f"{output.counts(dropped)}{hint}"
 
 
 def exit_code(view: dict[str, Any]) -> int:

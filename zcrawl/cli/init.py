@@ -19,8 +19,8 @@ seeds = ["{seed}"]
 # tags = ["docs", "daily"]    # words that jobs are grouped by: zcrawl jobs --tag daily
 
 [scope]                       # without this section: the hosts of the seeds
-max_depth = 3                 # steps from a seed
 max_pages = 1000
+# max_depth = 5               # steps from a seed; deeper pages are left out, and counted
 # include = ['/articles/']    # patterns; one of them must be found in a URL
 # exclude = ['/login', '\\.pdf$']
 
@@ -32,7 +32,8 @@ concurrency = 2
 [extract]
 # match = '/articles/'        # only pages whose URL has this; {{ css = "article" }} is a selector
 # item = "article"            # one item per match instead of one per page
-# follow = ["a.next"]         # only these links; without it: all within the scope
+# follow = ["h3 a", {{ css = "a.next", paging = true }}]   # only these links; without it: all
+#                             # within the scope. `paging` links add no depth
 [extract.fields]
 title = {{ css = "h1", required = true }}     # an item without it is set aside, with the reason
 text = {{ css = "main, article, body", type = "text" }}

@@ -19,7 +19,6 @@ spider = "{name}.py:{cls}"
 spider_args = {{ root = "{seed}" }}
 
 [scope]                       # without hosts: those of what `start` yields
-max_depth = 3
 max_pages = 1000
 
 [politeness]                  # per host

@@ -91,6 +91,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "skipped": view["skipped"],
         "  why": output.counts(view["skipped_reasons"]),
         "rejected links": output.counts(view.get("rejected_links", {})),
+        "not followed": output.counts(view.get("dropped", {})),
         "items set aside": output.counts(view.get("rejected_items", {})),
         "queued": view["queued"],
         "in flight": view["in_flight"],

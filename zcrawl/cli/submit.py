@@ -118,7 +118,7 @@ async def _submit(
                 break
             await asyncio.sleep(POLL_S)
     reasons = view if view["run"] == reply["run"] else {}
-    own |= {key: reasons.get(key, {}) for key in ("failed_reasons", "skipped_reasons")}
+    own |= {key: reasons.get(key, {}) for key in ("failed_reasons", "skipped_reasons", "dropped")}
     if settings.json:
         output.print_json(summary(own))
     else:

@@ -222,6 +222,7 @@ def _links(report: dict[str, Any], most: int | None) -> list[str]:
     lines += [
         f"  {link['scope']:<18} {link['url']}"
         + (f" → {link['to']}" if "to" in link else "")
+        + (" (paging: adds no depth)" if "paging" in link else "")
         + (f" (refused by the address guard: {link['guard']})" if "guard" in link else "")
         for link in links[:most]
     ]

@@ -9,6 +9,8 @@ once per run from the job's [scope]; the first rule that says no gives the reaso
     excluded            an `exclude` expression is found in the canonical URL (`submit.expressions`)
     not_included        there are `include` expressions, and none is found
 
+What is left out is counted by these reasons, and told with the run.
+
 An entry of `hosts` is
     example.com         this name, with any scheme and any port, and none of its sub-domains
     example.com:8443    this name on this port only (80 and 443 are http's and https's defaults)
@@ -24,6 +26,7 @@ from typing import Final
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, host_name_of, origin_of
+from zcrawl.model import TOO_DEEP
 from zcrawl.submit.expressions import Pattern, compile_pattern
 from zcrawl.submit.spec import Scope
 
@@ -45,6 +48,9 @@ _BINARY = """
 """
 BINARY_EXTENSIONS: Final = frozenset(_BINARY.split())
 
+SCOPE_REASONS: Final = frozenset(
+    {TOO_DEEP, "out_of_scope_host", "binary_extension", "excluded", "not_included"}
+)
 MAX_PROGRAM: Final = 10_000  # instructions of all expressions of a scope together
 _MAX_CACHED_HOSTS: Final = 10_000
 _HOST_ENTRY = re.compile(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))?")
@@ -80,7 +86,7 @@ class ScopeFilter:
     def verdict(self, url: str, depth: int) -> str | None:
         """None if the canonical `url`, found at `depth`, belongs to the crawl, else the reason."""
         if self._max_depth is not None and depth > self._max_depth:
-            return "too_deep"
+            return TOO_DEEP
         if not self.has_host(url):
             return "out_of_scope_host"
         if self._skip_binary and has_binary_extension(url):

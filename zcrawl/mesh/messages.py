@@ -200,6 +200,8 @@ class Result(_Body, frozen=True):
     requests: list[Asked] = []  # what a spider wants next
     traits: Traits | None = None  # of a page of a job that asks for them
     address: Address = ""  # of the host, if it was not the one wanted
+    dropped: dict[str, Number] = {}  # links outside of the crawl: reason → count
+    paging: list[Key] = []  # of `links`: those that add no depth
 
 
 class Bye(_Body, frozen=True):

@@ -44,6 +44,7 @@ class Extracted:
     fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     links: list[Link] | None = None
     labels: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
+    paging: list[bytes] = dataclasses.field(default_factory=list)  # keys of links that add no depth
     size: int = 0  # bytes of items and reports
 
 
@@ -224,22 +225,26 @@ class _CompiledBlock:
 
     def _read_links(self, page: SourcePage, result: Extracted, rules: list[_Rule]) -> None:
         links: dict[bytes, Link] = {}
+        paging: dict[bytes, None] = {}  # whichever rule says so
         for rule in rules:
             keys = []
             for link in rule.links(page):
+                if rule.paging:
+                    paging[link[1]] = None
                 if link[1] not in links:  # the first rule that names a link decides
                     links[link[1]] = link
                     keys.append(link[1])
             if rule.to and keys:
                 result.labels.setdefault(rule.to, []).extend(keys)
         result.links = list(links.values())
+        result.paging = list(paging)
 
 
 class _Rule:
     """One entry of `follow`."""
 
     def __init__(self, rule: Follow, path: str) -> None:
-        self.to = rule.to
+        self.to, self.paging = rule.to, rule.paging
         self._css = check_css(rule.css, f"{path}.css") if rule.css else None
         self._json = compile_path(rule.json, f"{path}.json") if rule.json else None
         self._re = compile_pattern(rule.re, f"{path}.re") if rule.re else None

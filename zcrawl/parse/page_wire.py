@@ -85,6 +85,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     reasons: dict[str, int]
     fields: dict[str, list[int]]
     labels: dict[str, list[bytes]]
+    paging: list[bytes]
     size: int
 
 
@@ -153,6 +154,7 @@ def as_answer(page: ParsedPage) -> Parsed:
             found.reasons,
             found.fields,
             found.labels,
+            found.paging,
             found.size,
         )
     return Parsed(
@@ -181,6 +183,7 @@ def as_page(answer: Parsed, links: list[Link]) -> ParsedPage:
             reasons=found.reasons,
             fields=found.fields,
             labels=found.labels,
+            paging=found.paging,
             size=found.size,
         )
     return ParsedPage(

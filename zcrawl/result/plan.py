@@ -28,7 +28,7 @@ from zcrawl.submit.spec import JobSpec
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100
-MOST_KINDS = 10  # of rejected links on one page
+MOST_KINDS = 10  # of reasons why links of one page are left out
 MOST_REJECTED = 1_000_000
 BAD_RESULT = "bad_result"
 MOST_PRIO = 1_000
@@ -118,10 +118,8 @@ class ResultPlanner:
             tallies=tallies_of(result.extracted) if done else (),
             traits=result.traits if done else None,
             links=tuple(links),
-            rejected=tuple(
-                (reason[:MOST_REASON], min(count, MOST_REJECTED))
-                for reason, count in list(result.rejected.items())[:MOST_KINDS]
-            ),
+            rejected=_counts(result.rejected),
+            links_dropped=_counts(result.dropped),
             attempts=result.attempt,
             seed_hosts=vouched_hosts(result, active.spec),
         )
@@ -152,7 +150,7 @@ class ResultPlanner:
         """Links that are not certainly seen; None when a sample shows a lying worker."""
         links = []
         labels = {key: label for label, keys in result.labels for key in keys}
-        run, seen = result.run, self._seen
+        run, seen, paging = result.run, self._seen, frozenset(result.paging)
         prios = result.prios if len(result.prios) == len(result.links) else None
         for at, (url, key) in enumerate(result.links):
             if (run, key) in seen:
@@ -161,7 +159,8 @@ class ResultPlanner:
                 return None
             prio = 0 if prios is None else _bounded_prio(prios[at])
             label = labels.get(key, "") if labels else ""
-            links.append(NewLink(url, key, origin_of(url), result.depth + 1, prio, label=label))
+            depth = result.depth if key in paging else result.depth + 1
+            links.append(NewLink(url, key, origin_of(url), depth, prio, label=label))
         for url, key, reason in result.trapped:
             if (run, key) not in seen:
                 depth, why = result.depth + 1, reason[:MOST_REASON]
@@ -225,6 +224,14 @@ class ResultPlanner:
             dropped=dropped,
             host=result.host,
         )
+
+
+def _counts(counts: dict[str, int]) -> tuple[tuple[str, int], ...]:
+    """(reason, count), within bounds: a worker said it."""
+    return tuple(
+        (reason[:MOST_REASON], min(count, MOST_REJECTED))
+        for reason, count in list(counts.items())[:MOST_KINDS]
+    )
 
 
 def _mark(result: Result, active: ActiveRun) -> bytes:

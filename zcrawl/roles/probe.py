@@ -315,6 +315,7 @@ def _page(
             "url": link,
             "scope": scope,
             **({"to": goes_to[keys[link]]} if keys.get(link) in goes_to else {}),
+            **({"paging": True} if keys.get(link) in result.paging else {}),
             **_refused(context, link, scope),
         }
         for link, scope in links.items()

@@ -83,6 +83,7 @@ class Change(_Data, frozen=True):
     tallies: tuple[tuple[str, str, int], ...] = ()  # (kind, name, count) of an extraction
     links: tuple[NewLink, ...] = ()
     rejected: tuple[tuple[str, int], ...] = ()  # links that nobody can crawl: (reason, count)
+    links_dropped: tuple[tuple[str, int], ...] = ()  # links outside of the crawl: (reason, count)
     # Netlocs to add to the run's default scope: a seed was redirected, a spider began.
     seed_hosts: tuple[str, ...] = ()
     host: int = 0

@@ -78,6 +78,7 @@ class TallyRows(_Data, frozen=True):
     failed: dict[str, int]
     skipped: dict[str, int]
     links: dict[str, int] = {}  # links that nobody can crawl, by reason
+    dropped: dict[str, int] = {}  # links outside of the crawl, by reason; each once per page
     rejected: dict[str, int] = {}  # items that were set aside, by reason
     filled: dict[str, int] = {}  # by field: how often it had a value,
     empty: dict[str, int] = {}  # had none,

@@ -192,7 +192,7 @@ class Output(peewee.Model):
 
 class Tally(peewee.Model):
     run = peewee.BigIntegerField()
-    kind = peewee.CharField(16)  # status, failed, skipped, link, and those of extractions
+    kind = peewee.CharField(16)  # status, failed, skipped, link, dropped, and those of extractions
     name = peewee.CharField(255)
     n = peewee.BigIntegerField()
 

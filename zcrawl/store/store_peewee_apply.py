@@ -169,6 +169,8 @@ class _Batch:
             self._tallies[(run.id, "status", str(status))] += 1
         for reason, count in change.rejected:
             self._tallies[(run.id, "link", reason)] += count
+        for reason, count in change.links_dropped:
+            self._tallies[(run.id, "dropped", reason)] += count
         if state is RequestState.QUEUED:
             return
         self._queued.discard(seq)

@@ -104,6 +104,7 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         "failed": rows.failed,
         "skipped": rows.skipped,
         "link": rows.links,
+        "dropped": rows.dropped,
         "rejected": rows.rejected,
         "filled": rows.filled,
         "empty": rows.empty,

@@ -76,6 +76,7 @@ class Follow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     json: str = ""
     re: str = ""  # a pattern that is found in the link's URL
     to: str = ""
+    paging: bool = False  # the next page of a list: it adds no depth
 
 
 class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -69,6 +69,7 @@ def job_view(
         "failed_reasons": by_count(tallies.failed),
         "skipped_reasons": by_count(tallies.skipped),
         "rejected_links": by_count(tallies.links),
+        "dropped": by_count(tallies.dropped),
         "rejected_items": by_count(tallies.rejected),
         "fields": fields_view(tallies),
         "last_actions": [
@@ -124,8 +125,9 @@ def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
 
 
 def summary(view: dict[str, Any]) -> dict[str, Any]:
-    """The keys that `crawl --json` ends with; `view` is a job's or a run's."""
-    return {key: view[key] for key in SUMMARY_KEYS}
+    """The keys that `crawl --json` ends with; `view` is a job's or a run's. A run's own view has
+    no counts by reason, so whoever knows them adds `dropped`."""
+    return {**{key: view[key] for key in SUMMARY_KEYS}, "dropped": view.get("dropped", {})}
 
 
 def elapsed(run: RunRow, now: float) -> float:

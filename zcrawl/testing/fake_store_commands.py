@@ -184,6 +184,8 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
         tables.items.setdefault(run.id, {})[id] = item
     for reason, count in change.rejected:
         tables.tally(run.id, "link", reason, count)
+    for reason, count in change.links_dropped:
+        tables.tally(run.id, "dropped", reason, count)
     run.add_seed_hosts(change.seed_hosts)
     if change.cookies is not None:
         run.cookies = merged(run.cookies, *change.cookies)

@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.extra import (
     MOST_EXTRA_BYTES,
@@ -33,13 +35,21 @@ _FORBIDDEN: Final = frozenset({"host", "content-length", "transfer-encoding", "c
 Asked = tuple[str, bytes, int, bytes]
 
 
+class Refused(msgspec.Struct, frozen=True):
+    """Reason → count of the requests that are not made: each URL once for what the scope says."""
+
+    rejected: dict[str, int]  # they cannot be
+    dropped: dict[str, int]  # they do not belong to the crawl
+
+
 def asked_of(
     wanted: Iterable[Wanted], base: str | None, context: RunContext, depth: int
-) -> tuple[list[Asked], dict[str, int]]:
-    """(requests, reason → count of those that cannot be). `base`: the page that yielded them;
-    None for what `start` yields, which is taken as seeds are: wherever it leads."""
+) -> tuple[list[Asked], Refused]:
+    """The requests, and why others are not made. `base`: the page that yielded them; None for
+    what `start` yields, which is taken as seeds are: wherever it leads."""
     found: dict[bytes, Asked] = {}
     rejected: Counter[str] = Counter()
+    outside: dict[str, str] = {}  # URL → reason
     for one in wanted:
         try:
             url = (
@@ -50,7 +60,11 @@ def asked_of(
         except BadUrl as error:
             rejected[error.code] += 1
             continue
-        refusal = _refusal(one) or (_outside(context, url, depth) if base is not None else None)
+        refusal = _refusal(one)
+        verdict = _outside(context, url, depth) if refusal is None and base is not None else None
+        if verdict is not None:
+            outside[url] = verdict
+            continue
         extra = Extra(one.method, one.body, one.headers, one.handler, one.meta)
         data = encode(extra)
         if refusal is None and len(data) > MOST_EXTRA_BYTES:
@@ -61,7 +75,7 @@ def asked_of(
         key = request_key(url, extra, context.rules)
         priority = max(-MOST_PRIORITY, min(MOST_PRIORITY, one.priority))
         found.setdefault(key, (url, key, -priority, data))
-    return list(found.values()), dict(rejected)
+    return list(found.values()), Refused(dict(rejected), dict(Counter(outside.values())))
 
 
 def _outside(context: RunContext, url: str, depth: int) -> str | None:

@@ -89,9 +89,9 @@ class RunExtras:
             found = await self._spider().ask(Start())
         except SpiderError as error:
             return self._failed(one, error, 0, 0.0)
-        asked, rejected = asked_of(found.requests, None, context, 0)
+        asked, refused = asked_of(found.requests, None, context, 0)
         result = outcome.skipped(one, START)
-        return msgspec.structs.replace(result, requests=asked, rejected=rejected)
+        return msgspec.structs.replace(result, requests=asked, rejected=refused.rejected)
 
     async def _read(
         self,
@@ -119,9 +119,11 @@ class RunExtras:
             found: Yielded = await self._spider().ask(question)
         except SpiderError as error:
             return self._failed(one, error, response.status_code, crawl_delay_s)
-        asked, rejected = asked_of(found.requests, page.final_url, context, one.depth + 1)
-        result = outcome.done(one, page, response.status_code, [], crawl_delay_s, rejected)
-        result = msgspec.structs.replace(result, items=found.items, requests=asked)
+        asked, refused = asked_of(found.requests, page.final_url, context, one.depth + 1)
+        result = outcome.done(one, page, response.status_code, [], crawl_delay_s, refused.rejected)
+        result = msgspec.structs.replace(
+            result, items=found.items, requests=asked, dropped=refused.dropped
+        )
         return held_to(self._check, result, one.url, self._spec.spider)
 
     def _failed(
@@ -194,12 +196,12 @@ async def _parse(
         raise  # too many that do not end
     except Exception as error:
         raise _parser_failed(name, error) from error
-    inside, trapped = context.inside(list(links.items()), one.depth + 1, one.url, page.fetched_at)
+    kept = context.links.sort(list(links.items()), one.depth + 1, one.url, page.fetched_at)
     page = msgspec.structs.replace(page, title=title)
     result = outcome.done(
-        one, page, response.status_code, inside, crawl_delay_s, dict(resolver.rejected)
+        one, page, response.status_code, kept.followed, crawl_delay_s, dict(resolver.rejected)
     )
-    result = msgspec.structs.replace(result, items=items, trapped=trapped)
+    result = outcome.with_links(msgspec.structs.replace(result, items=items), kept)
     return held_to(check, result, one.url, name)
 
 

@@ -27,19 +27,19 @@ from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
+from zcrawl.worker.link_filter import LinkFilter, SortedLinks, year_of
 from zcrawl.worker.pages import iso
 
 if TYPE_CHECKING:
+    from zcrawl.parse.extract import Extracted as Found
     from zcrawl.parse.extract import Plan
     from zcrawl.parse.page_wire import PageSetup
 
 MAX_DETAIL: Final = 500  # characters
 MAX_CONTENT_TYPE: Final = 200
 MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
-_MAX_REMEMBERED: Final = 50_000  # links whose verdict a run remembers
-MOST_TRAPPED: Final = 1_000  # reported for one page
+_MAX_REMEMBERED: Final = 50_000  # hosts and pages that a run remembers something of
 _LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
-_YEAR_S: Final = 365.2425 * 86_400
 
 
 Tell = Callable[[str, str], None]  # writes a line to the log
@@ -63,6 +63,7 @@ class RunContext:
         self.compares = spec.duplicates.near != OFF
         polite = spec.politeness
         self.traps = TrapFilter(spec.traps)
+        self.links = LinkFilter(self.scope, self.traps, spec.scope.max_depth)
         self.token = agent_token(spec.fetch.user_agent)
         self.obeys_nofollow = polite.robots if polite.nofollow is None else polite.nofollow
         self.obeys_noindex = polite.robots if polite.noindex is None else polite.noindex
@@ -94,7 +95,6 @@ class RunContext:
             cookies=spec.fetch.cookies or bool(spec.login.url),
             archives=self.captures,
         )
-        self._verdicts: dict[str, bool | str] = {}  # inside, outside, or the reason of a trap
         self._gave_way: dict[bytes, bytes] = {}  # pages that were skipped for their canonical one
 
     @functools.cached_property
@@ -128,34 +128,6 @@ class RunContext:
             tell(refusal.code, f"run {one.run}: {refusal}")
         raise refusal
 
-    def inside(
-        self, links: list[tuple[str, bytes]], depth: int, own_url: str, utc: float
-    ) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes, str]]]:
-        """The links that belong to the crawl, and those of them that are traps, with the reason.
-        Pages repeat their navigation, so most verdicts are remembered; what depends on the depth
-        is asked first and for all links at once."""
-        most = self.spec.scope.max_depth
-        if most is not None and depth > most:
-            return [], []
-        verdicts = self._verdicts
-        if len(verdicts) > _MAX_REMEMBERED:
-            verdicts.clear()
-        found: list[tuple[str, bytes]] = []
-        trapped: list[tuple[str, bytes, str]] = []
-        for link in links:
-            url = link[0]
-            good = verdicts.get(url)
-            if good is None:
-                good = self.scope.verdict(url, 0) is None
-                if good:
-                    good = self.traps.verdict(url, year_of(utc)) or True
-                verdicts[url] = good
-            if good is True and url != own_url:
-                found.append(link)
-            elif good and good is not True and len(trapped) < MOST_TRAPPED:
-                trapped.append((*link, good))
-        return found, trapped
-
     def gives_way(self, url: str, canonical: str) -> bool:
         """Whether a page is skipped for the one that it names. Not if that one, or another one
         behind it, was skipped for this page: of pages that name each other one has to stay. A
@@ -172,10 +144,6 @@ class RunContext:
             self._gave_way.clear()
         self._gave_way[own] = there
         return True
-
-
-def year_of(utc: float) -> int:
-    return 1970 + int(utc / _YEAR_S)
 
 
 def _plan(spec: JobSpec) -> Plan | None:
@@ -333,6 +301,18 @@ def failed_with(one: Assignment, error: FetchError, crawl_delay_s: float = 0.0) 
     if isinstance(error, AddressMoved):
         return msgspec.structs.replace(result, address=error.address)
     return result
+
+
+def with_links(result: Result, links: SortedLinks, found: Found | None = None) -> Result:
+    """The result with what its page's links came to; `found` tells which of them lead no deeper."""
+    paging = found.paging if found is not None else []
+    if not links.trapped and not links.dropped and not paging:
+        if result.links is links.followed:
+            return result
+        return msgspec.structs.replace(result, links=links.followed)
+    return msgspec.structs.replace(
+        result, links=links.followed, trapped=links.trapped, dropped=links.dropped, paging=paging
+    )
 
 
 def with_cookies(result: Result, cookies: tuple[str, bytes] | None) -> Result:

@@ -50,6 +50,7 @@ from zcrawl.worker.fetching_loop import (
     rest_of,
 )
 from zcrawl.worker.group_work import Keys
+from zcrawl.worker.link_filter import SortedLinks
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pages import page_facts
 from zcrawl.worker.reading_loop import PageReader
@@ -281,8 +282,7 @@ class Pipeline:
                 return self._unchanged(fetch, url, response, traits, began)
         asks = header_directives(headers_of(response, b"x-robots-tag"), context.token)
         parsed = NOTHING_PARSED
-        links: list[tuple[str, bytes]] = []
-        trapped: list[tuple[str, bytes, str]] = []
+        links = SortedLinks()
         status = response.status_code
         facts = None
         extras = self._extras.get(one.run)
@@ -297,13 +297,15 @@ class Pipeline:
             except ParseError as error:
                 return readings.unreadable(one, error, status, delay)
             if not (asks and context.obeys_nofollow and forbids_following(asks)):
-                args = (parsed.links, one.depth + 1, one.url, fetched_at)
-                links, trapped = await self._reader.inside(context, *args)
+                paging = () if parsed.extracted is None else parsed.extracted.paging
+                args = (parsed.links, one.depth + 1, one.url, fetched_at, paging)
+                links = await self._reader.sort_links(context, *args)
         unkept = await self._special.unkept(
             one, context, url, parsed, asks, delay, lambda u: self._probe(fetch, u)
         )
         if unkept is not None:
-            return msgspec.structs.replace(unkept, status=status, links=links, trapped=trapped)
+            unkept = msgspec.structs.replace(unkept, status=status)
+            return outcome.with_links(unkept, links, parsed.extracted)
         kept = None
         if context.spec.output.keep_html and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
@@ -317,9 +319,7 @@ class Pipeline:
             if context.compares and html:
                 prints = await self._reader.fingerprint(context, body, content_type, url)
         else:
-            result = readings.read(
-                one, context, page, status, links, delay, rejected, found, trapped
-            )
+            result = readings.read(one, context, page, status, links, delay, rejected, found)
         result = result if sending is None else await sending.items(result)
         return traits_httpx.with_traits(result, traits, prints)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -23,7 +23,8 @@ from zcrawl.mesh.messages import Assignment
 from zcrawl.parse.cost import MOST_INLINE_BYTES, Budget, Proofs, TooCostly
 from zcrawl.parse.page import ParsedPage, is_html
 from zcrawl.parse.reading import read_page
-from zcrawl.worker.outcome import MOST_TRAPPED, RunContext
+from zcrawl.worker.link_filter import Link, SortedLinks
+from zcrawl.worker.outcome import RunContext
 
 if TYPE_CHECKING:
     from zcrawl.parse.content_os import ContentReader
@@ -40,9 +41,6 @@ BUDGET_S: Final = 0.04  # for a page in the event loop; a page that needs more i
 KEEPING_THREADS: Final = 8  # they wait for the disk, which writes what waits together
 LINKS_A_STEP: Final = 100  # 5 to 10 us each; of 2,000 characters up to 200 us
 INLINE_SITEMAP_BYTES: Final = 32_000  # 1,000 entries
-
-Link = tuple[str, bytes]
-Trapped = tuple[str, bytes, str]
 
 
 class PageReader:
@@ -93,20 +91,24 @@ class PageReader:
             return await self._pages().read_sitemap(body, utc)
         return read_sitemap(body, utc)
 
-    async def inside(
-        self, context: RunContext, links: list[Link], depth: int, own_url: str, utc: float
-    ) -> tuple[list[Link], list[Trapped]]:
-        """`RunContext.inside`, in steps between which the event loop turns."""
+    async def sort_links(
+        self,
+        context: RunContext,
+        links: list[Link],
+        depth: int,
+        own_url: str,
+        utc: float,
+        paging: Collection[bytes] = (),
+    ) -> SortedLinks:
+        """`LinkFilter.sort`, in steps between which the event loop turns."""
+        sort = context.links.sort
         if len(links) <= LINKS_A_STEP:
-            return context.inside(links, depth, own_url, utc)
-        found: list[Link] = []
-        trapped: list[Trapped] = []
+            return sort(links, depth, own_url, utc, paging)
+        sorted_links = SortedLinks()
         for at in range(0, len(links), LINKS_A_STEP):
             await asyncio.sleep(0)
-            step = context.inside(links[at : at + LINKS_A_STEP], depth, own_url, utc)
-            found += step[0]
-            trapped += step[1]
-        return found, trapped[:MOST_TRAPPED]
+            sorted_links.add(sort(links[at : at + LINKS_A_STEP], depth, own_url, utc, paging))
+        return sorted_links
 
     def _pages(self) -> PageChildren:
         if self._children is None:

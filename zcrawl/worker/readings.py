@@ -15,6 +15,7 @@ from zcrawl.fetch.policy import Verdict
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import UNCHANGED
 from zcrawl.parse.page import ParsedPage
+from zcrawl.worker.link_filter import SortedLinks
 from zcrawl.worker.outcome import (
     MAX_CONTENT_TYPE,
     RunContext,
@@ -23,6 +24,7 @@ from zcrawl.worker.outcome import (
     done_with,
     failed,
     skipped,
+    with_links,
 )
 from zcrawl.worker.pages import as_message
 
@@ -42,20 +44,21 @@ def read(
     context: RunContext,
     page: Page,
     status: int,
-    links: list[tuple[str, bytes]],
+    links: SortedLinks,
     crawl_delay_s: float,
     rejected: dict[str, int],
     found: Found | None,
-    trapped: list[tuple[str, bytes, str]],
 ) -> Result:
     """A page that zcrawl has read, by the job's rules or without any."""
     if context.plan is None:
-        result = done(one, page, status, links, crawl_delay_s, rejected)
-        return msgspec.structs.replace(result, trapped=trapped) if trapped else result
-    items, labels = (found.items, found.labels) if found is not None else ([], {})
-    told = as_message(found)
-    result = done_with(one, page, status, items, links, crawl_delay_s, rejected, labels, told)
-    return msgspec.structs.replace(result, trapped=trapped) if trapped else result
+        result = done(one, page, status, links.followed, crawl_delay_s, rejected)
+    else:
+        items, labels = (found.items, found.labels) if found is not None else ([], {})
+        told = as_message(found)
+        result = done_with(
+            one, page, status, items, links.followed, crawl_delay_s, rejected, labels, told
+        )
+    return with_links(result, links, found)
 
 
 def page_of(

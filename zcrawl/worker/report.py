@@ -30,6 +30,7 @@ def parts(result: Result) -> list[Result]:
         prios=[],
         requests=[],
         trapped=[],
+        dropped={},
         robots=None,
         extracted=None,
     )

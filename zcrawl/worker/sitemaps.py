@@ -17,7 +17,8 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Link, Result
 from zcrawl.model import SITEMAP_PRIO
-from zcrawl.worker.outcome import MOST_TRAPPED, RunContext, skipped, year_of
+from zcrawl.worker.link_filter import MOST_TRAPPED, SortedLinks, year_of
+from zcrawl.worker.outcome import RunContext, skipped
 
 MOST_NESTED: Final = 3  # indexes above a sitemap
 NESTED: Final = "trap_sitemap"  # the reason of one that lies deeper
@@ -73,10 +74,8 @@ class SitemapListing:
             else:
                 self._too_many = True
 
-    def result(
-        self, inside: list[Link], trapped: list[tuple[str, bytes, str]], status: int, error: str
-    ) -> Result:
-        """`inside` and `trapped` are what the run's scope makes of `links`."""
+    def result(self, links: SortedLinks, status: int, error: str) -> Result:
+        """`links`: what the run's scope and traps make of `self.links`."""
         rejected = dict(self._resolver.rejected)
         if error:
             rejected[error] = 1
@@ -84,9 +83,10 @@ class SitemapListing:
             rejected["sitemap_too_many"] = 1
         return msgspec.structs.replace(
             skipped(self._one, "sitemap", status=status, detail=error),
-            links=inside,
-            prios=[self._prios[link[0]] for link in inside],
-            trapped=[*trapped, *self._trapped][:MOST_TRAPPED],
+            links=links.followed,
+            prios=[self._prios[link[0]] for link in links.followed],
+            trapped=[*links.trapped, *self._trapped][:MOST_TRAPPED],
+            dropped=links.dropped,
             sitemaps=self._children,
             labels=_labels(self._level, self._children),
             rejected=rejected,

@@ -64,5 +64,5 @@ class SpecialPages:
             listing.add_children(sitemap.children[at : at + LINKS_A_STEP])
             await asyncio.sleep(0)
         depth = one.depth + 1
-        inside, trapped = await self._reader.inside(context, listing.links, depth, one.url, utc)
-        return listing.result(inside, trapped, response.status_code, sitemap.error)
+        links = await self._reader.sort_links(context, listing.links, depth, one.url, utc)
+        return listing.result(links, response.status_code, sitemap.error)
