@@ -69,6 +69,24 @@ def test_an_endless_site_ends(tmp_path: Path, path: str, reason: str, most: int)
         assert len(web.log) <= most + 1
 
 
+def test_an_endless_calendar_that_no_pattern_describes_ends(tmp_path: Path) -> None:
+    """After 200 pages of its shape and 200 more in a row that say nothing new. The rest of what was
+    found is skipped with that reason, without being fetched."""
+    with WebThread() as web:
+        story = Story(tmp_path, web, "/almanac/2031/5", more="[traps]\ncalendars = false")
+        assert story.count()["trap_shape"] >= 1
+        assert 400 <= len(story.done) <= 600
+        assert len(web.log) == len(story.done) + 1  # robots.txt
+
+
+def test_an_archive_of_articles_is_read_to_its_end(tmp_path: Path) -> None:
+    """600 articles of one shape, and no page of them is taken for a trap."""
+    with WebThread() as web:
+        story = Story(tmp_path, web, "/journal/0")
+        assert len(story.done) == 630
+        assert set(story.count()) == {""}
+
+
 def test_the_pages_of_a_host_can_be_limited(tmp_path: Path) -> None:
     """Ten pages, and every other URL says why it was not fetched."""
     with WebThread() as web:

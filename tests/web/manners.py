@@ -88,6 +88,37 @@ async def calendar(x: Exchange) -> bool:
     return await x.reply(200, _page("a month", f"/calendar/{months // 12}/{months % 12 + 1}"))
 
 
+MONTHS = "January February March April May June July August September October November December"
+
+
+@behaviour
+async def almanac(x: Exchange) -> bool:
+    """/almanac/Y/M: a month with its days and its name, that links to its neighbours and to the
+    next year, for ever. Where the first day stands changes from month to month."""
+    year, _, month = x.rest.partition("/")
+    months = int(year or 2031) * 12 + int(month or 1) - 1
+    name = MONTHS.split()[months % 12]
+    days = "".join(f"<td>{'' if day < months % 7 else day}</td>" for day in range(35))
+    near = (months - 1, months + 1, months + 12)
+    links = "".join(f'<a href="/almanac/{n // 12}/{n % 12 + 1}">{n % 12}</a>' for n in near)
+    body = f"<title>{name} {months // 12}</title><h1>{name}</h1><table>{days}</table>{links}"
+    return await x.reply(200, f"<html>{body}</html>".encode())
+
+
+@behaviour
+async def journal(x: Exchange) -> bool:
+    """/journal/PAGE lists twenty of 600 articles, which differ in a few words."""
+    if "/" not in x.rest:
+        page = int(x.rest or 0)
+        found = range(20 * page, 20 * page + 20)
+        more = [f"/journal/{page + 1}"] if page < 29 else []
+        hrefs = [f"/journal/2024/{n % 12 + 1}/{n % 28 + 1}/story-{n}" for n in found]
+        return await x.reply(200, _page("the journal", *hrefs, *more))
+    number = int(x.rest.rpartition("-")[2])
+    told = "".join("abcdefghij"[int(digit)] for digit in str(number))
+    return await x.reply(200, _page(f"A story of {told}", head=f"<p>On {told}."))
+
+
 @behaviour
 async def deeper(x: Exchange) -> bool:
     """A relative link that makes its own path longer, as a forgotten slash does."""

@@ -1,8 +1,8 @@
 """Decides whether a link leads into a crawler trap: an endless space of URLs without new content.
 
 Called by the worker for every new link that belongs to a crawl. Pure but for the count of variants
-of a path, which one filter per run and worker keeps. A trapped link is admitted as skipped, with
-one of these reasons:
+of a path and the shapes that have ended, which one filter per run and worker keeps. A trapped link
+is admitted as skipped, with one of these reasons:
 
     trap_url_length    longer than max_url_length
     trap_segments      more path segments than max_segments
@@ -10,6 +10,7 @@ one of these reasons:
     trap_parameters    more query parameters than max_params, or one name more than 8 times
     trap_calendar      a date before 1970 or more than two years ahead
     trap_variants      more than max_variants queries of one path, with two or more parameters
+    trap_shape         many pages of its shape had nothing new to say (`frontier.shapes`)
 
 The limits are wide: no page of the PostgreSQL and Python manuals comes near one of them. One
 parameter with many values is a catalogue (?id=1 … ?id=100000); many combinations of several are a
@@ -22,6 +23,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from zcrawl.frontier.shapes import TRAP_SHAPE, ShapeWatch
 from zcrawl.submit.spec import Traps
 
 MOST_SAME_NAME: Final = 8
@@ -49,8 +51,10 @@ _YEAR = re.compile(r"[?&](?:y|year|jahr|annee|cal_year)=([0-9]{4})(?![0-9])", re
 class TrapFilter:
     """One run's traps, compiled."""
 
-    def __init__(self, traps: Traps) -> None:
+    def __init__(self, traps: Traps, shapes: ShapeWatch | None = None) -> None:
+        """`shapes`: what an earlier filter of the same run has learnt."""
         self._traps = traps
+        self.shapes = (shapes or ShapeWatch()) if traps.shapes else None
         self._variants: dict[str, int] = {}
         more = max(1, traps.max_repeats)
         self._repeats = re.compile(rf"((?:/[^/?]+){{1,4}}?)\1{{{more:d},}}(?=[/?]|$)")
@@ -73,6 +77,8 @@ class TrapFilter:
         far = traps.calendars and _FOUR_DIGITS.search(url, path_at)
         if far and self._is_far_date(url, path_at, year):
             return "trap_calendar"
+        if self.shapes is not None and self.shapes.has_ended(url):
+            return TRAP_SHAPE
         if query_at >= 0:
             return self._judge_query(url[:query_at], url[query_at + 1 :])
         return None

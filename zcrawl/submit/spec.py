@@ -74,6 +74,7 @@ class Traps(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_params: int = 32
     max_variants: int = 5_000  # queries of one path
     calendars: bool = True  # skip dates before 1970 and more than two years ahead
+    shapes: bool = True  # end URLs of one shape after 200 pages in a row without a new text
     soft_404: bool = True  # ask a host for a page that cannot exist, when one says "not found"
 
 

@@ -83,6 +83,15 @@ class LinkFilter:
                 followed.append(link)
         return SortedLinks(followed, trapped, dropped)
 
+    def learn(self, url: str, body: bytes) -> str | None:
+        """Count a page, and look at its text if its shape has many. The shape, if that ends it."""
+        shapes = self._traps.shapes
+        shape = None if shapes is None else shapes.count(url)
+        if shape is None or shapes is None or not shapes.learn(shape, body):
+            return None
+        self._verdicts.clear()
+        return shape
+
     def _judge(self, url: str, utc: float) -> Verdict:
         reason = self._scope.verdict(url, 0) or self._traps.verdict(url, year_of(utc))
         return True if reason is None else reason

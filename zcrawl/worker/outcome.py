@@ -18,6 +18,7 @@ from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.frontier.extra import REDIRECTED, decode
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
+from zcrawl.frontier.shapes import ShapeWatch
 from zcrawl.frontier.traps import TrapFilter
 from zcrawl.frontier.url import origin_of, url_key
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
@@ -49,7 +50,13 @@ class RunContext:
     """A run's configuration, compiled once per revision. Raises JobError for one that is wrong,
     or that asks for files of this worker which it may not have."""
 
-    def __init__(self, config: RunConfig, keyring: Keyring | None = None) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        keyring: Keyring | None = None,
+        former: RunContext | None = None,
+    ) -> None:
+        """`former`: that of the revision before."""
         try:
             self.spec = msgspec.json.decode(config.spec, type=JobSpec)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -62,7 +69,8 @@ class RunContext:
         self.remembers = spec.recrawl.incremental
         self.compares = spec.duplicates.near != OFF
         polite = spec.politeness
-        self.traps = TrapFilter(spec.traps)
+        shapes: ShapeWatch | None = None if former is None else former.traps.shapes
+        self.traps: TrapFilter = TrapFilter(spec.traps, shapes)
         self.links = LinkFilter(self.scope, self.traps, spec.scope.max_depth)
         self.token = agent_token(spec.fetch.user_agent)
         self.obeys_nofollow = polite.robots if polite.nofollow is None else polite.nofollow
@@ -127,6 +135,20 @@ class RunContext:
             self._told_hosts.add(origin)
             tell(refusal.code, f"run {one.run}: {refusal}")
         raise refusal
+
+    def is_endless(self, one: Assignment) -> bool:
+        """Whether a request is of a shape that has ended. Seeds, sitemaps and what a spider asks
+        for are wanted all the same."""
+        shapes = self.traps.shapes
+        return (
+            shapes is not None
+            and bool(shapes.ended)
+            and one.depth > 0
+            and not one.extra
+            and one.prio != SITEMAP_PRIO
+            and not self.spec.spider
+            and shapes.has_ended(one.url)
+        )
 
     def gives_way(self, url: str, canonical: str) -> bool:
         """Whether a page is skipped for the one that it names. Not if that one, or another one

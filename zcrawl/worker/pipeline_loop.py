@@ -28,6 +28,7 @@ from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.keyring import Keyring
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
+from zcrawl.frontier.shapes import TRAP_SHAPE
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import Outcome
@@ -105,7 +106,8 @@ class Pipeline:
 
     def adopt(self, config: RunConfig) -> None:
         try:
-            context = self._runs[config.run] = RunContext(config, self._keyring)
+            former = self._runs.get(config.run)
+            context = self._runs[config.run] = RunContext(config, self._keyring, former)
             engine = self._engines.adopt(config.run, context.spec)
             if context.spec.needs_session and config.run not in self._sessions:
                 from zcrawl.worker.session_loop import Session, kept_cookies
@@ -196,6 +198,8 @@ class Pipeline:
         context = self._runs.get(one.run)
         if context is None:
             return readings.of_refused_run(one, self._refused.get(one.run, "bad_spec"))
+        if context.is_endless(one):
+            return outcome.skipped(one, TRAP_SHAPE)
         extras = self._extras.get(one.run)
         sending = None if extras is None else extras.sending(one, context)
         if extras is not None and extras.takes(one):
@@ -296,6 +300,8 @@ class Pipeline:
                 parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
                 return readings.unreadable(one, error, status, delay)
+            if html and (shape := context.links.learn(one.url, body)) is not None:
+                self._on_error(TRAP_SHAPE, f"run {one.run}: no new text in pages of {shape}")
             if not (asks and context.obeys_nofollow and forbids_following(asks)):
                 paging = () if parsed.extracted is None else parsed.extracted.paging
                 args = (parsed.links, one.depth + 1, one.url, fetched_at, paging)
