@@ -7,6 +7,7 @@ known page set.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import time
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.integration.crawling import wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.submit.spec import Politeness
+from zcrawl.submit.spec import Fetch, Politeness
 
 PAGES = 1500
 STEADY = Politeness(rate=150.0, concurrency=16, robots=False)  # so that a crawl takes 10 s
@@ -174,6 +175,35 @@ def test_the_new_leader_repeats_no_fetch_that_a_live_worker_holds(
         _, run = made.submit(site, FAST)
         made.wait_pages(run, 5)
         made.leader().kill()
+        made.complete(run)
+        twice = {path: n for path, n in site.fetched().items() if n > 1}
+        assert twice == {}, "fetched again"
+
+
+def test_what_living_workers_hold_is_not_fetched_again_when_every_lease_is_over(
+    tmp_path: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """All masters die, the stored lease ends, and one of two workers greets the next leader a
+    second late: the pages that it has fetched meanwhile are not given to the other one."""
+    with (
+        page_site(tmp_path, 64, delay_s=3.0) as site,
+        cluster(tmp_path, consul.url, mysql, workers=2) as made,
+    ):
+        _, run = made.submit(site, FAST, fetch=Fetch(timeout=10.0))
+        made.wait_pages(run, 5)
+        for node in made.masters.values():
+            node.kill()
+        epoch, late = made.epoch(), made.workers["w2"].worker_pids()
+        time.sleep(4.0)  # whatever had started has ended
+        made.rows("UPDATE leaders SET lease_until = lease_until - 600")
+        for pid in late:
+            os.kill(pid, signal.SIGSTOP)
+        for node in made.masters.values():
+            node.start()
+        wait_until(lambda: made.epoch() > epoch)
+        time.sleep(1.0)
+        for pid in late:
+            os.kill(pid, signal.SIGCONT)
         made.complete(run)
         twice = {path: n for path, n in site.fetched().items() if n > 1}
         assert twice == {}, "fetched again"

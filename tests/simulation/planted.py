@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
 from zcrawl.dispatch.hearing import Hearing
+from zcrawl.master import inheriting, leader
 from zcrawl.master.commits import Batch, Commits
 from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.mesh.messages import Header
@@ -117,6 +119,16 @@ def step_down_by_hearsay() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def forget_owners_when_their_lease_is_over() -> Iterator[None]:
+    """After a long time without masters the first worker that greets gets every host."""
+    with (
+        mock.patch.object(inheriting, "GREETING_S", -math.inf),
+        mock.patch.object(leader, "GREETING_S", -math.inf),
+    ):
+        yield
+
+
 ALL = (
     drop_the_duplicate_check,
     ack_before_commit,
@@ -126,4 +138,5 @@ ALL = (
     change_state_before_the_commit,
     believe_that_everybody_hears,
     step_down_by_hearsay,
+    forget_owners_when_their_lease_is_over,
 )

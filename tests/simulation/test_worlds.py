@@ -13,6 +13,7 @@ from zcrawl.testing.sim_faults import (
     CALM,
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,
+    MASTERS_AWAY,
     Faults,
     draw,
 )
@@ -37,6 +38,14 @@ def test_a_new_leader_repeats_no_fetch_that_a_live_worker_holds(first: int) -> N
     """With leader changes only, each URL is fetched once per run (and once per failure)."""
     for seed in range(first, first + CHUNK):
         run_world(seed, LEADER_CHANGES_ONLY, nothing_was_fetched_twice)
+
+
+@pytest.mark.parametrize("first", range(40_000, 40_100, CHUNK))
+def test_after_a_long_time_without_masters_nothing_is_fetched_again(first: int) -> None:
+    """Every lease is over, workers hold pages and results, and greet the new leader one after the
+    other: what each of them holds is adopted, whoever greets first."""
+    for seed in range(first, first + CHUNK):
+        run_world(seed, MASTERS_AWAY, nothing_was_fetched_twice, pages=60)
 
 
 @pytest.mark.parametrize("first", range(20_000, 20_100, CHUNK))

@@ -125,7 +125,7 @@ def test_an_unconfirmed_lowering_is_said_again() -> None:
 def test_an_inherited_host_is_closed_until_its_owner_is_heard() -> None:
     """Rule 12: somebody may still be fetching there."""
     town = Town(ONE_OWNER, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), until=30.0)
+    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
     town.join("w2")
     result = town.settle(now=1.0)
     assert not town.host.parts and result.look_again_at == 30.0
@@ -137,7 +137,7 @@ def test_an_inherited_host_is_closed_until_its_owner_is_heard() -> None:
 def test_an_inherited_host_is_free_when_the_stored_lease_has_ended() -> None:
     """An owner that never speaks again does not keep its host for ever."""
     town = Town(ONE_OWNER, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), until=30.0)
+    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
     town.join("w2")
     town.settle_all(now=29.9)
     assert town.granted() == {}
@@ -148,7 +148,7 @@ def test_an_inherited_host_is_free_when_the_stored_lease_has_ended() -> None:
 def test_an_inherited_host_is_free_when_its_owner_is_certainly_dead() -> None:
     """The supervisor saw it die: the host keeps its pace, and does not wait for the lease."""
     town = Town(SLOW, workers=0)
-    town.granter.inherit(host_row(1, owners=("w1#1",)), until=300.0)
+    town.granter.inherit(host_row(1, owners=("w1#1",)), 300.0, 300.0)
     town.join("w2")
     town.granter.process_gone("w1#1", 5.0)
     assert town.granter.dirty
@@ -256,7 +256,7 @@ def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
     """Rule 12: what workers report as running is adopted."""
     town = Town(ONE_OWNER, workers=0)
     town.host.stored_owners = frozenset({"w1#1"})
-    town.granter.inherit(host_row(1, owners=("w1#1",)), until=30.0)
+    town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
     worker = town.roster.workers["w1"] = worker_info("w1")
     assert town.granter.adopt(worker, 1, running=2)
     town.granter.process_joined("w1#1", 0.0)

@@ -338,7 +338,7 @@ def test_an_interval_passes_after_a_former_owner_was_heard_of() -> None:
         host = town.granter.know_host(row, 0.0, 100.0)
         host.runs.append(1)
         town.granter.renew_demand(host)
-        town.granter.inherit(row, 130.0)
+        town.granter.inherit(row, 130.0, 130.0)
         assert town.settle(101.0) == 130.0
         now = 130.0
         if heard:

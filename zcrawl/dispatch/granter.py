@@ -60,14 +60,21 @@ class Granter:
             self._by_origin[row.origin] = row.id
         return host
 
-    def inherit(self, row: HostRow, until: float) -> None:
-        """A previous leader granted this host: closed to others until its owners are heard."""
+    def inherit(self, row: HostRow, over_at: float, until: float) -> None:
+        """A previous leader granted this host: closed to others until its owners are heard, or
+        until `until`. Nothing that was granted runs after `over_at`."""
         host = self.hosts[row.id]
         host.inherited = set(row.owners)
         host.inherited_until = until
         host.next_at_before_inheritance = host.pace.next_at
-        host.pace.next_at = max(host.pace.next_at, until + host.demand.interval_s)
+        host.pace.next_at = max(host.pace.next_at, over_at + host.demand.interval_s)
         self.groups.suspect(host)
+
+    def await_owners(self, until: float) -> None:
+        """Their owners hear only now who leads: no inherited host opens before `until`."""
+        for host in self.hosts.values():
+            if host.inherited:
+                host.inherited_until = max(host.inherited_until, until)
 
     def renew_demand(self, host: HostState) -> None:
         active = [(run, self._runs.get(run)) for run in host.runs]

@@ -1,7 +1,10 @@
 """What a new leader takes over of its predecessor's grants. Called once, by the leader's making.
 
 The hosts that were granted are owned by somebody who lives, or by somebody who just left: nobody
-else may ask there before the longest attempt that a worker could still be making is over.
+else may ask there before the longest attempt that a worker could still be making is over. Also when
+it is over, because nobody led for long, their owners may live and hold pages and results: they are
+waited for until GREETING_S after the first BEAT, by which they learn who leads. An owner that
+greets earlier goes on at once; a host without a stored owner does not wait.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from zcrawl.master.state import LeaderState
 from zcrawl.store.commands import Loaded
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches
+GREETING_S = 3.0  # a worker that lives and hears the first BEAT has greeted by then
 
 
 def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> None:
@@ -25,7 +29,7 @@ def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> N
                 state.planner.granter.assume_a_start(host.id, last_start_at)
         return
     longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
-    until = lease_until + longest
+    over_at = lease_until + longest
     for host in loaded.hosts:
-        if host.owners and until > now:
-            state.planner.granter.inherit(host, until)
+        if host.owners:
+            state.planner.granter.inherit(host, over_at, max(over_at, now + GREETING_S))

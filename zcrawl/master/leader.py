@@ -32,7 +32,7 @@ from zcrawl.master.events import (
     StepDown,
     Ticked,
 )
-from zcrawl.master.inheriting import LEASE_S, inherit
+from zcrawl.master.inheriting import GREETING_S, LEASE_S, inherit
 from zcrawl.master.membership import Membership
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
@@ -109,7 +109,7 @@ class Leader:
         self._hints = EpochHints(loaded.epoch)
         self._alone = alone
         self._began = now
-        self._assigned = False
+        self._assigned = self._announced = False
         self.membership = Membership(self.state)
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
@@ -353,6 +353,9 @@ class Leader:
         if not due or now + LEASE_MARGIN_S > self._lease_until:
             return
         self.state.beat_soon = False
+        if not self._announced:
+            self._announced = True
+            self.state.planner.granter.await_owners(now + GREETING_S)
         roster = self.state.roster
         self._beat_at = now + roster.heartbeat_s
         received = {

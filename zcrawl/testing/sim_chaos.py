@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from zcrawl.testing.world import World
 
 BOGUS_EPOCH = 1 << 40
+ABSENCE_S = 45.0  # more than the stored lease (20 s) and the timeout of the world's job (10 s)
 
 
 class Chaos:
@@ -28,6 +29,7 @@ class Chaos:
             (faults.worker_pauses, lambda: self._pause(self._any(self._world.workers))),
             (faults.master_crashes, lambda: self._crash_master(self._any(self._world.masters))),
             (faults.master_pauses, lambda: self._pause(self._any(self._world.masters))),
+            (faults.absences, self._leave_without_masters),
             (faults.leader_changes, self._world.pass_lock),
             (faults.partitions, self._partition),
             (faults.pauses_by_operator, self._world.clients.pause_run),
@@ -63,7 +65,11 @@ class Chaos:
 
         self._world.at(self._world.rng.uniform(0.1, 2.0), restart)
 
-    def _crash_master(self, process: Process) -> None:
+    def _leave_without_masters(self) -> None:
+        for master in self._world.masters.values():
+            self._crash_master(master, ABSENCE_S)
+
+    def _crash_master(self, process: Process, away_s: float = 0.0) -> None:
         if not process.alive or not isinstance(process, SimMaster):
             return
         self._world.trace.append((self._world.now, f"{process.name} crashes"))
@@ -75,7 +81,7 @@ class Chaos:
             process.machine = Master(process.name, seen_slots=64)
             self._begin(process)
 
-        self._world.at(self._world.rng.uniform(0.1, 3.0), restart)
+        self._world.at(away_s + self._world.rng.uniform(0.1, 3.0), restart)
 
     def _end(self, process: Process) -> None:
         process.alive = False

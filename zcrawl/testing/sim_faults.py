@@ -15,6 +15,7 @@ class Faults:
     worker_pauses: int = 0
     master_crashes: int = 0
     master_pauses: int = 0
+    absences: int = 0  # of all masters, until everything that was granted is over
     leader_changes: int = 0  # the lock moves while the old leader lives and knows nothing
     partitions: int = 0
     store_fails: float = 0.0  # of commands: nothing applied
@@ -32,6 +33,7 @@ class Faults:
 
 CALM = Faults()
 LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
+MASTERS_AWAY = Faults(absences=1, longest_delay_s=0.02, until_s=10.0)
 DEAF_WORKERS = Faults(deaf_workers=3, deaf_for_ever=1, longest_delay_s=0.02)
 BOGUS_EPOCHS_ONLY = Faults(bogus_epochs=6, longest_delay_s=0.02)
 
