@@ -6,7 +6,7 @@ import msgspec
 
 from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
 from zcrawl.model import Kept
-from zcrawl.store.commands import AdvanceOutput, Done
+from zcrawl.store.commands import AdvanceOutput, Done, NoteOutput
 from zcrawl.store.cookie_jar import merged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
@@ -17,6 +17,8 @@ from zcrawl.store.queries import (
     Outputs,
     ReadItems,
     ReadOutputs,
+    Tallies,
+    TallyRows,
 )
 
 
@@ -66,6 +68,22 @@ def test_an_output_of_a_run_without_items_is_listed_until_that_is_written_down(
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", 0, 0, 0, 5.0), Done)
     assert world.ask(ReadOutputs(), Outputs).rows == []
     assert [row.part_at for row in world.ask(ReadOutputs(job.run), Outputs).rows] == [5.0]
+
+
+def test_what_hinders_an_output_is_kept_until_it_is_written(world: World) -> None:
+    """For `job`; a very long reason is cut, and progress takes it away."""
+    job = world.submit(A, output=("/out/x.jsonl", "jsonl"))
+    (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
+    assert (fact.path, fact.format, fact.problem) == ("/out/x.jsonl", "jsonl", "")
+    world.do(NoteOutput(1, job.run, "/out/x.jsonl", "[disk_full] größer " + "x" * 5_000), Done)
+    world.do(NoteOutput(1, job.run, "/out/unknown", "nothing"), Done)
+    (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
+    assert fact.problem.startswith("[disk_full] größer x")
+    (row,) = world.ask(ReadOutputs(), Outputs).rows
+    assert row.problem == fact.problem
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", 0, 0), Done)
+    (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
+    assert fact.problem == ""
 
 
 def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -> None:

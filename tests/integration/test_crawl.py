@@ -28,7 +28,7 @@ from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 BOOKS = Catalogue(books=60, tags=6)
 SUMMARY = {
     *("job", "run", "state", "pages", "items", "failed", "skipped", "queued", "bytes", "seconds"),
-    *("pages_per_second", "unchanged", "dropped"),
+    *("pages_per_second", "unchanged", "dropped", "outputs"),
 }
 
 
@@ -244,4 +244,5 @@ async def test_an_output_that_cannot_be_written_is_named(shop: DemoServer, tmp_p
         folder.mkdir()
         with pytest.raises(Exception, match="is no file"):
             await crawl(cluster, spec, [shop.url], folder)
-        assert cluster.snapshot()["outputs"]["error"] == "output_unwritable"
+        (trouble,) = cluster.snapshot()["outputs"]["troubles"]
+        assert trouble["error"] == "output_unwritable"

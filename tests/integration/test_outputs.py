@@ -290,3 +290,25 @@ def test_a_crawl_without_items_leaves_an_empty_file_of_every_format(
         assert table.num_rows == 0 and table.column_names == ["url", "title", "price"]
         kinds = [kind for kind, *_ in records(files[f"x{number}.warc.gz"])]
         assert kinds == ["warcinfo", "response", "request", "metadata"], "the 404 was an answer"
+
+
+def test_an_old_output_that_cannot_be_written_fails_no_later_crawl(
+    shop: DemoServer, tmp_path: Path
+) -> None:
+    """The crawl of that run fails and names it; the next one ends well and says what is open;
+    when the way is free, `--resume` writes it."""
+    (tmp_path / "d" / "old.jsonl").mkdir(parents=True)
+    options = ("--rate", 0, "--max-pages", 10)
+    failed = command(*arguments(shop, tmp_path, 'to = ["old.jsonl"]', *options), cwd=tmp_path)
+    assert failed.returncode != 0 and "old.jsonl is no file" in failed.stderr, failed.stderr
+    job = json.loads(command("job", "books", "--data", "d", "--json", cwd=tmp_path).stdout)
+    (output,) = job["outputs"]
+    assert output["problem"].startswith("[output_unwritable]")
+    done = command(*arguments(shop, tmp_path, 'to = ["new.jsonl"]', *options), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "run 1: its output cannot be written [output_unwritable]" in done.stderr
+    assert len(items(tmp_path / "d" / "new.jsonl")) > 0
+    (tmp_path / "d" / "old.jsonl").rmdir()
+    done = command("crawl", "--resume", "--data", "d", "--workers", 1, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(items(tmp_path / "d" / "old.jsonl")) == len(items(tmp_path / "d" / "new.jsonl"))

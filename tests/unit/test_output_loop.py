@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
@@ -11,12 +13,13 @@ import pytest
 
 from tests.unit.machine_tools import UTC, LeaderStory, result_of, urls
 from zcrawl.errors import ZcrawlError
+from zcrawl.master import output_following_loop
 from zcrawl.master.output_loop import OutputLoop
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.output_file import OutputFile
 from zcrawl.store.output_folder_file import OutputPlaces
-from zcrawl.store.queries import Query, QueryOutcome, ReadItems, ReadOutputs
+from zcrawl.store.queries import Query, QueryOutcome, ReadItems, ReadOutputs, Tallies, TallyRows
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.fake_store import FakeStore
 
@@ -217,3 +220,86 @@ async def test_an_output_that_cannot_be_closed_is_told_and_hinders_no_other(
     assert sorted(closed) == ["bad.jsonl", "out.jsonl"]
     assert scene.notes.get_nowait() == "output_not_closed"
     assert scene.notes.empty()
+
+
+async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scene: Scene) -> None:
+    """`flush` of a run raises what hinders that run; the other one is told and stored for `job`."""
+    scene.path.parent.joinpath("folder.jsonl").mkdir()
+    scene.crawl(2, str(scene.path.parent / "folder.jsonl"), name="old")
+    scene.crawl(3, str(scene.path), name="new")
+    old, new = sorted(scene.story.store.tables.runs)
+    await scene.outputs.flush([new])
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+    with pytest.raises(ZcrawlError, match="is no file"):
+        await scene.outputs.flush([old])
+    assert [run for run, _ in scene.outputs.troubles()] == [old]
+    problem = problems(scene)[old]
+    assert problem.startswith("[output_unwritable]") and "is no file" in problem
+    scene.path.parent.joinpath("folder.jsonl").rmdir()
+    await scene.outputs.flush([old])
+    assert scene.outputs.troubles() == {} and problems(scene)[old] == "", "it is written now"
+
+
+def problems(scene: Scene) -> dict[int, str]:
+    """What `job` says of the outputs, by run."""
+    found = {}
+    for run in scene.story.store.tables.runs:
+        rows = scene.story.store.query(Tallies(run))
+        assert isinstance(rows, TallyRows)
+        found[run] = rows.outputs[0].problem
+    return found
+
+
+async def test_an_output_that_hangs_blocks_no_other_one_and_says_so(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call beyond its time limit is told; until it returns nothing else touches that output, and
+    then it is written from the stored cursor."""
+    monkeypatch.setattr(output_following_loop, "TAKE_S", 0.05)
+    scene.crawl(2, str(tmp_path / "bad.jsonl"), name="bad")
+    scene.crawl(3, str(scene.path), name="good")
+    bad, good = sorted(scene.story.store.tables.runs)
+    real, goes_on, writers = OutputFile.append, threading.Event(), []
+
+    def append(self: OutputFile, items: Sequence[bytes]) -> int:
+        if self._path.name == "bad.jsonl":
+            writers.append(threading.get_ident())
+            goes_on.wait(30)
+        return real(self, items)
+
+    monkeypatch.setattr(OutputFile, "append", append)
+    scene.outputs.start()
+    async with asyncio.timeout(60):
+        assert await scene.notes.get() == "output_timeout"
+        await scene.outputs.flush([good])
+        assert await scene.notes.get() == "output_timeout", "it is tried again"
+    assert scene.path.read_bytes() == b'{"n":1}\n' * 3
+    assert len(writers) == 1, "not a second time beside the call that hangs"
+    assert "[output_timeout]" in problems(scene)[bad]
+    goes_on.set()
+    async with asyncio.timeout(60):
+        while problems(scene)[bad]:
+            with contextlib.suppress(ZcrawlError):
+                await scene.outputs.flush([bad])
+    assert (tmp_path / "bad.jsonl").read_bytes() == b'{"n":1}\n' * 2
+
+
+async def test_a_master_ends_although_an_output_hangs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread cannot be ended, so it is left behind, and that is told."""
+    scene.crawl(3, str(scene.path))
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def append(self: OutputFile, items: Sequence[bytes]) -> int:
+        hangs.set()
+        goes_on.wait(30)
+        return 0
+
+    monkeypatch.setattr(OutputFile, "append", append)
+    scene.outputs.start()
+    await asyncio.to_thread(hangs.wait, 30)
+    async with asyncio.timeout(5):
+        await scene.outputs.close()
+    assert scene.notes.get_nowait() == "output_not_closed"
+    goes_on.set()

@@ -190,7 +190,7 @@ class Session:
             sent = len(submission.first) + submission.sent
             self._display.note(f"{sent} seeds were submitted; any others were not")
         await self._cluster.drain(DRAIN_TIMEOUT_S)
-        await self._flush()
+        await self._flush(self._runs)
         self._display.close()
         self._display.note(f"saved; go on with: {resume_command(self._plan.data)}")
         if submission is not None and submission.secrets:
@@ -209,6 +209,7 @@ class Session:
     async def _finish(self) -> int:
         await self._flush(self._runs)
         await self._pump()
+        self._tell_of_other_outputs()
         views = [await self._view(run, job) for run, job in self._runs.items()]
         self._display.close()
         for view in views:
@@ -219,6 +220,15 @@ class Session:
         if complaint:
             self._display.note(complaint)
         return max(1 if complaint else 0, *(exit_code(view) for view in views))
+
+    def _tell_of_other_outputs(self) -> None:
+        """An output of an earlier run that cannot be written is told; it is not this crawl's."""
+        for trouble in (self._cluster.snapshot().get("outputs") or {}).get("troubles", ()):
+            if trouble["run"] not in self._runs:
+                self._display.note(
+                    f"run {trouble['run']}: its output cannot be written [{trouble['error']}]: "
+                    f"{trouble['detail']}; its items are in the database"
+                )
 
     async def _view(self, run: int, job: int) -> dict[str, Any]:
         view = await self._cluster.ask("job", {"ref": str(job)})

@@ -107,9 +107,11 @@ def trouble(snapshot: Mapping[str, Any]) -> str | None:
     mishaps = snapshot.get("mishaps") or {}
     if mishaps.get("in_row", 0) > 1:
         return f"the leader failed {mishaps['in_row']} times in a row: {mishaps['last']}"
-    outputs = snapshot.get("outputs") or {}
-    if outputs.get("error"):
-        return f"the output file cannot be written [{outputs['error']}]: {outputs['detail']}"
+    for trouble in (snapshot.get("outputs") or {}).get("troubles", ()):
+        return (
+            f"run {trouble['run']}: its output cannot be written [{trouble['error']}]: "
+            f"{trouble['detail']}"
+        )
     store = snapshot.get("store") or {}
     if not store.get("error"):
         return None

@@ -98,6 +98,12 @@ def fields(values: Mapping[str, object]) -> None:
         data(f"{name.ljust(width)}  {value}")
 
 
+def describe_output(view: dict[str, Any]) -> str:
+    """An output of a run, for people: where it is, and what hinders it."""
+    problem = f" is not written: {view['problem']}" if view["problem"] else ""
+    return f"{view['path']}{problem}"
+
+
 def counts(values: Mapping[str, int], limit: int = 8) -> str:
     """`404 × 3, timeout × 1`, most frequent first."""
     pairs = sorted(values.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -6,21 +6,12 @@ import asyncio
 import ipaddress
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, StoreError
 from zcrawl.roles.place import BLOBS
+from zcrawl.store.blobs_thread import Blobs, GuardedBlobs
 from zcrawl.submit.outputs import is_remote
-
-
-class Blobs(Protocol):
-    """What `store.blobs_file` and `store.blobs_s3` have in common. May block."""
-
-    def put(self, data: bytes) -> str: ...
-
-    def get(self, name: str) -> bytes: ...
-
 
 Note = Callable[[str, str], None]  # an event's name and what it says
 REFUSED = ""  # the place of a cluster that has none
@@ -92,9 +83,11 @@ def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
     written without it."""
     from zcrawl.store.warc import is_lost
 
+    blobs = open_blobs(where)
+
     def get(name: str) -> bytes:
         try:
-            return open_blobs(where).get(name)
+            return blobs.get(name)
         except StoreError as error:
             if is_lost(error):
                 note("output_body_lost", f"an archive is written without a body: {error}")
@@ -104,8 +97,13 @@ def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
 
 
 def open_blobs(where: str) -> Blobs:
+    """The place, behind its time limit and its breaker."""
     if where == REFUSED:
         return _Nowhere()
+    return GuardedBlobs(where, lambda: _open_place(where))
+
+
+def _open_place(where: str) -> Blobs:
     if is_remote(where):
         from zcrawl.store.blobs_s3 import S3Blobs
 

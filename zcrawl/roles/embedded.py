@@ -226,7 +226,6 @@ class EmbeddedCluster:
 
     def snapshot(self) -> dict[str, Any]:
         assert self._master is not None and self._outputs is not None
-        failure = self._outputs.error
         complaint = self._supervisor.complaint() if self._supervisor is not None else None
         if complaint is not None:
             raise UnreachableError(complaint, code="workers_fail")
@@ -234,8 +233,10 @@ class EmbeddedCluster:
         return {
             **self._master.snapshot(),
             "outputs": {
-                "error": None if failure is None else failure.code,
-                "detail": "" if failure is None else str(failure),
+                "troubles": [
+                    {"run": run, "path": path, "error": error.code, "detail": str(error)}
+                    for (run, path), error in self._outputs.troubles().items()
+                ]
             },
             "restarts": restarts,
         }

@@ -308,6 +308,15 @@ class AdvanceOutput(_Data, frozen=True):
     part_at: float = 0.0  # UTC; when it got its first item; 0: it has none
 
 
+class NoteOutput(_Data, frozen=True):
+    """What hinders an output, for `job`; empty: nothing does any more."""
+
+    epoch: int
+    run: int
+    path: str
+    problem: str
+
+
 class Forget(_Data, frozen=True):
     """Remove watermarks that have not moved since `before`, of these streams, and up to `limit`
     answers to clients that are older than `answers_before` (`master.pruning`)."""
@@ -338,6 +347,7 @@ LeaderCommand: TypeAlias = (
     | ExtendLease
     | CountCrash
     | AdvanceOutput
+    | NoteOutput
     | Forget
 )
 Command: TypeAlias = TakeOver | CancelOffline | LeaderCommand

@@ -73,6 +73,14 @@ class ActionRow(_Data, frozen=True):
     via: str  # the master that took it
 
 
+class OutputFact(_Data, frozen=True):
+    """One output of a run, as `job` shows it."""
+
+    path: str  # as the job names it
+    format: str
+    problem: str  # why it is not written now; empty: nothing hinders it
+
+
 class TallyRows(_Data, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
@@ -84,6 +92,7 @@ class TallyRows(_Data, frozen=True):
     empty: dict[str, int] = {}  # had none,
     unread: dict[str, int] = {}  # had one that could not be read
     actions: list[ActionRow] = []  # the latest few, newest first
+    outputs: list[OutputFact] = []
 
 
 class ReadItems(_Data, frozen=True):
@@ -155,6 +164,7 @@ class OutputRow(_Data, frozen=True):
     part_at: float = 0.0
     ended: bool = False  # the run: nothing more comes
     spec: bytes = b"{}"  # of the run, for columns and rotation
+    problem: str = ""  # what hindered it last
 
 
 class ReadKnown(_Data, frozen=True):

@@ -20,6 +20,7 @@ from zcrawl.store.schema_known_peewee import Fingerprint, KnownPage
 from zcrawl.store.schema_once_peewee import ClientRequest, Worker
 
 SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
+PROBLEM_CHARACTERS = 1_000
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
 
 
@@ -184,6 +185,7 @@ class Output(peewee.Model):
     length = peewee.BigIntegerField(**default("0"))
     part = peewee.BigIntegerField(**default("0"))
     part_at = peewee.DoubleField(**default("0"))
+    problem = peewee.CharField(PROBLEM_CHARACTERS, **default("''"))  # why it is not written now
 
     class Meta:
         table_name = "outputs"
@@ -335,6 +337,10 @@ def _tell_ages_and_askers(session: Session) -> None:
         session.run(f"CREATE INDEX clientrequest_run_created_at ON {columns}")
 
 
+def _tell_what_hinders_outputs(session: Session) -> None:
+    _add_fields(session, Output, "problem")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -348,6 +354,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     9: _find_duplicates,
     10: _keep_addresses,
     11: _tell_ages_and_askers,
+    12: _tell_what_hinders_outputs,
 }
 VERSION = max(MIGRATIONS)
 

@@ -43,6 +43,7 @@ from zcrawl.store.commands import (
     GrantHosts,
     KeepReply,
     LeaderCommand,
+    NoteOutput,
     Reload,
     RetryDead,
     SubmitJob,
@@ -344,6 +345,8 @@ class PeeweeStore:
                 return store_peewee_load.extend_lease(session, command)
             case AdvanceOutput():
                 return store_peewee_load.advance_output(session, command)
+            case NoteOutput():
+                return store_peewee_load.note_output(session, command)
             case Forget():
                 return store_peewee_once.forget(session, command)
             case _:

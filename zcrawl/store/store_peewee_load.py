@@ -15,11 +15,13 @@ from zcrawl.store.commands import (
     ExtendLease,
     GrantHosts,
     Loaded,
+    NoteOutput,
     TakeOver,
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rows import LaneCount
 from zcrawl.store.rules import max_pages_per_host_of
+from zcrawl.store.schema_peewee import PROBLEM_CHARACTERS
 from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.store_peewee_submit import encode_path
 
@@ -111,7 +113,7 @@ def extend_lease(session: Session, command: ExtendLease) -> Done:
 
 def advance_output(session: Session, command: AdvanceOutput) -> Done:
     session.run(
-        "UPDATE outputs SET item_cursor = ?, length = ?, part = ?, part_at = ? "
+        "UPDATE outputs SET item_cursor = ?, length = ?, part = ?, part_at = ?, problem = '' "
         "WHERE run = ? AND path = ?",
         (
             command.cursor,
@@ -121,5 +123,13 @@ def advance_output(session: Session, command: AdvanceOutput) -> Done:
             command.run,
             encode_path(command.path),
         ),
+    )
+    return Done()
+
+
+def note_output(session: Session, command: NoteOutput) -> Done:
+    session.run(
+        "UPDATE outputs SET problem = ? WHERE run = ? AND path = ?",
+        (command.problem[:PROBLEM_CHARACTERS], command.run, encode_path(command.path)),
     )
     return Done()

@@ -23,6 +23,7 @@ from zcrawl.store.queries import (
     JobList,
     JobRow,
     LaneWant,
+    OutputFact,
     OutputRow,
     Outputs,
     ReadFailed,
@@ -110,6 +111,7 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         "empty": rows.empty,
         "unread": rows.unread,
     }
+    rows.outputs.extend(_output_facts(session, query.run))
     for kind, name, n in session.all(
         "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0", (query.run,)
     ):
@@ -118,6 +120,13 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         else:
             by_kind[kind][name] = n
     return rows
+
+
+def _output_facts(session: Session, run: int) -> list[OutputFact]:
+    rows = session.all(
+        "SELECT path, format, problem FROM outputs WHERE run = ? ORDER BY path", (run,)
+    )
+    return [OutputFact(decode_path(path), format, problem) for path, format, problem in rows]
 
 
 def read_items(session: Session, query: ReadItems) -> Items:
@@ -197,7 +206,8 @@ def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
     rows = session.all(
         "SELECT o.run, o.path, o.format, o.item_cursor, o.length, r.state, "
         "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run AND "
-        "i.kind = CASE o.format WHEN 'warc' THEN 3 ELSE 0 END), 0), o.part, o.part_at, r.spec "
+        "i.kind = CASE o.format WHEN 'warc' THEN 3 ELSE 0 END), 0), o.part, o.part_at, r.spec, "
+        "o.problem "
         "FROM outputs o JOIN runs r ON r.id = o.run WHERE r.id = ? OR "
         "(? IS NULL AND r.state <> 'deleted') ORDER BY o.run, o.path",
         (query.run, query.run),
@@ -215,8 +225,9 @@ def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
                 part_at,
                 RunState(state).ended,
                 spec,
+                problem,
             )
-            for run, path, format, cursor, length, state, last, part, part_at, spec in rows
+            for run, path, format, cursor, length, state, last, part, part_at, spec, problem in rows
             # The last: a run that ended without an item, which nobody has written down yet.
             if query.run is not None
             or not RunState(state).ended

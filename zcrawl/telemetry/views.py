@@ -72,6 +72,7 @@ def job_view(
         "dropped": by_count(tallies.dropped),
         "rejected_items": by_count(tallies.rejected),
         "fields": fields_view(tallies),
+        "outputs": [msgspec.structs.asdict(output) for output in tallies.outputs],
         "last_actions": [
             {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
             for one in tallies.actions
@@ -126,8 +127,9 @@ def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
 
 def summary(view: dict[str, Any]) -> dict[str, Any]:
     """The keys that `crawl --json` ends with; `view` is a job's or a run's. A run's own view has
-    no counts by reason, so whoever knows them adds `dropped`."""
-    return {**{key: view[key] for key in SUMMARY_KEYS}, "dropped": view.get("dropped", {})}
+    neither counts by reason nor outputs, so whoever knows them adds `dropped` and `outputs`."""
+    known = {key: view[key] for key in SUMMARY_KEYS}
+    return {**known, "dropped": view.get("dropped", {}), "outputs": view.get("outputs", [])}
 
 
 def elapsed(run: RunRow, now: float) -> float:

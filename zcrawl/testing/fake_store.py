@@ -30,6 +30,7 @@ from zcrawl.store.commands import (
     Forget,
     GrantHosts,
     KeepReply,
+    NoteOutput,
     Reload,
     RetryDead,
     SubmitJob,
@@ -52,6 +53,7 @@ from zcrawl.store.queries import (
     JobRow,
     LaneWant,
     ListJobs,
+    OutputFact,
     OutputRow,
     Outputs,
     Query,
@@ -255,6 +257,12 @@ class FakeStore:
                 if output is not None:
                     output.cursor, output.length = command.cursor, command.length
                     output.part, output.part_at = command.part, command.part_at
+                    output.problem = ""
+                return Done()
+            case NoteOutput():
+                output = tables.outputs.get((command.run, command.path))
+                if output is not None:
+                    output.problem = command.problem
                 return Done()
             case _:
                 assert_never(command)
@@ -280,6 +288,9 @@ class FakeStore:
 
     def _tallies(self, run: int) -> TallyRows:
         rows = TallyRows({}, {}, {}, actions=once.latest_actions(self.tables, run))
+        outputs = [one for one in self.tables.outputs.values() if one.run == run]
+        for output in sorted(outputs, key=lambda one: one.path):
+            rows.outputs.append(OutputFact(output.path, output.format, output.problem))
         names = {"link": "links"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:
@@ -357,6 +368,7 @@ class FakeStore:
                     output.part_at,
                     run.state.ended,
                     run.spec,
+                    output.problem,
                 )
                 rows.append(row)
         return rows

@@ -150,6 +150,7 @@ class FakeOutput:
     length: int = 0
     part: int = 0
     part_at: float = 0.0
+    problem: str = ""
 
 
 @dataclass(slots=True)
