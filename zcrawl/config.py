@@ -90,8 +90,10 @@ class BodiesConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutputsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where masters write the files of jobs, besides the folder `outputs` in data.dir."""
+    """Where masters of a cluster write the files of jobs."""
 
+    dir: str = ""  # of relative paths; empty: the folder `outputs` in data.dir
+    shared: bool = False  # all masters have the same folders under these names
     allow: tuple[str, ...] = ()  # s3://bucket/prefix/ or /folder/; below them jobs may write
 
 

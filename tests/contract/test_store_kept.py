@@ -8,6 +8,7 @@ from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
 from zcrawl.model import Kept
 from zcrawl.store.commands import AdvanceOutput, Done, NoteOutput
 from zcrawl.store.cookie_jar import merged
+from zcrawl.store.output_pieces import Piece, Progress, Stamp, published
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
     FindItems,
@@ -43,14 +44,16 @@ def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) ->
     """A file is listed until its run has ended and it holds every item."""
     job = world.submit(A, B, output=("/out/x.jsonl", "jsonl"))
     world.submit(C)
-    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0, began=100.0)
     assert world.ask(ReadOutputs(), Outputs).rows == [expected]
     for row in job.admitted:
         world.finish(row, DONE)
     items = world.ask(ReadItems(job.run, 0, 10), Items).rows
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[0].id, 8), Done)
     world.do(AdvanceOutput(1, job.run, "/out/unknown", 9, 9), Done)
-    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", items[0].id, 8, items[1].id, ended=True)
+    expected = OutputRow(
+        job.run, "/out/x.jsonl", "jsonl", items[0].id, 8, items[1].id, ended=True, began=100.0
+    )
     assert world.ask(ReadOutputs(), Outputs).rows == [expected]
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", items[1].id, 16), Done)
     assert world.ask(ReadOutputs(), Outputs).rows == []
@@ -63,7 +66,7 @@ def test_an_output_of_a_run_without_items_is_listed_until_that_is_written_down(
     """By the moment of its part: neither cursor nor length tells it from one that nobody saw."""
     job = world.submit(A, output=("/out/x.jsonl", "jsonl"))
     world.finish(job.admitted[0], DEAD)
-    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0, ended=True)
+    expected = OutputRow(job.run, "/out/x.jsonl", "jsonl", 0, 0, 0, ended=True, began=100.0)
     assert world.ask(ReadOutputs(), Outputs).rows == [expected]
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", 0, 0, 0, 5.0), Done)
     assert world.ask(ReadOutputs(), Outputs).rows == []
@@ -84,6 +87,24 @@ def test_what_hinders_an_output_is_kept_until_it_is_written(world: World) -> Non
     world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", 0, 0), Done)
     (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
     assert fact.problem == ""
+
+
+def test_pieces_and_places_of_an_output_come_back_as_they_were(world: World) -> None:
+    """A run that has ended is listed as long as pieces wait to be joined; `job` gets the places."""
+    job = world.submit(A, output=("/out/x.jsonl", "jsonl"))
+    world.finish(job.admitted[0], DONE)
+    (item,) = world.ask(ReadItems(job.run, 0, 10), Items).rows
+    piece = Piece(1, "m1", ".x.jsonl.1.1-ab.piece", 0, item.id, 8, 1 << 31)
+    stored = Progress((piece,), ("ö", "b"), (Stamp(8, 1 << 62),), marker="0f")
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", item.id, 0, 0, 5.0, stored), Done)
+    (row,) = world.ask(ReadOutputs(), Outputs).rows
+    assert row.progress == stored and row.ended and row.cursor == row.last_item
+    whole = published(stored, 0, "m1", "/out/\udcff.jsonl")
+    changed = "[output_changed] beside"
+    world.do(AdvanceOutput(1, job.run, "/out/x.jsonl", item.id, 0, 1, 0.0, whole, changed), Done)
+    assert world.ask(ReadOutputs(), Outputs).rows == []
+    (fact,) = world.ask(Tallies(job.run), TallyRows).outputs
+    assert fact.places == whole.places and (fact.part, fact.problem) == (1, changed)
 
 
 def test_text_of_any_language_comes_back_as_it_was(world: World, store: Store) -> None:

@@ -299,7 +299,7 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
         "pages": ("canonical", "alternates", "files"),
         "runs": ("unchanged", "recall"),
         "requests": ("known",),
-        "outputs": ("problem",),
+        "outputs": ("problem", "progress"),
     }
     with sqlite3.connect(tmp_path / "old.db") as old:
         for table in ("robots", "known_pages", "fingerprints"):

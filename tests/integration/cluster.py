@@ -280,7 +280,7 @@ class Cluster:
         assert {state for _, state in rows} == {1}, "a page is not done"
         items = Counter(
             json.loads(data)["url"]
-            for (data,) in self.rows("SELECT data FROM items WHERE run = %s", run)
+            for (data,) in self.rows("SELECT data FROM items WHERE run = %s AND kind = 0", run)
         )
         assert items == Counter(site.urls()), "an item is missing or there twice"
         pages = self.rows(

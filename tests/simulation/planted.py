@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from zcrawl.dispatch.hearing import Hearing
 from zcrawl.master import inheriting, leader
 from zcrawl.master.commits import Batch, Commits
@@ -15,7 +17,9 @@ from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.mesh.messages import Header
 from zcrawl.model import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
+from zcrawl.store.commands import AdvanceOutput
 from zcrawl.testing import fake_store, fake_store_commands
+from zcrawl.testing.sim_outputs import SimDisk, SimSink
 from zcrawl.worker.machine import WorkerMachine
 
 
@@ -129,6 +133,38 @@ def forget_owners_when_their_lease_is_over() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def truncate_after_the_fence() -> Iterator[None]:
+    """A leader opens the file itself and cuts it, after its fence and before its next commit."""
+
+    def create(self: SimDisk, name: str) -> list[int]:
+        content = self.files.setdefault(name, [])
+        content.clear()
+        return content
+
+    with (
+        mock.patch.object(SimDisk, "create", create),
+        mock.patch.object(SimSink, "aside_name", lambda self: self._name),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def forget_to_store_the_cursor() -> Iterator[None]:
+    """Parts are complete, and the cursor of their output stays where it was."""
+    run = fake_store.FakeStore._run
+
+    def forgetful(self: fake_store.FakeStore, command: Any) -> Any:
+        if isinstance(command, AdvanceOutput):
+            old = self.tables.outputs[(command.run, command.path)]
+            progress = msgspec.structs.replace(command.progress, pieces=old.progress.pieces)
+            command = msgspec.structs.replace(command, cursor=old.cursor, progress=progress)
+        return run(self, command)
+
+    with mock.patch.object(fake_store.FakeStore, "_run", forgetful):
+        yield
+
+
 ALL = (
     drop_the_duplicate_check,
     ack_before_commit,
@@ -139,4 +175,6 @@ ALL = (
     believe_that_everybody_hears,
     step_down_by_hearsay,
     forget_owners_when_their_lease_is_over,
+    truncate_after_the_fence,
+    forget_to_store_the_cursor,
 )

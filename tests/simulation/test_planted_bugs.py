@@ -15,6 +15,7 @@ from zcrawl.testing.sim_faults import (
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,
     MASTERS_AWAY,
+    OUTPUT_PAUSES,
     draw,
 )
 from zcrawl.testing.verify import leadership_never_changed, nothing_was_fetched_twice
@@ -30,6 +31,7 @@ def story_goes_wrong(seed: int) -> str | None:
         run_world(seed, BOGUS_EPOCHS_ONLY, leadership_never_changed)
         run_world(seed, DEAF_WORKERS)
         run_world(seed, MASTERS_AWAY, nothing_was_fetched_twice, pages=60)
+        run_world(seed, OUTPUT_PAUSES)
     except AssertionError as error:
         return str(error)
     return None

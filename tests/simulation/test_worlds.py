@@ -14,6 +14,7 @@ from zcrawl.testing.sim_faults import (
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,
     MASTERS_AWAY,
+    OUTPUT_PAUSES,
     Faults,
     draw,
 )
@@ -57,6 +58,17 @@ def test_a_worker_that_hears_nothing_holds_nothing_up(first: int) -> None:
         world = run_world(seed, DEAF_WORKERS)
         deaf += sum("worker_deaf" in what for _, what in world.trace)
     assert deaf > CHUNK // 2, "the worlds do have deaf workers"
+
+
+@pytest.mark.parametrize("first", range(40_000, 40_200, CHUNK))
+def test_output_files_hold_each_item_once_whenever_a_leader_is_paused(first: int) -> None:
+    """Before any effect of an output, also when others have finished it meanwhile; with full disks,
+    on one disk or on disks of their own, in one file or in parts."""
+    paused = 0
+    for seed in range(first, first + CHUNK):
+        world = run_world(seed, OUTPUT_PAUSES)
+        paused += any("is paused" in what for _, what in world.trace)
+    assert paused > CHUNK // 4, "the worlds do have paused leaders"
 
 
 def test_a_single_worker_goes_on_when_it_hears_again() -> None:

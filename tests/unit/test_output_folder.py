@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.unit.output_tools import ALONE, Driven, no_rows
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.store.output_folder_file import OutputPlaces
+from zcrawl.store.output_parts_file import SinkTools
+from zcrawl.store.output_pieces import Writer
 from zcrawl.store.output_sinks_file import open_sink
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.job_toml import to_json
@@ -33,13 +37,18 @@ def places(tmp_path: Path, *allow: str) -> OutputPlaces:
 
 
 def row(path: str) -> OutputRow:
-    form = path.rpartition(".")[2]
-    return OutputRow(1, path, form, 0, 0, 9, 0, 0.0, False, to_json(JobSpec("x")))
+    form, spec = path.rpartition(".")[2], to_json(JobSpec("x"))
+    return OutputRow(1, path, form, 0, 0, 9, 0, 0.0, False, spec, began=time.time() + 5)
 
 
-def write(where: OutputPlaces, path: str) -> None:
+def opened(path: str, where: OutputPlaces, writer: Writer = ALONE) -> Driven:
+    sink = open_sink(row(path), SinkTools(where, lambda name: b"", writer))
+    return Driven(sink, no_rows)
+
+
+def write(where: OutputPlaces, path: str, writer: Writer = ALONE) -> None:
     """One item, to the end of the output."""
-    sink = open_sink(row(path), where, lambda name: b"")
+    sink = opened(path, where, writer)
     try:
         sink.take([ItemRow(1, b'{"n":1}')], 1.0)
         sink.settle(True, 2.0)
@@ -72,8 +81,9 @@ def test_a_link_on_the_way_or_at_its_end_is_refused(
             write(places(tmp_path), f"{name}.{form}")
             assert not (outputs / f"{name}.{form}").is_symlink()
         else:
-            with pytest.raises(RefusedError, match="symbolic link"):
-                write(places(tmp_path), f"{name}.{form}")
+            for writer in (ALONE, Writer("m1", 1)):
+                with pytest.raises(RefusedError, match="symbolic link"):
+                    write(places(tmp_path), f"{name}.{form}", writer)
     assert untouched(outside)
 
 
@@ -81,7 +91,7 @@ def test_a_stored_path_is_judged_again_by_whoever_writes(tmp_path: Path, outside
     """It may have been submitted to a master with other rights."""
     for path in (str(outside / "x.jsonl"), "../outside/x.jsonl", "s3://bucket/x.jsonl"):
         with pytest.raises(RefusedError) as caught:
-            open_sink(row(path), places(tmp_path), lambda name: b"")
+            opened(path, places(tmp_path))
         assert caught.value.code == "path_not_allowed"
     assert untouched(outside)
     assert not (tmp_path / "outgoing").exists()
@@ -92,7 +102,7 @@ def test_a_folder_that_becomes_a_link_meanwhile_changes_nothing(
 ) -> None:
     """A part is published in the folder that was opened, whatever has its name by then."""
     inside = tmp_path / "outputs" / "a"
-    sink = open_sink(row("a/x.parquet"), places(tmp_path), lambda name: b"")
+    sink = opened("a/x.parquet", places(tmp_path))
     sink.take([ItemRow(1, b'{"n":1}')], 1.0)
     inside.rename(tmp_path / "outputs" / "moved")
     inside.symlink_to(outside)
@@ -123,9 +133,10 @@ def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
     (outputs / "x.jsonl").mkdir(parents=True)
     os.mkfifo(outputs / "y.jsonl")
     for name in ("x.jsonl", "y.jsonl"):
-        with pytest.raises(UsageError) as caught:
-            write(places(tmp_path), name)
-        assert caught.value.code == "output_unwritable"
+        for writer in (ALONE, Writer("m1", 1)):
+            with pytest.raises(UsageError) as caught:
+                write(places(tmp_path), name, writer)
+            assert caught.value.code == "output_unwritable"
 
 
 def test_the_machines_own_user_writes_through_links(tmp_path: Path, outside: Path) -> None:

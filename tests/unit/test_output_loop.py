@@ -56,7 +56,16 @@ class Scene:
 
     def loop(self, epoch: Callable[[], int], note: Callable[[str, str], None]) -> OutputLoop:
         places = OutputPlaces(self.path.parent, self.path.parent, OutputRights(owner=True))
-        return OutputLoop(self.threads, epoch, note, places, lambda: UTC, lambda hash: b"")
+        return OutputLoop(
+            self.threads,
+            epoch,
+            note,
+            places,
+            lambda: UTC,
+            lambda hash: b"",
+            master="m1",
+            alone=True,
+        )
 
     def crawl(self, pages: int, path: str, name: str = "job") -> None:
         spec = {"name": name, "politeness": {"robots": False, "rate": 0, "concurrency": 99}}

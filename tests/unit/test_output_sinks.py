@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
+from tests.unit.output_tools import opened
 from zcrawl.errors import StoreDataError, StoreUnavailable
 from zcrawl.mesh.capture import Capture
 from zcrawl.store.columns import Layout
-from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.output_mark import Mark
-from zcrawl.store.output_sinks_file import open_sink
 from zcrawl.store.parquet_file import ParquetRows
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.store.warc import render_warc, warc_head
 from zcrawl.submit.job_toml import to_json
-from zcrawl.submit.output_rights import OutputRights
 from zcrawl.submit.spec import JobSpec, Output
 
 pa = pytest.importorskip("pyarrow")
@@ -44,16 +42,18 @@ def output(form: str, path: str, mark: Mark | None = None, **options: Any) -> Ou
     spec = to_json(JobSpec("x", output=Output(**options)))
     mark = mark or Mark(0, 0, 0, 0.0)
     return OutputRow(
-        1, path, form, mark.cursor, mark.length, 10**9, mark.part, mark.part_at, False, spec
+        1,
+        path,
+        form,
+        mark.cursor,
+        mark.length,
+        10**9,
+        mark.part,
+        mark.part_at,
+        False,
+        spec,
+        progress=mark.progress,
     )
-
-
-def places(folder: Path) -> OutputPlaces:
-    return OutputPlaces(folder, folder, OutputRights())
-
-
-def no_body(name: str) -> bytes:
-    raise AssertionError("no archive, no bodies")
 
 
 def depths(folder: Path) -> list[int]:
@@ -86,7 +86,7 @@ def test_whenever_a_leader_dies_each_item_is_there_once(
 
 def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[str, Any]) -> None:
     path, committed, utc = f"x.{form}", Mark(0, 0, 0, 0.0), 100.0
-    sink = open_sink(output(form, path, None, **options), places(folder), no_body)
+    sink = opened(output(form, path, None, **options), folder)
     while committed.cursor < TOTAL:
         utc += chance.choice([0.0, 2.0, 5.0])
         if sink.cursor < TOTAL:
@@ -97,8 +97,10 @@ def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[
         if chance.random() < 0.25:
             # Dead: the commit is lost, and all the work since the last one. Another goes on.
             # Its file stays open, as a dead process would leave it.
+            if len(sink.marks) > 1:  # those before the last one were committed
+                committed = sink.marks[-2]
             DEAD.append(sink)
-            sink = open_sink(output(form, path, committed, **options), places(folder), no_body)
+            sink = opened(output(form, path, committed, **options), folder)
         elif mark is not None:
             committed = mark
     sink.close()
@@ -109,9 +111,7 @@ def test_an_item_that_comes_after_a_parts_time_is_in_the_next_one(
     form: str, tmp_path: Path
 ) -> None:
     """Also when nobody has looked at the clock in between."""
-    sink = open_sink(
-        output(form, f"x.{form}", None, rotate_seconds=10.0), places(tmp_path), no_body
-    )
+    sink = opened(output(form, f"x.{form}", None, rotate_seconds=10.0), tmp_path)
     sink.take([item(1)], 100.0)
     sink.take([item(2)], 109.0)
     mark = sink.take([item(3)], 111.0)
@@ -127,14 +127,17 @@ def test_an_item_that_comes_after_a_parts_time_is_in_the_next_one(
 
 def test_a_parquet_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     """Before, there is a hidden file beside it, which a stopped leader takes away."""
-    sink = open_sink(output("parquet", "a/x.parquet"), places(tmp_path), no_body)
+    sink = opened(output("parquet", "a/x.parquet"), tmp_path)
     assert sink.take([item(1)], 5.0) is None and sink.settle(False, 6.0) is None
     assert not (tmp_path / "a" / "x.parquet").exists()
     sink.close()
     assert list((tmp_path / "a").iterdir()) == []
-    sink = open_sink(output("parquet", "a/x.parquet"), places(tmp_path), no_body)
+    sink = opened(output("parquet", "a/x.parquet"), tmp_path)
     sink.take([item(1), item(2)], 5.0)
-    assert sink.settle(True, 6.0) == Mark(2, 0, 1, 0.0)
+    mark = sink.settle(True, 6.0)
+    assert mark is not None and (mark.cursor, mark.part, mark.part_at) == (2, 1, 0.0)
+    (place,) = mark.progress.places
+    assert place.file == str(tmp_path / "a" / "x.parquet")
     table = pq.read_table(tmp_path / "a" / "x.parquet")
     assert table.num_rows == 2 and table.schema.field("status").type == pa.int64()
     assert sink.settle(True, 7.0) is None, "nothing more came"
@@ -145,11 +148,13 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
     """With columns, header or head; not before the end, written once, and written again by who
     takes over before the commit."""
     path = f"x.{form}"
-    for _ in range(2):  # the first one dies before its commit
-        sink = open_sink(output(form, path), places(tmp_path), no_body)
+    committed: Mark | None = None
+    for _ in range(2):  # the first one dies before its last commit
+        sink = opened(output(form, path, committed), tmp_path)
         assert sink.settle(False, 6.0) is None
         mark = sink.settle(True, 7.0)
         assert mark is not None and (mark.cursor, mark.part_at) == (0, 7.0)
+        committed = sink.marks[-2] if len(sink.marks) > 1 else None
         assert sink.settle(True, 8.0) is None, "it is there"
         sink.close()
     assert [file.name for file in tmp_path.iterdir()] == [path]
@@ -169,7 +174,7 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
         return
     # Reopened by `zcrawl retry`, hours later: what comes is added to it, or to a further part.
     reopened = output(form, path, mark, rotate_seconds=1.0 if form == "jsonl" else 0.0)
-    sink = open_sink(reopened, places(tmp_path), no_body)
+    sink = opened(reopened, tmp_path)
     sink.take([item(1)], 9_000.0)
     sink.settle(True, 9_000.5)
     sink.close()
@@ -187,7 +192,7 @@ def test_a_csv_whose_columns_nobody_knows_stays_empty_without_items(tmp_path: Pa
     for number, schema in enumerate(({}, {"properties": {"a": {"type": "integer"}}})):
         spec = to_json(JobSpec("x", spider="package:Spider", schema=schema))
         row = OutputRow(1, f"{number}.csv", "csv", 0, 0, 0, ended=True, spec=spec)
-        sink = open_sink(row, places(tmp_path), no_body)
+        sink = opened(row, tmp_path)
         sink.settle(True, 1.0)
         sink.close()
     assert (tmp_path / "0.csv").read_bytes() == b""
@@ -197,9 +202,9 @@ def test_a_csv_whose_columns_nobody_knows_stays_empty_without_items(tmp_path: Pa
 def test_a_paused_leader_does_not_publish_over_the_part_of_the_next(tmp_path: Path) -> None:
     """Both write part 0, and the one that was paused has fewer items."""
     row = output("parquet", "x.parquet")
-    stale = open_sink(row, places(tmp_path), no_body)
+    stale = opened(row, tmp_path)
     stale.take([item(1), item(2)], 1.0)
-    leader = open_sink(row, places(tmp_path), no_body)
+    leader = opened(row, tmp_path)
     leader.take([item(1), item(2), item(3)], 2.0)
     with pytest.raises((OSError, StoreUnavailable)):
         stale.settle(True, 3.0)

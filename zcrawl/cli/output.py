@@ -100,8 +100,12 @@ def fields(values: Mapping[str, object]) -> None:
 
 def describe_output(view: dict[str, Any]) -> str:
     """An output of a run, for people: where it is, and what hinders it."""
-    problem = f" is not written: {view['problem']}" if view["problem"] else ""
-    return f"{view['path']}{problem}"
+    where = view["path"]
+    if view.get("file"):
+        where = f"{view['file']} on {view['master']}" if view["master"] else view["file"]
+        others = sum(place["last"] - place["first"] + 1 for place in view["places"]) - 1
+        where += f" and {others} parts before it" if others else ""
+    return f"{where}: {view['problem']}" if view["problem"] else where
 
 
 def counts(values: Mapping[str, int], limit: int = 8) -> str:

@@ -21,7 +21,7 @@ import errno
 import functools
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 import msgspec
 
@@ -33,11 +33,14 @@ from zcrawl.errors import (
     StoreUnavailable,
     ZcrawlError,
 )
+from zcrawl.master.output_script import Commit, Effect, Fence, Open, Read, Write, write_output
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.runtime.limited_thread import LimitedThread, outcome_of
-from zcrawl.store.commands import AdvanceOutput, Command, NoteOutput
+from zcrawl.store.commands import AdvanceOutput, NoteOutput
 from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_parts_file import SinkTools
+from zcrawl.store.output_pieces import Writer
 from zcrawl.store.output_sinks_file import Sink, batch_of, kind_of, open_sink
 from zcrawl.store.queries import Items, OutputRow, ReadItems
 from zcrawl.store.warc import GetBody
@@ -62,6 +65,8 @@ class Tools(msgspec.Struct, frozen=True):
     utc: Callable[[], float]
     body_of: GetBody
     wake: Callable[[], None]  # look at all outputs again
+    master: str
+    alone: bool  # no other master can write here: the data folder's lock excludes it
 
 
 class Following:
@@ -125,32 +130,44 @@ class Following:
                 await self._store_problem("", row, epoch)
 
     async def _follow(self, row: OutputRow, epoch: int) -> None:
-        tools = self._tools
         if self._sink is not None and self._sink_epoch != epoch:
             await self._close_sink()
-        sink = self._sink
-        if sink is None:
-            if self._thread.busy:
-                raise self._hangs("an earlier call has not returned yet")
-            # Opening cuts the file. The fence of a commit that changes nothing comes first.
-            await tools.store.do(NoteOutput(epoch, row.run, row.path, row.problem))
-            opening = functools.partial(open_sink, row, tools.places, tools.body_of)
-            sink = await self._call("opening it", opening, TAKE_S)
-            self._sink, self._sink_epoch = sink, epoch
-        kind, batch = kind_of(row.format), batch_of(row.format)
-        while sink.cursor < row.last_item:
-            items = await tools.store.ask(ReadItems(row.run, sink.cursor, batch, kind))
-            assert isinstance(items, Items)
-            if not items.rows:
+        if self._thread.busy:
+            raise self._hangs("an earlier call has not returned yet")
+        tools = self._tools
+        script = write_output(row, self._sink, batch_of(row.format), tools.utc)
+        outcome: Any = None
+        while True:
+            try:
+                effect = script.send(outcome)
+            except StopIteration:
                 return
-            self._check_leading(epoch)
-            take = functools.partial(sink.take, items.rows, tools.utc())
-            taken = await self._call("writing", take, TAKE_S)
-            await self._commit(row, epoch, taken)
-        self._check_leading(epoch)
-        settle = functools.partial(sink.settle, row.ended, tools.utc())
-        settled = await self._call("writing", settle, SETTLE_S)
-        await self._commit(row, epoch, settled)
+            outcome = await self._perform(effect, row, epoch)
+
+    async def _perform(self, effect: Effect, row: OutputRow, epoch: int) -> Any:
+        tools = self._tools
+        match effect:
+            case Fence():
+                await tools.store.do(NoteOutput(epoch, row.run, row.path, row.problem))
+            case Open():
+                writer = Writer(tools.master, epoch, tools.alone)
+                parts = SinkTools(tools.places, tools.body_of, writer)
+                opening = functools.partial(open_sink, row, parts)
+                self._sink = await self._call("opening it", opening, TAKE_S)
+                self._sink_epoch = epoch
+                return self._sink
+            case Read(after, limit):
+                items = await tools.store.ask(ReadItems(row.run, after, limit, kind_of(row.format)))
+                assert isinstance(items, Items)
+                return items.rows
+            case Write(what, call, is_long):
+                self._check_leading(epoch)
+                return await self._call(what, call, SETTLE_S if is_long else TAKE_S)
+            case Commit(mark):
+                await self._commit(row, epoch, mark)
+            case _:
+                assert_never(effect)
+        return None
 
     async def _call(self, what: str, call: Callable[[], T], limit_s: float) -> T:
         """In the thread of this output. StoreUnavailable `output_timeout`: it hangs."""
@@ -188,13 +205,22 @@ class Following:
         if self._tools.epoch() != epoch:
             raise Fenced(f"{self.path}: this master does not lead in epoch {epoch} any more")
 
-    async def _commit(self, row: OutputRow, epoch: int, mark: Mark | None) -> None:
-        if mark is None:
-            return
-        command: Command = AdvanceOutput(
-            epoch, row.run, row.path, mark.cursor, mark.length, mark.part, mark.part_at
+    async def _commit(self, row: OutputRow, epoch: int, mark: Mark) -> None:
+        await self._tools.store.do(
+            AdvanceOutput(
+                epoch,
+                row.run,
+                row.path,
+                mark.cursor,
+                mark.length,
+                mark.part,
+                mark.part_at,
+                mark.progress,
+                mark.problem,
+            )
         )
-        await self._tools.store.do(command)
+        if mark.problem:
+            self._tools.note("output_changed", f"run {self.run}: {mark.problem}")
 
     async def _failed(self, error: ZcrawlError, row: OutputRow, epoch: int) -> None:
         self.error = error

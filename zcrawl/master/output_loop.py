@@ -1,10 +1,9 @@
 """Output files follow the committed items, at most a moment behind.
 
 A part of the master beside its machine: it reads items by cursor, appends them durably, and only
-then commits the cursor with the file's new length, under the leader's epoch. So a file holds each
-item once, and a leader that was replaced cannot move a cursor. It also asks, before it opens a file
-and before it writes, whether it still leads in the epoch in which it read: the next leader may be
-writing.
+then commits the cursor with the file's new length, under the leader's epoch (`output_script`). So
+a file holds each item once, and a leader that was replaced can neither move a cursor nor touch what
+the next one writes (`store.output_pieces`).
 
 Each output is followed by itself (`output_following_loop`): an error is counted, told, stored for
 `job` and tried again, and hinders no other output. `flush` raises what hinders the given runs.
@@ -39,9 +38,13 @@ class OutputLoop:
         places: OutputPlaces,
         utc: Callable[[], float],
         body_of: GetBody,
+        *,
+        master: str,
+        alone: bool,
     ) -> None:
-        """`places` opens what this master may write; `body_of` finds kept bodies."""
-        self._tools = Tools(store, epoch, note, places, utc, body_of, self.committed)
+        """`places` opens what this master may write; `body_of` finds kept bodies; `alone`: the lock
+        of the data folder excludes every other master."""
+        self._tools = Tools(store, epoch, note, places, utc, body_of, self.committed, master, alone)
         self._followings: dict[Key, Following] = {}
         self._error: ZcrawlError | None = None  # of all together: the store is away, or a bug
         self._stale = False

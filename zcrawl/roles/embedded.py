@@ -186,6 +186,8 @@ class EmbeddedCluster:
             OutputPlaces(data, data, self._output_rights),
             clock_os.utc,
             body_getter(self._blobs, in_loop(master.note)),
+            master=place.MASTER,
+            alone=True,
         )
         stack.push_async_callback(outputs.close)
         self._master, self._outputs = master, outputs

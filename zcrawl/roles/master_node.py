@@ -93,6 +93,7 @@ class MasterNode:
             store = StoreThreads(database, self._log)
             stack.push_async_callback(store.close)
             rights = OutputRights(self._config.outputs.allow)
+            outputs = Path(self._config.outputs.dir or data / OUTPUTS)
             self._master = MasterLoop(
                 Master(
                     self.id,
@@ -117,9 +118,11 @@ class MasterNode:
                 store,
                 lambda: self._master.machine.epoch,
                 self._master.note,
-                OutputPlaces(data, data / OUTPUTS, rights),
+                OutputPlaces(data, outputs, rights, shared=self._config.outputs.shared),
                 clock_os.utc,
                 body_getter(bodies, in_loop(self._master.note)),
+                master=self.id,
+                alone=False,
             )
             stack.push_async_callback(self._outputs.close)
             self._outputs.start()

@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Manner, Page, Traits
 from zcrawl.model import Disposition, Kept, RequestState, RunState
+from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 
 
@@ -306,6 +307,8 @@ class AdvanceOutput(_Data, frozen=True):
     length: int
     part: int = 0  # of a file that rotates: the one that grows now
     part_at: float = 0.0  # UTC; when it got its first item; 0: it has none
+    progress: Progress = Progress()
+    problem: str = ""
 
 
 class NoteOutput(_Data, frozen=True):

@@ -1,10 +1,12 @@
 """A file that derives from committed items, so it holds each of them once (JSON lines, CSV, WARC).
 
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
-Whatever lies behind the committed length was written by a leader that did not get to commit it,
-and is cut off when the file is opened again, and only then: a leader that was paused before its
-write and wakes up when another has written on puts the same bytes of the same items to the same
-place, and must not cut off what follows them.
+Two ways to open one:
+
+- In the embedded form a file is opened again by the next process, which cuts off what lies behind
+  the committed length. The lock of the data folder keeps any other process away.
+- On a cluster a file is `new`: made with O_EXCL by one leader and never opened for writing again
+  (`output_pieces`). Nothing is cut off.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +28,7 @@ from zcrawl.store.warc import GetBody, render_warc, warc_head
 
 FORMATS = ("jsonl", "csv", "warc")
 FREE = Layout(None, REST)
+COPY_BYTES = 1024 * 1024
 HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
 
 
@@ -39,11 +43,18 @@ class OutputFile:
         layout: Layout = FREE,
         body_of: GetBody | None = None,
         folder: OutputFolder | None = None,
+        *,
+        new: bool = False,
+        title: str | None = "",
     ) -> None:
         """`length` is what the store knows; 0 makes a new file or replaces an old one.
 
         `layout` has a CSV's columns; `body_of` finds the bodies of a WARC; in `folder` the file is
-        opened by its name, if it is given."""
+        opened by its name, if it is given. `new`: no such file may exist. `title` is the name in an
+        archive's first record, if another than the file's; None: the file goes on where another one
+        ends, and begins with neither a header nor such a record."""
+        self._new, self._title = new, path.name if title == "" else title
+        self._crc = 0
         self._path = path
         self._folder = folder
         self._format = format
@@ -71,6 +82,16 @@ class OutputFile:
     def length(self) -> int:
         return self._length
 
+    @property
+    def crc(self) -> int:
+        """Of all bytes, in a file that is `new`."""
+        return self._crc
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Of a CSV file: those of its first items, if its layout has none."""
+        return self._columns
+
     def open(self) -> None:
         if self._format not in FORMATS:
             raise UsageError(f"{self._path}: unknown format {self._format}", code="output_format")
@@ -85,6 +106,8 @@ class OutputFile:
     def _open(self) -> BinaryIO:
         with contextlib.ExitStack() as stack:
             folder = self._folder or stack.enter_context(folder_at(self._path.absolute().parent))
+            if self._new:
+                return folder.create(self._path.name)
             file, new = folder.open(self._path.name)
             try:
                 self._cut(file)
@@ -116,21 +139,39 @@ class OutputFile:
             return self._length
         return self._put(self._file, self._render(()))
 
-    def _put(self, file: BinaryIO, data: bytes) -> int:
+    def copy(self, source: BinaryIO, length: int) -> int:
+        """Append the first bytes of another file; StoreUnavailable if it has fewer."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code="output_closed")
+        left = length
+        while left:
+            data = source.read(min(left, COPY_BYTES))
+            if not data:
+                raise StoreUnavailable(f"a piece of {self._path} has become shorter")
+            self._put(self._file, data, durable=False)
+            left -= len(data)
+        return self._length
+
+    def _put(self, file: BinaryIO, data: bytes, *, durable: bool = True) -> int:
         self._check_size(file)
         try:
             if self._failed:
+                if self._new:
+                    raise StoreUnavailable(f"{self._path}: an earlier write failed; begin anew")
                 file.truncate(self._length)
             self._failed = True
             file.seek(self._length)
             _write_all(file, data)
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
             self._failed = False
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull(f"{self._path}: {error.strerror}") from error
             raise StoreUnavailable(f"cannot write {self._path}: {error.strerror}") from error
         self._length += len(data)
+        if self._new:
+            self._crc = zlib.crc32(data, self._crc)
         return self._length
 
     def _render(self, items: Sequence[bytes]) -> bytes:
@@ -138,13 +179,14 @@ class OutputFile:
             return render_jsonl(items)
         if self._format == "warc":
             assert self._body_of is not None  # who writes archives has a place for bodies
-            head = warc_head(self._path.name) if self._length == 0 else b""
+            first = self._length == 0 and self._title is not None
+            head = warc_head(self._title or "") if first else b""
             return head + render_warc(list(items), self._body_of)
         if self._columns is None and self._length == 0:
             self._columns = csv_columns(items)
             self._rest = rest_name(self._columns)
         assert self._columns is not None  # read from the file when it was opened
-        header = self._length == 0
+        header = self._length == 0 and self._title is not None
         return render_csv(items, self._columns, header, self._rest, self._csv_safe)
 
     def _check_size(self, file: BinaryIO) -> None:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final
@@ -29,8 +31,11 @@ from zcrawl.runtime.private_files_os import (
     make_folder_of_user,
     users_file_mode,
 )
+from zcrawl.store.output_pieces import Stamp
 from zcrawl.submit.output_rights import NOT_ALLOWED, OUTPUTS, OutputRights
 
+MARKER: Final = ".zcrawl-shared"  # tells one shared folder from another
+ASIDES: Final = (".part", ".piece")
 OUTGOING: Final = "outgoing"  # of the data folder: parts that wait for their upload
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe under that name blocks nobody
@@ -82,15 +87,28 @@ class OutputFolder:
             raise self._no_file(name)
         return os.fdopen(descriptor, "r+b", buffering=0), new
 
-    def create(self, name: str) -> BinaryIO:
-        """An empty file to write. OSError, or RefusedError for a link in its place."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | self._link_flag
+    def create(self, name: str, buffering: int = 0) -> BinaryIO:
+        """A file that nobody else has. OSError; RefusedError for a link in its place."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | self._link_flag
         try:
             descriptor = os.open(name, flags, 0o666, dir_fd=self._descriptor)
         except OSError as error:
             raise self._explained(name, error) from error
         self._give_to_user(descriptor)
-        return os.fdopen(descriptor, "wb")
+        return os.fdopen(descriptor, "w+b", buffering=buffering)
+
+    def read(self, name: str) -> BinaryIO:
+        """A file of ours to read. OSError."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        return os.fdopen(os.open(name, flags, dir_fd=self._descriptor), "rb")
+
+    def stamp(self, name: str) -> Stamp | None:
+        """What the file of that name looks like; None: there is none."""
+        try:
+            found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return Stamp(found.st_size, found.st_mtime_ns)
 
     def _give_to_user(self, descriptor: int) -> None:
         if self._mode is not None:
@@ -99,6 +117,28 @@ class OutputFolder:
     def sync(self) -> None:
         """A file that is not in its folder after a power cut would be damaged."""
         os.fsync(self._descriptor)
+
+    def check_name(self, name: str) -> None:
+        """RefusedError or UsageError: a file of that name could not take its place."""
+        try:
+            found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if self._is_link(name):
+            raise _link(self.path / name)
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+            raise self._no_file(name)
+
+    def sync_file(self, name: str) -> Stamp:
+        """Make a complete file durable; what it looks like. StoreUnavailable."""
+        try:
+            with self.read(name) as file:
+                os.fsync(file.fileno())
+                found = os.fstat(file.fileno())
+        except OSError as error:
+            shown = self.path / name
+            raise StoreUnavailable(f"cannot write {shown}: {error.strerror}") from error
+        return Stamp(found.st_size, found.st_mtime_ns)
 
     def publish(self, aside: str, name: str) -> None:
         """Durable, and there all at once. A link of that name is replaced, not followed."""
@@ -118,16 +158,17 @@ class OutputFolder:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._descriptor)
 
-    def remove_asides(self, name: str) -> None:
-        """Those of leaders before us. One that is only paused cannot publish its part any more,
-        which may be shorter than ours and has the same name."""
+    def remove_asides(self, name: str, keep: Collection[str] = ()) -> None:
+        """Files of the part `name` that leaders before us were writing. One that is only paused
+        cannot publish its own any more. Pieces that are stored with the output are kept."""
         begin = f".{name}."
         with os.scandir(self._descriptor) as entries:
             names = [
                 entry.name
                 for entry in entries
-                if entry.name.startswith(begin) and entry.name.endswith(".part")
+                if entry.name.startswith(begin) and entry.name.endswith(ASIDES)
             ]
+        names = [one for one in names if one not in keep]
         for other in names:
             with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
                 self.remove(other)
@@ -150,7 +191,11 @@ def folder_at(path: Path) -> OutputFolder:
 class OutputPlaces:
     """`data` is the data folder, `outputs` what relative paths are relative to."""
 
-    def __init__(self, data: Path, outputs: Path, rights: OutputRights) -> None:
+    def __init__(
+        self, data: Path, outputs: Path, rights: OutputRights, *, shared: bool = False
+    ) -> None:
+        """`shared`: all masters have the same folders here, as the configuration declares."""
+        self.shared = shared
         self._data, self._outputs, self._rights = data, outputs, rights
 
     def folder_of(self, path: str) -> OutputFolder:
@@ -161,6 +206,33 @@ class OutputPlaces:
             return _open(folder, (), links=True, of_user=not _is_inside(folder, self._data))
         root = self._outputs if located.folder == OUTPUTS else Path(located.folder)
         return _open(root, located.parts[:-1], links=False)
+
+    def check_shared(self, path: str, expected: str) -> str:
+        """The marker of the shared folder that a path lies in; empty: it is not shared.
+
+        StoreUnavailable: it is not the folder that an earlier leader wrote this output to."""
+        located = self._rights.locate(path) if self.shared else None
+        if located is None:
+            return ""
+        root = self._outputs if located.folder == OUTPUTS else Path(located.folder)
+        marker = root / MARKER
+        try:
+            if not expected:
+                make_durable_folder(root, PRIVATE_FOLDER)
+                with contextlib.suppress(FileExistsError), marker.open("x") as file:
+                    file.write(secrets.token_hex(8))
+                    file.flush()
+                    os.fsync(file.fileno())
+            found = marker.read_text()
+        except (OSError, ValueError) as error:
+            found = f"cannot be read ({error})"
+        if expected and found != expected:
+            raise StoreUnavailable(
+                f"outputs.shared is set, but {root} is not the folder that another master wrote "
+                f"{path} to: {MARKER} in it {found or 'is empty'}, not {expected}. Is it mounted?",
+                code="outputs_not_shared",
+            )
+        return found
 
     def outgoing(self, url: str) -> OutputFolder:
         """The folder where a part waits for its upload to `url`. RefusedError: not allowed."""

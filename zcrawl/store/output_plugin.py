@@ -12,12 +12,12 @@ from collections.abc import Sequence
 
 from zcrawl import plugins
 from zcrawl.errors import PluginError, StoreUnavailable
-from zcrawl.store.output_mark import Mark, is_bare
+from zcrawl.store.output_mark import Mark, WholeSink, is_bare
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.spec import JobSpec
 
 
-class PluginSink:
+class PluginSink(WholeSink):
     def __init__(self, row: OutputRow, spec: JobSpec) -> None:
         self.cursor = row.cursor
         self._name = row.path.removeprefix("plugin:")

@@ -34,7 +34,7 @@ class ParquetRows:
         """In `folder` the file is opened by its name, if it is given."""
         self._pa, self._pq = _pyarrow()
         # Made at once: whoever writes aside after us removes it, and we find out when we publish.
-        self._file = path.open("wb") if folder is None else folder.create(path.name)
+        self._file = path.open("wb") if folder is None else folder.create(path.name, -1)
         self._layout = layout
         self._writer: Any = None  # from the first row group on: it may tell the columns
         self._columns: dict[str, Kind] = {}

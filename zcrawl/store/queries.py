@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.model import Kept, RequestState
+from zcrawl.store.output_pieces import Place, Progress
 from zcrawl.store.rows import KnownRow, QueuedRow, RunRow
 
 
@@ -79,6 +80,8 @@ class OutputFact(_Data, frozen=True):
     path: str  # as the job names it
     format: str
     problem: str  # why it is not written now; empty: nothing hinders it
+    part: int = 0  # the one that grows now: so many are complete
+    places: tuple[Place, ...] = ()  # where complete parts lie
 
 
 class TallyRows(_Data, frozen=True):
@@ -165,6 +168,8 @@ class OutputRow(_Data, frozen=True):
     ended: bool = False  # the run: nothing more comes
     spec: bytes = b"{}"  # of the run, for columns and rotation
     problem: str = ""  # what hindered it last
+    progress: Progress = Progress()  # the pieces of the part, and where complete parts are
+    began: float = 0.0  # UTC; when the run was created
 
 
 class ReadKnown(_Data, frozen=True):

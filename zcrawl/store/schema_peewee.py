@@ -186,6 +186,7 @@ class Output(peewee.Model):
     part = peewee.BigIntegerField(**default("0"))
     part_at = peewee.DoubleField(**default("0"))
     problem = peewee.CharField(PROBLEM_CHARACTERS, **default("''"))  # why it is not written now
+    progress = peewee.BlobField(null=True)  # JSON: store.output_pieces
 
     class Meta:
         table_name = "outputs"
@@ -341,6 +342,10 @@ def _tell_what_hinders_outputs(session: Session) -> None:
     _add_fields(session, Output, "problem")
 
 
+def _keep_pieces_of_outputs(session: Session) -> None:
+    _add_fields(session, Output, "progress")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -355,6 +360,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     10: _keep_addresses,
     11: _tell_ages_and_askers,
     12: _tell_what_hinders_outputs,
+    13: _keep_pieces_of_outputs,
 }
 VERSION = max(MIGRATIONS)
 

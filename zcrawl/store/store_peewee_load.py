@@ -19,6 +19,7 @@ from zcrawl.store.commands import (
     TakeOver,
 )
 from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.output_pieces import encode as encode_progress
 from zcrawl.store.rows import LaneCount
 from zcrawl.store.rules import max_pages_per_host_of
 from zcrawl.store.schema_peewee import PROBLEM_CHARACTERS
@@ -113,13 +114,16 @@ def extend_lease(session: Session, command: ExtendLease) -> Done:
 
 def advance_output(session: Session, command: AdvanceOutput) -> Done:
     session.run(
-        "UPDATE outputs SET item_cursor = ?, length = ?, part = ?, part_at = ?, problem = '' "
+        "UPDATE outputs SET item_cursor = ?, length = ?, part = ?, part_at = ?, progress = ?, "
+        "problem = ? "
         "WHERE run = ? AND path = ?",
         (
             command.cursor,
             command.length,
             command.part,
             command.part_at,
+            encode_progress(command.progress) or None,
+            command.problem[:PROBLEM_CHARACTERS],
             command.run,
             encode_path(command.path),
         ),

@@ -11,6 +11,8 @@ from typing import Any
 
 from zcrawl.model import Kept, RequestState, RunState
 from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.output_mark import is_unfinished
+from zcrawl.store.output_pieces import decode as decode_progress
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
@@ -124,9 +126,13 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
 
 def _output_facts(session: Session, run: int) -> list[OutputFact]:
     rows = session.all(
-        "SELECT path, format, problem FROM outputs WHERE run = ? ORDER BY path", (run,)
+        "SELECT path, format, problem, part, progress FROM outputs WHERE run = ? ORDER BY path",
+        (run,),
     )
-    return [OutputFact(decode_path(path), format, problem) for path, format, problem in rows]
+    return [
+        OutputFact(decode_path(path), format, problem, part, decode_progress(progress).places)
+        for path, format, problem, part, progress in rows
+    ]
 
 
 def read_items(session: Session, query: ReadItems) -> Items:
@@ -207,31 +213,30 @@ def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
         "SELECT o.run, o.path, o.format, o.item_cursor, o.length, r.state, "
         "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run AND "
         "i.kind = CASE o.format WHEN 'warc' THEN 3 ELSE 0 END), 0), o.part, o.part_at, r.spec, "
-        "o.problem "
+        "o.problem, o.progress, r.created_at "
         "FROM outputs o JOIN runs r ON r.id = o.run WHERE r.id = ? OR "
         "(? IS NULL AND r.state <> 'deleted') ORDER BY o.run, o.path",
         (query.run, query.run),
     )
-    return Outputs(
-        [
-            OutputRow(
-                run,
-                decode_path(path),
-                format,
-                cursor,
-                length,
-                last,
-                part,
-                part_at,
-                RunState(state).ended,
-                spec,
-                problem,
-            )
-            for run, path, format, cursor, length, state, last, part, part_at, spec, problem in rows
-            # The last: a run that ended without an item, which nobody has written down yet.
-            if query.run is not None
-            or not RunState(state).ended
-            or cursor < last
-            or (not cursor and not part_at)
-        ]
+    outputs = [_output_row(row) for row in rows]
+    return Outputs([row for row in outputs if query.run is not None or is_unfinished(row)])
+
+
+def _output_row(columns: tuple[Any, ...]) -> OutputRow:
+    run, path, format, cursor, length, state, last, part, part_at, spec, *more = columns
+    problem, progress, began = more
+    return OutputRow(
+        run,
+        decode_path(path),
+        format,
+        cursor,
+        length,
+        last,
+        part,
+        part_at,
+        RunState(state).ended,
+        spec,
+        problem,
+        decode_progress(progress),
+        began,
     )

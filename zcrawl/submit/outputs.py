@@ -129,12 +129,21 @@ def part_path(path: str, part: int, rotates: bool) -> str:
         return path.replace("{part}", number)
     if not rotates and part == 0:
         return path  # a run that is reopened after its end has further parts, though
+    return _before_ending(path, f"-{number}")
+
+
+def beside_path(path: str, run: int, epoch: int) -> str:
+    """The name of a part whose own name has a file that somebody changed."""
+    return _before_ending(path, f".run-{run}-{epoch}")
+
+
+def _before_ending(path: str, text: str) -> str:
     folder, slash, name = path.rpartition("/")
     for suffix in SUFFIXES:
         if name.lower().endswith(suffix):
             cut = len(name) - len(suffix)
-            return f"{folder}{slash}{name[:cut]}-{number}{name[cut:]}"
-    return f"{path}-{number}"
+            return f"{folder}{slash}{name[:cut]}{text}{name[cut:]}"
+    return f"{path}{text}"
 
 
 def key_of(url: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.model import RunState
-from zcrawl.store.queries import JobRow, TallyRows
+from zcrawl.store.queries import JobRow, OutputFact, TallyRows
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import UNREADABLE
 from zcrawl.submit.tags import is_tagged, tags_of
@@ -72,12 +72,29 @@ def job_view(
         "dropped": by_count(tallies.dropped),
         "rejected_items": by_count(tallies.rejected),
         "fields": fields_view(tallies),
-        "outputs": [msgspec.structs.asdict(output) for output in tallies.outputs],
+        "outputs": [output_view(output) for output in tallies.outputs],
         "last_actions": [
             {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
             for one in tallies.actions
         ],
         "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
+    }
+
+
+def output_view(output: OutputFact) -> dict[str, Any]:
+    """`file` and `master` are those of the newest complete part; `places` has all of them."""
+    places = [
+        {"first": one.first, "last": one.last, "master": one.master, "file": one.file}
+        for one in output.places
+    ]
+    return {
+        "path": output.path,
+        "format": output.format,
+        "master": places[-1]["master"] if places else "",
+        "file": places[-1]["file"] if places else "",
+        "parts": output.part,
+        "places": places,
+        "problem": output.problem,
     }
 
 

@@ -38,6 +38,7 @@ from zcrawl.store.commands import (
     TakeOver,
     TuneRun,
 )
+from zcrawl.store.output_mark import is_unfinished
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
@@ -257,7 +258,7 @@ class FakeStore:
                 if output is not None:
                     output.cursor, output.length = command.cursor, command.length
                     output.part, output.part_at = command.part, command.part_at
-                    output.problem = ""
+                    output.progress, output.problem = command.progress, command.problem
                 return Done()
             case NoteOutput():
                 output = tables.outputs.get((command.run, command.path))
@@ -290,7 +291,10 @@ class FakeStore:
         rows = TallyRows({}, {}, {}, actions=once.latest_actions(self.tables, run))
         outputs = [one for one in self.tables.outputs.values() if one.run == run]
         for output in sorted(outputs, key=lambda one: one.path):
-            rows.outputs.append(OutputFact(output.path, output.format, output.problem))
+            fact = OutputFact(
+                output.path, output.format, output.problem, output.part, output.progress.places
+            )
+            rows.outputs.append(fact)
         names = {"link": "links"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:
@@ -352,23 +356,23 @@ class FakeStore:
             kind = Kept.CAPTURE if output.format == "warc" else Kept.ITEM
             kept = self.tables.items.get(output.run, {}).values()
             last = max((item.id for item in kept if item.kind is kind), default=0)
-            bare = not output.cursor and not output.part_at
-            unfinished = not run.state.ended or output.cursor < last or bare
+            row = OutputRow(
+                run.id,
+                output.path,
+                output.format,
+                output.cursor,
+                output.length,
+                last,
+                output.part,
+                output.part_at,
+                run.state.ended,
+                run.spec,
+                output.problem,
+                output.progress,
+                run.created_at,
+            )
             if of_run == run.id or (
-                of_run is None and unfinished and run.state is not RunState.DELETED
+                of_run is None and is_unfinished(row) and run.state is not RunState.DELETED
             ):
-                row = OutputRow(
-                    run.id,
-                    output.path,
-                    output.format,
-                    output.cursor,
-                    output.length,
-                    last,
-                    output.part,
-                    output.part_at,
-                    run.state.ended,
-                    run.spec,
-                    output.problem,
-                )
                 rows.append(row)
         return rows

@@ -13,6 +13,7 @@ from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import RECALLED, Kept, RequestState, RunState
 from zcrawl.store.commands import Asked, Change
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
+from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.store.rules import duplicates_of, skip_reason
 from zcrawl.submit.duplicates_spec import OFF
@@ -151,6 +152,7 @@ class FakeOutput:
     part: int = 0
     part_at: float = 0.0
     problem: str = ""
+    progress: Progress = field(default_factory=Progress)
 
 
 @dataclass(slots=True)

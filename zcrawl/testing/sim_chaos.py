@@ -95,9 +95,12 @@ class Chaos:
         self._world.wake(process, 0.0)
 
     def _pause(self, process: Process) -> None:
+        if process.alive and process.paused_until <= self._world.now:
+            self.pause(process, self._world.rng.choice([2.0, 5.0, 12.0, 20.0]))
+
+    def pause(self, process: Process, for_s: float) -> None:
         if not process.alive or process.paused_until > self._world.now:
             return
-        for_s = self._world.rng.choice([2.0, 5.0, 12.0, 20.0])
         self._world.trace.append((self._world.now, f"{process.name} is paused for {for_s} s"))
         process.paused_until = self._world.now + for_s
         life = process.life

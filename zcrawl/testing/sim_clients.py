@@ -47,7 +47,7 @@ class Clients:
                 "mode": "new" if number == 1 else "again",
                 "seeds": [self._world.web.seed],
                 "seeding": False,
-                "output": None,
+                "output": ["sim-{run}.jsonl", "jsonl"],
             },
         )
         self._ask(request, number)

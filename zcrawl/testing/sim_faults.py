@@ -28,6 +28,8 @@ class Faults:
     deaf_workers: int = 0  # a master's messages to one worker are lost for a while, BEATs are not
     deaf_for_ever: int = 0  # workers that never hear anything but BEATs
     bogus_epochs: int = 0  # a worker says something in an epoch that nobody ever had
+    output_pauses: float = 0.0  # of the effects of outputs: the master is paused before it
+    disk_full: float = 0.0  # of writes to outputs
     until_s: float = 40.0  # faults end here, so that the crawl must complete
 
 
@@ -36,6 +38,7 @@ LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
 MASTERS_AWAY = Faults(absences=1, longest_delay_s=0.02, until_s=10.0)
 DEAF_WORKERS = Faults(deaf_workers=3, deaf_for_ever=1, longest_delay_s=0.02)
 BOGUS_EPOCHS_ONLY = Faults(bogus_epochs=6, longest_delay_s=0.02)
+OUTPUT_PAUSES = Faults(output_pauses=0.03, disk_full=0.05, longest_delay_s=0.02)
 
 
 def draw(rng: random.Random) -> Faults:
@@ -64,4 +67,6 @@ def draw(rng: random.Random) -> Faults:
         deaf_workers=some(2),
         deaf_for_ever=rng.choice([0, 0, 0, 1]),
         bogus_epochs=some(2),
+        output_pauses=rng.choice([0.0, 0.0, 0.01, 0.05]),
+        disk_full=rng.choice([0.0, 0.0, 0.1]),
     )

@@ -8,6 +8,7 @@ from collections import Counter
 
 from zcrawl.model import UNCHANGED, RequestState
 from zcrawl.store.rules import MAX_PAGES
+from zcrawl.submit.outputs import part_path
 from zcrawl.testing.sim_web import Visit
 from zcrawl.testing.world import World
 
@@ -23,6 +24,7 @@ def verify(world: World) -> None:
         every_url_is_final(world, run)
         every_page_is_there_once(world, run)
         every_link_was_admitted(world, run)
+        every_item_is_in_its_file_once(world, run)
     hosts_are_treated_politely(world)
     groups_are_treated_politely(world)
 
@@ -69,6 +71,20 @@ def every_page_is_there_once(world: World, run: int) -> None:
     }
     assert set(urls) == done, "items and done pages differ"
     assert all(count == 1 for count in urls.values()), "an item is there twice"
+
+
+def every_item_is_in_its_file_once(world: World, run: int) -> None:
+    """G3: in the parts that `job` names, on the disk of the master that it names, in order."""
+    (output,) = (one for one in world.store.tables.outputs.values() if one.run == run)
+    ids: list[int] = []
+    for place in output.progress.places:
+        disk = world.outputs.disks[place.master]
+        for part in range(place.first, place.last + 1):
+            name = part_path(output.path, part, world.outputs.rotates > 0)
+            assert name in disk.files, f"{place.master} has no {name}"
+            ids += disk.files[name]
+    stored = [item.id for item in world.store.items(run)]
+    assert ids == stored, f"the file of run {run} has {ids}, the store has {stored}"
 
 
 def every_link_was_admitted(world: World, run: int) -> None:

@@ -34,6 +34,7 @@ from zcrawl.testing.sim_chaos import Chaos
 from zcrawl.testing.sim_clients import Clients
 from zcrawl.testing.sim_faults import Faults
 from zcrawl.testing.sim_fetches import Fetches
+from zcrawl.testing.sim_outputs import SimOutputs
 from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
 from zcrawl.testing.sim_web import FakeWeb
 from zcrawl.worker import events as w
@@ -91,6 +92,7 @@ class World:
         self.clients = Clients(self, runs)
         self.chaos = Chaos(self)
         self.fetches = Fetches(self)
+        self.outputs = SimOutputs(self, seed)
         self.wakes: dict[str, float] = {}
 
     # ------------------------------------------------------------ running
@@ -100,6 +102,7 @@ class World:
             self.wake(process, 0.0)
         self.at(0.0, self._lock_service)
         self.clients.begin()
+        self.outputs.begin()
         self.chaos.plan()
         while self._heap:
             moment, _, action = heapq.heappop(self._heap)
@@ -119,7 +122,8 @@ class World:
         if len(self.answered) < self.clients.runs_wanted:
             return False
         runs = self.store.tables.runs
-        return all(run in runs and runs[run].state.ended for _, run in self.answered)
+        ended = all(run in runs and runs[run].state.ended for _, run in self.answered)
+        return ended and self.outputs.is_done()
 
     def at(self, delay: float, action: Callable[[], None]) -> None:
         self._turn += 1
