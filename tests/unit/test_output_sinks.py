@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.unit.output_tools import opened
-from zcrawl.errors import StoreDataError, StoreUnavailable
+from zcrawl.errors import StoreDataError, StoreError, StoreUnavailable
 from zcrawl.mesh.capture import Capture
 from zcrawl.store.columns import Layout
 from zcrawl.store.output_mark import Mark
@@ -284,3 +284,52 @@ def test_a_page_is_three_records_each_a_gzip_member() -> None:
     ]
     assert ids[0][1:] == ids[1], "the same page has the same ids"
     assert data.count(b"\x1f\x8b\x08") >= 4 and gzip.decompress(data)
+
+
+def story(folder: Path, form: str = "jsonl") -> tuple[Path, Mark]:
+    """Three items are committed."""
+    sink = opened(output(form, f"x.{form}"), folder)
+    mark = sink.take([item(1), item(2), item(3)], 5.0)
+    sink.close()
+    assert mark is not None
+    return folder / f"x.{form}", mark
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv"])
+def test_a_growing_file_that_somebody_changed_is_left_alone(form: str, tmp_path: Path) -> None:
+    """Also if it has the same length; the change undone, it goes on."""
+    path, mark = story(tmp_path, form)
+    before = path.read_bytes()
+    path.write_bytes(before.replace(b"h.test/2", b"h.evil/2"))
+    changed = path.read_bytes()
+    with pytest.raises(StoreError, match="was changed") as caught:
+        opened(output(form, f"x.{form}", mark), tmp_path)
+    assert caught.value.code == "output_changed" and path.read_bytes() == changed
+    path.write_bytes(before)
+    sink = opened(output(form, f"x.{form}", mark), tmp_path)
+    sink.take([item(4)], 6.0)
+    sink.close()
+    assert path.read_bytes().startswith(before) and path.read_bytes().count(b"h.test/4") == 2
+
+
+def test_lines_that_somebody_added_to_a_growing_file_are_kept(tmp_path: Path) -> None:
+    """Beside it, when it is written on; what a dead process wrote is not somebody's."""
+    path, mark = story(tmp_path)
+    before = path.read_bytes()
+    torn = item(4).data + b"\n" + item(5).data[:9]
+    path.write_bytes(before + torn)
+    sink = opened(output("jsonl", path.name, mark), tmp_path)
+    sink.take([item(4)], 6.0)
+    mark = sink.take([item(5), item(6)], 6.0)
+    sink.close()
+    assert depths(tmp_path) == [1, 2, 3, 4, 5, 6] and mark is not None
+    with path.open("ab") as file:
+        file.write(b"my own line\n")
+    sink = opened(output("jsonl", path.name, mark), tmp_path)
+    sink.settle(False, 7.0)
+    assert path.read_bytes().endswith(b"my own line\n"), "nothing is written, nothing is moved"
+    sink.take([item(7)], 7.0)
+    sink.close()
+    assert [json.loads(line)["depth"] for line in path.read_bytes().splitlines()] == [*range(1, 8)]
+    (beside,) = tmp_path.glob("*.behind-*")
+    assert beside.read_bytes() == b"my own line\n"

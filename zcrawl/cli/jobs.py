@@ -103,8 +103,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "workers": ", ".join(view["workers"]),
         "seeds": ", ".join(spec.get("seeds", ())[:5]),
     }
-    for n, one in enumerate(view.get("outputs", ()), 1):
-        lines[f"output {n}"] = output.describe_output(one)
+    for n, written in enumerate(view.get("outputs", ()), 1):
+        lines[f"output {n}"] = output.describe_output(written)
     for n, one in enumerate(view.get("last_actions", ()), 1):
         lines[f"action {n}"] = f"{one['what']} by {one['by'] or 'unknown'}, {one['at']}"
     for name, counts in view.get("fields", {}).items():

@@ -68,8 +68,8 @@ class OutputLoop:
 
     def troubles(self) -> dict[Key, ZcrawlError]:
         """What hinders which output at the moment."""
-        found = self._followings.items()
-        return {key: one.error for key, one in found if one.error is not None}
+        followings = self._followings.items()
+        return {key: output.error for key, output in followings if output.error is not None}
 
     async def flush(self, runs: Collection[int] = ()) -> None:
         """Write all that is committed, of `runs` or of all; raise what hinders it. Of `runs` there
@@ -78,16 +78,18 @@ class OutputLoop:
             epoch = await self._begin()
             if not epoch:
                 return  # another master leads, and writes
-            wanted = [one for one in self._followings.values() if not runs or one.run in runs]
-            await asyncio.gather(*(one.wait() for one in wanted))
+            outputs = self._followings.values()
+            await asyncio.gather(
+                *(output.wait() for output in outputs if not runs or output.run in runs)
+            )
             rows = await self._read((None, *runs))
             chosen = {self._following(row): row for row in rows if not runs or row.run in runs}
             # What is not allowed here stays so; it was told once.
-            started = [one.start(row, epoch) for one, row in chosen.items() if not one.refused]
-            await asyncio.gather(*started)
-        for one in chosen:
-            if one.error is not None and not one.refused:
-                raise one.error
+            free = {output: row for output, row in chosen.items() if not output.refused}
+            await asyncio.gather(*(output.start(row, epoch) for output, row in free.items()))
+        for output in chosen:
+            if output.error is not None and not output.refused:
+                raise output.error
 
     async def close(self) -> None:
         if self._task is not None:
@@ -126,7 +128,7 @@ class OutputLoop:
                 return
             now = asyncio.get_running_loop().time()
             # A row that is read while its output is being written is old when it is used.
-            busy = {key for key, one in self._followings.items() if not one.is_due(now)}
+            busy = {key for key, output in self._followings.items() if not output.is_due(now)}
             rows = {(row.run, row.path): row for row in await self._read((None,))}
             await self._close([key for key in self._followings if key not in {*rows, *busy}])
             for key, row in rows.items():

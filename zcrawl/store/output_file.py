@@ -3,8 +3,12 @@
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
 Two ways to open one:
 
-- In the embedded form a file is opened again by the next process, which cuts off what lies behind
-  the committed length. The lock of the data folder keeps any other process away.
+- In the embedded form a file is opened again by the next process, which writes on after the
+  committed length. The lock of the data folder keeps any other process away. What lies behind that
+  length is the beginning of what comes next, written by a process that died before its commit, or
+  somebody else's, which is kept in a file beside it before it is written over. (A part that rotates
+  by time may end before what comes next: there it is cut off.) If the bytes before that length are
+  others than were committed, the file is left alone (`output_changed`).
 - On a cluster a file is `new`: made with O_EXCL by one leader and never opened for writing again
   (`output_pieces`). Nothing is cut off.
 """
@@ -14,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +28,7 @@ from typing import BinaryIO
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
 from zcrawl.store.columns import REST, Layout, rest_name
 from zcrawl.store.output_folder_file import OutputFolder, folder_at
+from zcrawl.store.output_pieces import Stamp
 from zcrawl.store.render import csv_columns, read_header, render_csv, render_jsonl
 from zcrawl.store.warc import GetBody, render_warc, warc_head
 
@@ -46,15 +52,19 @@ class OutputFile:
         *,
         new: bool = False,
         title: str | None = "",
+        keep_tail: bool = False,
     ) -> None:
         """`length` is what the store knows; 0 makes a new file or replaces an old one.
 
         `layout` has a CSV's columns; `body_of` finds the bodies of a WARC; in `folder` the file is
         opened by its name, if it is given. `new`: no such file may exist. `title` is the name in an
         archive's first record, if another than the file's; None: the file goes on where another one
-        ends, and begins with neither a header nor such a record."""
+        ends, and begins with neither a header nor such a record. `keep_tail`: all that a process
+        before us wrote behind the length comes again, so whatever else is there is not ours."""
+        self._keep_tail = keep_tail
         self._new, self._title = new, path.name if title == "" else title
         self._crc = 0
+        self._tail = False  # whether something lies behind the length that nobody has looked at
         self._path = path
         self._folder = folder
         self._format = format
@@ -84,8 +94,29 @@ class OutputFile:
 
     @property
     def crc(self) -> int:
-        """Of all bytes, in a file that is `new`."""
+        """Of all bytes up to the length."""
         return self._crc
+
+    def stamp(self) -> Stamp:
+        """What the file looks like now."""
+        assert self._file is not None
+        status = os.fstat(self._file.fileno())
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+    def verify(self, crc: int, stamps: Sequence[Stamp]) -> None:
+        """StoreError `output_changed` if the bytes up to the length are others than those with this
+        crc. A file that looks like one of `stamps` is not read."""
+        assert self._file is not None
+        self._crc = crc
+        if self.stamp() in stamps:
+            return
+        self._file.seek(0)
+        if crc_of(self._file, self._length) != crc:
+            raise StoreError(
+                f"{self._path} was changed by somebody, so it is left as it is; the items are in "
+                "the database. Move it away and export the run's items, or undo the change",
+                code="output_changed",
+            )
 
     @property
     def columns(self) -> tuple[str, ...] | None:
@@ -154,6 +185,8 @@ class OutputFile:
 
     def _put(self, file: BinaryIO, data: bytes, *, durable: bool = True) -> int:
         self._check_size(file)
+        if self._tail:
+            self._look_at_tail(file, data)
         try:
             if self._failed:
                 if self._new:
@@ -170,9 +203,31 @@ class OutputFile:
                 raise DiskFull(f"{self._path}: {error.strerror}") from error
             raise StoreUnavailable(f"cannot write {self._path}: {error.strerror}") from error
         self._length += len(data)
-        if self._new:
-            self._crc = zlib.crc32(data, self._crc)
+        self._crc = zlib.crc32(data, self._crc)
         return self._length
+
+    def _look_at_tail(self, file: BinaryIO, data: bytes) -> None:
+        """What lies behind the length goes on as `data` does, or is kept beside."""
+        file.seek(self._length)
+        tail = file.read(len(data) + 1)
+        if tail.startswith(data) and len(tail) > len(data):
+            return  # there is more of it
+        self._tail = False
+        if data.startswith(tail):
+            return
+        file.seek(self._length)
+        beside = self._path.with_name(f"{self._path.name}.behind-{self._length}")
+        try:
+            with beside.open("xb") as kept:
+                shutil.copyfileobj(file, kept)
+                kept.flush()
+                os.fsync(kept.fileno())
+            file.truncate(self._length)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self._path} has bytes of somebody else behind its end, and they cannot be kept "
+                f"in {beside}: {error.strerror}"
+            ) from error
 
     def _render(self, items: Sequence[bytes]) -> bytes:
         if self._format == "jsonl":
@@ -200,7 +255,10 @@ class OutputFile:
 
     def _cut(self, file: BinaryIO) -> None:
         self._check_size(file)
-        file.truncate(self._length)
+        if self._length and self._keep_tail:
+            self._tail = os.fstat(file.fileno()).st_size > self._length
+        else:
+            file.truncate(self._length)
         if self._format == "csv" and self._length:
             columns = read_header(file.read(HEADER_BYTES), self._csv_safe)
             # A file that an earlier version began has no column for the rest, and gets none.
@@ -212,3 +270,16 @@ def _write_all(file: BinaryIO, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
+
+
+def crc_of(file: BinaryIO, length: int) -> int | None:
+    """Of the first bytes; None: there are fewer."""
+    crc, left = 0, length
+    if os.fstat(file.fileno()).st_size < length:
+        return None
+    while left:
+        data = file.read(min(left, COPY_BYTES))
+        if not data:
+            return None
+        crc, left = zlib.crc32(data, crc), left - len(data)
+    return crc

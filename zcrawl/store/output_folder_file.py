@@ -105,10 +105,10 @@ class OutputFolder:
     def stamp(self, name: str) -> Stamp | None:
         """What the file of that name looks like; None: there is none."""
         try:
-            found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        return Stamp(found.st_size, found.st_mtime_ns)
+        return Stamp(status.st_size, status.st_mtime_ns)
 
     def _give_to_user(self, descriptor: int) -> None:
         if self._mode is not None:
@@ -121,12 +121,12 @@ class OutputFolder:
     def check_name(self, name: str) -> None:
         """RefusedError or UsageError: a file of that name could not take its place."""
         try:
-            found = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
+            status = os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return
         if self._is_link(name):
             raise _link(self.path / name)
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
             raise self._no_file(name)
 
     def sync_file(self, name: str) -> Stamp:
@@ -134,11 +134,11 @@ class OutputFolder:
         try:
             with self.read(name) as file:
                 os.fsync(file.fileno())
-                found = os.fstat(file.fileno())
+                status = os.fstat(file.fileno())
         except OSError as error:
             shown = self.path / name
             raise StoreUnavailable(f"cannot write {shown}: {error.strerror}") from error
-        return Stamp(found.st_size, found.st_mtime_ns)
+        return Stamp(status.st_size, status.st_mtime_ns)
 
     def publish(self, aside: str, name: str) -> None:
         """Durable, and there all at once. A link of that name is replaced, not followed."""
@@ -168,7 +168,7 @@ class OutputFolder:
                 for entry in entries
                 if entry.name.startswith(begin) and entry.name.endswith(ASIDES)
             ]
-        names = [one for one in names if one not in keep]
+        names = [aside for aside in names if aside not in keep]
         for other in names:
             with contextlib.suppress(OSError):  # what cannot be removed is not ours to remove
                 self.remove(other)
@@ -215,24 +215,19 @@ class OutputPlaces:
         if located is None:
             return ""
         root = self._outputs if located.folder == OUTPUTS else Path(located.folder)
-        marker = root / MARKER
         try:
-            if not expected:
-                make_durable_folder(root, PRIVATE_FOLDER)
-                with contextlib.suppress(FileExistsError), marker.open("x") as file:
-                    file.write(secrets.token_hex(8))
-                    file.flush()
-                    os.fsync(file.fileno())
-            found = marker.read_text()
+            marker = _marker(root, make=not expected)
         except (OSError, ValueError) as error:
-            found = f"cannot be read ({error})"
-        if expected and found != expected:
+            marker, reason = "", f"cannot be read ({error})"
+        else:
+            reason = f"has {marker!r}"
+        if not marker or expected not in ("", marker):
             raise StoreUnavailable(
                 f"outputs.shared is set, but {root} is not the folder that another master wrote "
-                f"{path} to: {MARKER} in it {found or 'is empty'}, not {expected}. Is it mounted?",
+                f"{path} to: {MARKER} in it {reason}, not {expected!r}. Is it mounted?",
                 code="outputs_not_shared",
             )
-        return found
+        return marker
 
     def outgoing(self, url: str) -> OutputFolder:
         """The folder where a part waits for its upload to `url`. RefusedError: not allowed."""
@@ -241,6 +236,22 @@ class OutputPlaces:
 
     def check_remote(self, url: str) -> None:
         self._rights.check_remote(url)
+
+
+def _marker(root: Path, *, make: bool) -> str:
+    """What the marker of a shared folder says; OSError. It is written aside, because another master
+    may read it at the same moment."""
+    path = root / MARKER
+    if make and not path.exists():
+        make_durable_folder(root, PRIVATE_FOLDER)
+        aside = root / f"{MARKER}.{secrets.token_hex(8)}"
+        try:
+            aside.write_text(secrets.token_hex(8))
+            with contextlib.suppress(FileExistsError):
+                os.link(aside, path)
+        finally:
+            aside.unlink(missing_ok=True)
+    return path.read_text()
 
 
 def _is_inside(folder: Path, data: Path) -> bool:

@@ -9,18 +9,17 @@ decide is in `output_pieces`. `PieceSink` joins pieces (JSON lines, CSV, WARC in
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import zlib
 from collections.abc import Sequence
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 
 from zcrawl.errors import StoreUnavailable
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.columns import Layout, layout_of, rest_name
-from zcrawl.store.output_file import COPY_BYTES, OutputFile
+from zcrawl.store.output_file import OutputFile, crc_of
 from zcrawl.store.output_folder_file import OutputFolder, OutputPlaces
 from zcrawl.store.output_mark import Mark, is_bare
 from zcrawl.store.output_pieces import Piece, Stamp, Step, Writer
@@ -355,7 +354,7 @@ class PieceSink(_Publishing):
             return False
         try:
             with folder.read(piece.name) as file:
-                return _crc(file, piece.length) == piece.crc
+                return crc_of(file, piece.length) == piece.crc
         except OSError:
             return False  # of another master, or gone: its rows are in the database
 
@@ -366,16 +365,3 @@ class PieceSink(_Publishing):
             return
         lost = Piece(0, "", pieces.LOST, 0, self.cursor, 0, 0)
         self._progress = msgspec.structs.replace(self._progress, pieces=(lost,))
-
-
-def _crc(file: BinaryIO, length: int) -> int | None:
-    """Of the first bytes; None: there are fewer."""
-    crc, left = 0, length
-    if os.fstat(file.fileno()).st_size < length:
-        return None
-    while left:
-        data = file.read(min(left, COPY_BYTES))
-        if not data:
-            return None
-        crc, left = zlib.crc32(data, crc), left - len(data)
-    return crc

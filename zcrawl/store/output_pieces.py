@@ -96,6 +96,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     stamps: tuple[Stamp, ...] = ()  # of files that this run published, or was about to
     places: tuple[Place, ...] = ()  # of complete parts
     marker: str = ""  # of the shared folder that it lies in
+    crc: int | None = None  # of the committed bytes of a file that grows (embedded form)
 
 
 class Copy(msgspec.Struct, frozen=True):
@@ -192,7 +193,7 @@ def announced(progress: Progress, stamp: Stamp | None) -> Progress:
     """Before the rename: what the file looks like that may appear from now on."""
     if stamp is None:
         return progress
-    stamps = (*(one for one in progress.stamps if one != stamp), stamp)[-MOST_STAMPS:]
+    stamps = (*(other for other in progress.stamps if other != stamp), stamp)[-MOST_STAMPS:]
     return msgspec.structs.replace(progress, stamps=stamps)
 
 
@@ -210,9 +211,9 @@ def located(progress: Progress, part: int, master: str, file: str) -> Progress:
     return msgspec.structs.replace(progress, places=(*places, place)[-MOST_PLACES:])
 
 
-def _is_beside(one: Place, other: Place) -> bool:
-    folders = {place.file.rpartition("/")[0] for place in (one, other)}
-    return one.master == other.master and len(folders) == 1
+def _is_beside(last: Place, new: Place) -> bool:
+    folders = {place.file.rpartition("/")[0] for place in (last, new)}
+    return last.master == new.master and len(folders) == 1
 
 
 def check(progress: Progress, cursor: int) -> None:

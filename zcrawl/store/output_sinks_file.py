@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+import msgspec
+
 from zcrawl.model import Kept
 from zcrawl.store.columns import layout_of
 from zcrawl.store.output_file import OutputFile
@@ -104,6 +106,9 @@ class GrowingSink(WholeSink):
         length = self._file.append([row.data for row in rows])
         self.cursor, self._bare = rows[-1].id, False
         self._part_at = self._part_at or utc
+        self._progress = msgspec.structs.replace(
+            self._progress, crc=self._file.crc, stamps=(self._file.stamp(),)
+        )
         whole = Mark(self.cursor, length, self._part, self._part_at, self._progress)
         return self.settle(False, utc) or whole
 
@@ -127,8 +132,16 @@ class GrowingSink(WholeSink):
         body_of, form = self._tools.body_of, self._row.format
         with self._tools.places.folder_of(target) as folder:
             path = folder.path / target.rpartition("/")[2]
-            file = OutputFile(path, form, length, self._layout, body_of, folder)
+            keep = not self._rotation.on
+            layout = self._layout
+            file = OutputFile(path, form, length, layout, body_of, folder, keep_tail=keep)
             file.open()
+            if length and self._progress.crc is not None:
+                try:
+                    file.verify(self._progress.crc, self._progress.stamps)
+                except BaseException:
+                    file.close()
+                    raise
         master = self._tools.writer.master
         self._progress = located(self._progress, self._part, master, str(path))
         return file

@@ -84,8 +84,8 @@ def job_view(
 def output_view(output: OutputFact) -> dict[str, Any]:
     """`file` and `master` are those of the newest complete part; `places` has all of them."""
     places = [
-        {"first": one.first, "last": one.last, "master": one.master, "file": one.file}
-        for one in output.places
+        {"first": place.first, "last": place.last, "master": place.master, "file": place.file}
+        for place in output.places
     ]
     return {
         "path": output.path,
