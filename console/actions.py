@@ -43,16 +43,28 @@ class Action(NamedTuple):
 
 def _act(action: str) -> Callable[[Row, str], Request]:
     def request(row: Row, typed: str) -> Request:
-        ref = text(row, "job")
-        return Request("act", {"ref": ref, "action": action}, f"zcrawl {action} {_q(ref)}")
+        ref, run = text(row, "job"), _run_of(row)
+        args = {"ref": ref, "action": action} | run
+        return Request("act", args, f"zcrawl {action} {_q(ref)}{_flag(run)}")
 
     return request
 
 
+def _run_of(row: Row) -> dict[str, int]:
+    """The run that a row is about: a job's newest run may be another one."""
+    run = int(number(row, "run"))
+    return {"run": run} if run else {}
+
+
+def _flag(run: dict[str, int]) -> str:
+    return f" --run {run['run']}" if run else ""
+
+
 def _retry_group(row: Row, typed: str) -> Request:
     ref, reason, host = text(row, "job"), text(row, "reason"), int(number(row, "host_id"))
-    args = {"ref": ref, "action": "retry", "reason": reason, "host": host}
-    command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}"
+    run = _run_of(row)
+    args = {"ref": ref, "action": "retry", "reason": reason, "host": host} | run
+    command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}{_flag(run)}"
     return Request("act", args, command)
 
 
@@ -71,7 +83,10 @@ def _tune(row: Row, typed: str) -> Request:
     ref = text(row, "job")
     wanted = read_pace(typed)
     flags = " ".join(f"--{name} {value:.15g}" for name, value in wanted.items())
-    return Request("tune", {"ref": ref, **wanted}, f"zcrawl tune {_q(ref)} {flags}")
+    run = _run_of(row)
+    return Request(
+        "tune", {"ref": ref, **run, **wanted}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
+    )
 
 
 def _reassign(row: Row, typed: str) -> Request:

@@ -117,12 +117,31 @@ def _about(name: str, rest: Sequence[str], view: View) -> Parsed:
             Do(BY_NAME["reassign"], [{"host": ref}], more) if more else Mistake("to which worker?")
         )
     row = _job(ref, view)
+    if name in JOB_ACTIONS:
+        return _act_on_job(name, row, rest[1:])
     if name == "job":
         run = text(row, "run") or ref
         plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
         return GoTo(Place(Page.JOB, run, plain_row))
+    return Mistake(f"no command {name!r}")
+
+
+def _act_on_job(name: str, row: Row, words: Sequence[str]) -> Parsed:
+    """`:cancel docs run=3`, or `--run 3`; without a number the leader takes the newest run, and
+    `delete` all of them."""
+    joined = " ".join(words).replace("--run ", "run=").replace("--run=", "run=").split()
+    numbers = [word.removeprefix("run=") for word in joined if word.startswith("run=")]
+    more = " ".join(word for word in joined if not word.startswith("run="))
+    if any(not one.isdecimal() for one in numbers):
+        return Mistake(f"run={numbers[0]} is not a run's number")
     if name == "tune" and not more:
         return Mistake("which pace? e.g. :tune docs rate=5 concurrency=2")
+    if name != "tune" and more:
+        return Mistake(f"{name} takes a job and run=N, not {more!r}")
+    row = {key: value for key, value in row.items() if key != "run"}
+    if numbers:
+        # Another run of the job than the one on the screen: its state is not known here.
+        row = {"job": row.get("job"), "run": int(numbers[0])}
     return Do(BY_NAME[name], [row], more)
 
 

@@ -269,7 +269,7 @@ def test_the_result_of_an_action_is_seen_on_the_smallest_screen() -> None:
 def test_a_pace_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
     """The command line that is shown means the same number."""
     assert plan(BY_NAME["tune"], [run(1)], "99999999 3")[0].command == (
-        "zcrawl tune 1 --rate 99999999 --concurrency 3"
+        "zcrawl tune 1 --rate 99999999 --concurrency 3 --run 1"
     )
     for typed, mistake in (("fast", "rate: 'fast' is no number"), ("5 x", "concurrency: 'x'")):
         with pytest.raises(ValueError, match=mistake):

@@ -55,6 +55,10 @@ def test_a_host_is_found_by_its_name() -> None:
         ("resume 2", "zcrawl resume 2"),
         ("cancel 'my shop'", "zcrawl cancel 2"),
         ("delete 99", "zcrawl delete 99"),
+        ("delete docs", "zcrawl delete 1"),
+        ("cancel docs run=1", "zcrawl cancel 1 --run 1"),
+        ("delete docs --run 1", "zcrawl delete 1 --run 1"),
+        ("tune docs rate=5 run=1", "zcrawl tune 1 --rate 5 --run 1"),
         ("retry docs", "zcrawl retry 1"),
         ("drain w1", "zcrawl drain w1"),
         ("tune docs rate=5 concurrency=2", "zcrawl tune 1 --rate 5 --concurrency 2"),
@@ -75,7 +79,11 @@ def test_a_command_acts_and_knows_the_command_line_that_does_the_same(
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "nonsense", "job", "pause", "tune docs", "reassign https://x", "pause 'open"]
+    "typed",
+    [
+        *("", "nonsense", "job", "pause", "tune docs", "reassign https://x", "pause 'open"),
+        *("cancel docs run=x", "cancel docs 3", "tune docs run=1"),
+    ],
 )
 def test_a_mistake_is_told(typed: str) -> None:
     """And nothing is sent."""
@@ -151,5 +159,15 @@ def test_a_group_of_errors_is_retried_by_reason_and_host() -> None:
     """Only what is marked."""
     row = {"job": 3, "run": 4, "reason": "it's; dns", "host_id": 7}
     (request,) = plan(BY_NAME["retry_group"], [row])
-    assert request.args == {"ref": "3", "action": "retry", "reason": "it's; dns", "host": 7}
-    assert request.command == "zcrawl retry 3 --reason 'it'\"'\"'s; dns' --host 7"
+    args = {"ref": "3", "action": "retry", "reason": "it's; dns", "host": 7, "run": 4}
+    assert request.args == args
+    assert request.command == "zcrawl retry 3 --reason 'it'\"'\"'s; dns' --host 7 --run 4"
+
+
+def test_a_row_is_acted_on_by_its_own_run() -> None:
+    """Two runs of a job are two rows; the older one is not the newest."""
+    rows = [run(3, "docs", job=1), run(1, "docs", job=1)]
+    for name in ("pause", "resume", "cancel", "retry", "delete"):
+        requests = plan(BY_NAME[name], rows)
+        assert [one.args["run"] for one in requests] == [3, 1]
+        assert requests[1].command == f"zcrawl {name} 1 --run 1"

@@ -105,6 +105,30 @@ def test_a_job_is_submitted_watched_repeated_and_deleted(
     assert zcrawl.refused("submit", seed)[0] == 3
 
 
+def test_an_older_run_is_cancelled_and_one_that_nobody_runs_is_told_as_stopped(
+    web: MisbehavingWeb, zcrawl: Operator
+) -> None:
+    """Of two runs of a job that go on, --run takes the older; after a kill -9 `jobs` and `job` say
+    that nobody runs the other, `cancel --offline --run` ends it."""
+    seed = web.url("/good/900/0")
+    with zcrawl.up():
+        zcrawl.ok("submit", seed, "--name", "two", "--rate", 1)
+        zcrawl.ok("submit", seed, "--name", "two", "--again")
+        assert zcrawl.ok("cancel", "two", "--run", 1)["state"] == "cancelled"
+        assert zcrawl.ok("job", "two", "--run", 1)["state"] == "cancelled"
+        assert zcrawl.job("two")["state"] == "running"
+        assert zcrawl.refused("pause", "two", "--run", 7)[:2] == (1, "no_such_run")
+    (view,) = zcrawl.ok("jobs")
+    assert (view["state"], view["reason"]) == ("stopped", "nobody runs it; --resume")
+    assert "stopped: nobody runs it; --resume" in zcrawl("jobs").stdout
+    shown = zcrawl("job", "two")
+    assert "stopped (nobody runs it; --resume)" in shown.stdout
+    assert "zcrawl crawl --resume" in shown.stderr
+    assert zcrawl.ok("cancel", "two", "--offline", "--run", 2)["state"] == "cancelled"
+    assert zcrawl.ok("delete", "two", "--run", 1)["run"] == 1
+    assert [run["run"] for run in zcrawl.job("two")["runs"]] == [2]
+
+
 def test_a_job_tells_what_it_is_doing_while_it_runs(web: MisbehavingWeb, zcrawl: Operator) -> None:
     """Spec, times, state, percent, workers and URLs in flight, from the running cluster; of a run
     that has ended, nobody works on anything."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from zcrawl.cli import connect, rows
@@ -102,6 +103,28 @@ async def test_one_job_is_found_by_id_and_by_name(store: StubStore, tmp_path: Pa
     with pytest.raises(RefusedError) as caught:
         await connect.job(at(tmp_path), "nope")
     assert caught.value.code == "no_such_job"
+
+
+async def test_a_run_that_nobody_runs_is_not_running(
+    store: StubStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was killed could not write it down: who looks says so, also of older runs."""
+    replace = msgspec.structs.replace
+    left = replace(RUN, state=RunState.RUNNING, ended_at=0.0)
+    runs = [replace(RUN, id=9, state=RunState.PAUSED), left, replace(RUN, id=5)]
+    monkeypatch.setattr(__name__ + ".JOB", replace(JOB, runs=runs))
+    view = await connect.job(at(tmp_path), "x", 7)
+    assert (view["run"], view["state"], view["reason"]) == (
+        *(7, "stopped"),
+        "nobody runs it; --resume",
+    )
+    assert [run["state"] for run in view["runs"]] == ["paused", "stopped", "completed"]
+    monkeypatch.setattr(__name__ + ".JOB", replace(JOB, runs=[left]))
+    (view,) = (await connect.jobs(at(tmp_path)))["jobs"]
+    assert view["state"] == "stopped"
+    with pytest.raises(RefusedError) as caught:
+        await connect.job(at(tmp_path), "x", 8)
+    assert caught.value.code == "no_such_run"
 
 
 async def test_what_only_a_cluster_knows_needs_one(store: StubStore, tmp_path: Path) -> None:

@@ -190,6 +190,11 @@ def common(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
+run_option = click.option(
+    "--run", type=click.IntRange(1), metavar="N", help="A run's number. [default: the newest]"
+)
+
+
 def load_settings(
     config_file: str | None, flags: Mapping[str, Any], as_json: bool = False
 ) -> Settings:

@@ -12,13 +12,17 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, UnreachableError
+from zcrawl.model import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
-from zcrawl.telemetry.views import is_visible, job_view
+from zcrawl.telemetry.views import chosen_run, is_visible, job_view
+
+STOPPED: Final = "stopped"  # a state of views only: no database holds it
+NOBODY_RUNS: Final = "nobody runs it; --resume"
 
 Ask = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -83,19 +87,33 @@ async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
         visible = [job for job in listed.jobs if is_visible(job, tag)]
-        return {"jobs": [job_view(job, None, None, time.time()) for job in visible]}
+        now = time.time()
+        return {"jobs": [stopped(job_view(job, None, None, now)) for job in visible]}
 
 
-async def job(settings: Settings, ref: str) -> dict[str, Any]:
-    """One job's view, from whoever knows best."""
+async def job(settings: Settings, ref: str, run: int | None = None) -> dict[str, Any]:
+    """One job's view, of a run or of the newest, from whoever knows best."""
     if is_live(settings):
         async with running(settings) as ask:
-            return await ask("job", {"ref": ref})
+            return await ask("job", {"ref": ref} | ({} if run is None else {"run": run}))
     with contextlib.closing(open_database(settings)) as store:
         row = find_job(store, ref)
-        tallies = store.query(Tallies(row.runs[0].id)) if row.runs else None
-        assert tallies is None or isinstance(tallies, TallyRows)
-        return job_view(row, tallies, None, time.time())
+        if not row.runs and run is None:
+            return job_view(row, None, None, time.time())
+        shown = chosen_run(row, run)
+        tallies = store.query(Tallies(shown.id))
+        assert isinstance(tallies, TallyRows)
+        return stopped(job_view(row, tallies, None, time.time(), shown))
+
+
+def stopped(view: dict[str, Any]) -> dict[str, Any]:
+    """Return a view for a data folder without a master: a run that was going on is not running.
+    The database cannot tell, because whoever was killed could not write that down."""
+    if view["state"] == RunState.RUNNING:
+        view = {**view, "state": STOPPED, "reason": NOBODY_RUNS}
+    if "runs" in view:
+        view = {**view, "runs": [stopped(one) for one in view["runs"]]}
+    return view
 
 
 def find_job(store: Store, ref: str) -> JobRow:

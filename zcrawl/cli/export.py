@@ -13,15 +13,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from zcrawl.cli.base import Command, Settings, common
-from zcrawl.errors import RefusedError, UsageError, ZcrawlError
-
-if TYPE_CHECKING:
-    from zcrawl.store.queries import JobRow
+from zcrawl.cli.base import Command, Settings, common, run_option
+from zcrawl.errors import UsageError, ZcrawlError
 
 
 @click.command("export", cls=Command)
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A file; its ending tells the format. [default: stdout]",
 )
-@click.option("--run", type=int, metavar="N", help="A run's number. [default: the newest]")
+@run_option
 @click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
 @click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
 @click.option("--csv-safe", is_flag=True, help="A CSV in which no cell is a formula.")
@@ -62,6 +58,7 @@ def export_command(
     from zcrawl.cli.specs import format_of
     from zcrawl.model import Kept
     from zcrawl.runtime.private_files_os import is_within
+    from zcrawl.telemetry.views import chosen_run
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are three different lists")
@@ -70,11 +67,11 @@ def export_command(
         raise UsageError(f"--csv-safe is for CSV, and this is {form}")
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
-        number = _run_of(job, run)
+        row = chosen_run(job, run)
+        number = row.id
         kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
-        spec = next(row.spec for row in job.runs if row.id == number)
         rows = None if failed else kind
-        source = Source(store, number, spec, rows, settings.blobs(), csv_safe)
+        source = Source(store, number, row.spec, rows, settings.blobs(), csv_safe)
         if form == "parquet":
             if out == "-":
                 raise UsageError("a Parquet file cannot be streamed; give --out FILE")
@@ -91,21 +88,6 @@ def export_command(
     else:
         output.note(f"run {number}: {output.size(length)} in {out}")
     return 0
-
-
-def _run_of(job: JobRow, run: int | None) -> int:
-    runs = [row.id for row in job.runs]
-    if run is None and runs:
-        return runs[0]
-    if run is None or run not in runs:
-        have = ", ".join(map(str, runs)) or "none"
-        raise RefusedError(
-            f"job {job.name!r} has no run {run}; it has {have}"
-            if run is not None
-            else f"job {job.name!r} has no run",
-            code="no_such_run",
-        )
-    return run
 
 
 def _to_stdout(chunks: Iterator[bytes], form: str) -> None:

@@ -1,7 +1,7 @@
 """`zcrawl jobs` and `job` look, `pause`, `resume`, `cancel`, `delete` and `retry` act.
 
-All take a job's id or its name, and speak of its newest run; `pause`, `resume` and `cancel` take a
-tag instead, and mean all jobs that have it and go on.
+All take a job's id or its name, and mean its newest run, or the one of `--run`; `pause`, `resume`
+and `cancel` take a tag instead, and mean all jobs that have it and go on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import RefusedError, UsageError
 
 
@@ -31,15 +31,19 @@ def jobs_command(settings: Settings, tag: str) -> int:
         output.print_json(views)
         return 0
     columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
-    rows = [[*(view[_key(name)] for name in columns), _tags(view)] for view in views]
+    rows = [[*(_cell(view, name) for name in columns), _tags(view)] for view in views]
     output.table((*columns, "tags"), rows)
     if not views:
         output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
     return 0
 
 
-def _key(column: str) -> str:
-    return "job" if column == "id" else column
+def _cell(view: dict[str, Any], column: str) -> Any:
+    from zcrawl.cli.connect import STOPPED
+
+    if column == "state" and view["state"] == STOPPED:
+        return f"{STOPPED}: {view['reason']}"
+    return view["job" if column == "id" else column]
 
 
 def _tags(view: dict[str, Any]) -> str:
@@ -49,20 +53,21 @@ def _tags(view: dict[str, Any]) -> str:
 
 @click.command("job", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
+@run_option
 @common
-def job_command(settings: Settings, ref: str) -> int:
+def job_command(settings: Settings, ref: str, run: int | None) -> int:
     """Show one job."""
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
-    view = run_async(connect.job(settings, ref))
+    view = run_async(connect.job(settings, ref, run))
     output.note_if(connect.stale_note(view))
     if settings.json:
         output.print_json(view)
     else:
         output.fields(readable(view))
-        if view["state"] == "running" and not connect.is_live(settings):
-            output.note(f"nobody works on it now; go on with: {resume_hint(settings.data)}")
+        if view["state"] == connect.STOPPED:
+            output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
     return 0
 
 
@@ -122,7 +127,7 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     return {name: value for name, value in lines.items() if value not in ("", None)}
 
 
-def _act(settings: Settings, ref: str, action: str, **only: str | int) -> int:
+def _act(settings: Settings, ref: str, action: str, **only: str | int | None) -> int:
     from zcrawl.cli import connect, output
     from zcrawl.runtime.run_loop import run_async
 
@@ -153,12 +158,14 @@ def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("ref", metavar="ID|NAME", required=False, default="")(tag(function))
 
 
-def _act_on(settings: Settings, ref: str, tag: str, action: str) -> int:
+def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str) -> int:
     if ref and tag:
         raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
     if not ref and not tag:
         raise UsageError("give a job's id or name, or --tag NAME")
-    return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action)
+    if tag and run is not None:
+        raise UsageError(f"--run {run} is a run of one job; --tag {tag} means several jobs")
+    return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action, run=run)
 
 
 def _act_tagged(settings: Settings, tag: str, action: str) -> int:
@@ -191,44 +198,47 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
 
 @click.command("pause", cls=Command)
 @_one_or_tagged
+@run_option
 @common
-def pause_command(settings: Settings, ref: str, tag: str) -> int:
+def pause_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
     """Stop fetching for a job until it is resumed.
 
     Requests in flight are finished and their results are kept.
     """
-    return _act_on(settings, ref, tag, "pause")
+    return _act_on(settings, ref, tag, run, "pause")
 
 
 @click.command("resume", cls=Command)
 @_one_or_tagged
+@run_option
 @common
-def resume_command(settings: Settings, ref: str, tag: str) -> int:
+def resume_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
     """Go on with a paused job."""
-    return _act_on(settings, ref, tag, "resume")
+    return _act_on(settings, ref, tag, run, "resume")
 
 
 @click.command("cancel", cls=Command)
 @_one_or_tagged
+@run_option
 @click.option(
     "--offline", is_flag=True, help="Change the database itself: for when no leader answers."
 )
 @common
-def cancel_command(settings: Settings, ref: str, tag: str, offline: bool) -> int:
-    """End a job; what it has stays.
+def cancel_command(settings: Settings, ref: str, tag: str, run: int | None, offline: bool) -> int:
+    """End a job's run; what it has stays.
 
     Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
     --offline asks no master: it writes to the database of the data folder or of the
     configuration, whether masters run, hang or are gone. One that runs loads anew.
     """
     if not offline:
-        return _act_on(settings, ref, tag, "cancel")
+        return _act_on(settings, ref, tag, run, "cancel")
     if not ref or tag:
         raise UsageError("--offline takes a job's id or name, and no --tag")
-    return _cancel_offline(settings, ref)
+    return _cancel_offline(settings, ref, run)
 
 
-def _cancel_offline(settings: Settings, ref: str) -> int:
+def _cancel_offline(settings: Settings, ref: str, run: int | None) -> int:
     import contextlib
     import time
 
@@ -236,7 +246,7 @@ def _cancel_offline(settings: Settings, ref: str) -> int:
     from zcrawl.roles import offline
 
     with contextlib.closing(connect.open_database(settings, writable=True)) as store:
-        reply = offline.cancel(store, connect.find_job(store, ref), time.time())
+        reply = offline.cancel(store, connect.find_job(store, ref), time.time(), run)
     if settings.json:
         output.print_json(reply)
         return 0
@@ -248,20 +258,24 @@ def _cancel_offline(settings: Settings, ref: str) -> int:
 
 @click.command("delete", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
+@click.option(
+    "--run", type=click.IntRange(1), metavar="N", help="Only this run. [default: all of the job]"
+)
 @common
-def delete_command(settings: Settings, ref: str) -> int:
-    """End a job and remove all that it has.
+def delete_command(settings: Settings, ref: str, run: int | None) -> int:
+    """End a job, or one of its runs, and remove all that it has.
 
     Its items, pages and requests leave the database; output files stay where they are.
     """
-    return _act(settings, ref, "delete")
+    return _act(settings, ref, "delete", run=run)
 
 
 @click.command("retry", cls=Command)
 @click.argument("ref", metavar="ID|NAME")
 @click.option("--reason", default="", help="Only those that failed for it, e.g. connect.")
 @click.option("--host", type=int, default=0, help="Only those of the host with this number.")
+@run_option
 @common
-def retry_command(settings: Settings, ref: str, reason: str, host: int) -> int:
+def retry_command(settings: Settings, ref: str, reason: str, host: int, run: int | None) -> int:
     """Try a job's failed URLs again."""
-    return _act(settings, ref, "retry", reason=reason, host=host)
+    return _act(settings, ref, "retry", reason=reason, host=host, run=run)

@@ -35,8 +35,8 @@ COMMANDS: Final = {
     "job": (JOBS, "Show one job."),
     "pause": (JOBS, "Stop fetching for a job until it is resumed."),
     "resume": (JOBS, "Go on with a paused job."),
-    "cancel": (JOBS, "End a job; what it has stays."),
-    "delete": (JOBS, "End a job and remove all that it has."),
+    "cancel": (JOBS, "End a job's run; what it has stays."),
+    "delete": (JOBS, "End a job, or one of its runs, and remove all that it has."),
     "retry": (JOBS, "Try a job's failed URLs again."),
     "tune": ("zcrawl.cli.steer", "Change a job's pace while it runs."),
     "nodes": (

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import UsageError
 
 
@@ -17,8 +17,9 @@ from zcrawl.errors import UsageError
 @click.option("--rate", type=click.FloatRange(0), help="Requests per second and host; 0: no limit.")
 @click.option("--concurrency", type=click.IntRange(1), help="Requests at a time and host.")
 @click.option("--burst", type=click.IntRange(1), help="Requests that may come together.")
+@run_option
 @common
-def tune_command(settings: Settings, ref: str, **pace: float | None) -> int:
+def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | None) -> int:
     """Change a job's pace while it runs.
 
     It is stored with the run and holds until the run ends; the next run has the job's own pace.
@@ -26,7 +27,8 @@ def tune_command(settings: Settings, ref: str, **pace: float | None) -> int:
     wanted = {name: value for name, value in pace.items() if value is not None}
     if not wanted:
         raise UsageError("nothing to change: give --rate, --concurrency or --burst")
-    reply = _ask(settings, "tune", {"ref": ref, **wanted})
+    of_run = {} if run is None else {"run": run}
+    reply = _ask(settings, "tune", {"ref": ref, **of_run, **wanted})
     shown = ", ".join(f"{name} {value:g}" for name, value in wanted.items())
     return _told(settings, reply, f"job {reply['job']}, run {reply['run']}: {shown}")
 

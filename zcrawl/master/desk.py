@@ -55,7 +55,7 @@ from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.private import opened_by, with_right
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
-from zcrawl.telemetry.views import is_visible
+from zcrawl.telemetry.views import chosen_run, is_visible
 
 RETRY_ROWS = 1_000
 ACTIONS = {
@@ -191,11 +191,8 @@ class Desk:
 
     def _act(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
         action = pending.request.args["action"]
-        wanted = pending.request.args.get("run")
-        runs = [one for one in job.runs if wanted in (None, one.id)]
-        if not runs:
-            raise RefusedError(f"job {job.id} has no such run", code="no_such_run")
-        run = runs[0]
+        wanted = reads.wanted_run(pending.request)
+        run = chosen_run(job, wanted)
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
@@ -205,7 +202,7 @@ class Desk:
             retry = RetryDead(epoch, run.id, 0, RETRY_ROWS, asked.at, *only, asked)
             effects.append(Execute(retry))
         elif action in ACTIONS:
-            runs = runs if action == "delete" else [run]
+            runs = job.runs if action == "delete" and wanted is None else [run]
             pending.runs_left = [one.id for one in runs]
             pending.count = sum(one.state is not ACTIONS[action][0] for one in runs)
             self._change_next(pending, now, effects)
@@ -237,7 +234,7 @@ class Desk:
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
-        run, spec = desk_steering.tuned_spec(job, pending.request.args)
+        run, spec = desk_steering.tuned_spec(job, pending.request)
         pending.count = int(run.spec != spec)
         asked = self._asked(pending, now)
         effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))

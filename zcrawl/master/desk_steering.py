@@ -12,25 +12,27 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.master.reads import wanted_run
 from zcrawl.master.state import LeaderState
+from zcrawl.mesh.messages import Request
 from zcrawl.store.queries import JobRow
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.validate import spec_from_dict
+from zcrawl.telemetry.views import chosen_run
 
 TUNABLE: Final = ("rate", "concurrency", "burst")
 
 
-def tuned_spec(job: JobRow, args: Mapping[str, Any]) -> tuple[RunRow, bytes]:
-    """The newest run of a job and its spec with another pace; validated like a new one."""
+def tuned_spec(job: JobRow, request: Request) -> tuple[RunRow, bytes]:
+    """The run that is meant and its spec with another pace; validated like a new one."""
+    args = request.args
     wanted = {name: args[name] for name in TUNABLE if args.get(name) is not None}
     if not wanted:
         names = ", ".join(TUNABLE)
         raise RefusedError(f"nothing to change: give one of {names}", code="bad_request")
-    if not job.runs:
-        raise RefusedError(f"job {job.id} has no run", code="no_such_run")
-    run = job.runs[0]
+    run = chosen_run(job, wanted_run(request))
     plain = msgspec.json.decode(run.spec)
     plain["politeness"] = {**plain.get("politeness", {}), **wanted}
     spec: JobSpec = spec_from_dict(plain, "change")

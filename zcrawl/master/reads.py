@@ -30,7 +30,7 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
-from zcrawl.telemetry.views import LiveRun, is_visible, job_view
+from zcrawl.telemetry.views import LiveRun, chosen_run, is_visible, job_view, newest_run
 
 READS = frozenset(("jobs", "job", "items", "failed"))
 MOST_ROWS = 500
@@ -72,21 +72,30 @@ def proceed(
     if isinstance(outcome, Failures):
         return {"rows": [_failed(one) for one in outcome.rows]}
     if isinstance(outcome, TallyRows):
-        assert pending.job is not None
-        return job_view(pending.job, outcome, live(pending.job.runs[0].id), utc)
+        assert pending.job is not None and pending.run is not None
+        return job_view(pending.job, outcome, live(pending.run.id), utc, pending.run)
     assert isinstance(outcome, JobList)
     if pending.request.op == "jobs":
         tag = str(pending.request.args.get("tag", ""))
         visible = [job for job in outcome.jobs if is_visible(job, tag)]
-        views = [
-            job_view(job, None, live(job.runs[0].id) if job.runs else None, utc) for job in visible
-        ]
-        return {"jobs": views}
+        return {"jobs": [_listed(job, live, utc) for job in visible]}
     job = the_job(outcome, pending.request)
-    if not job.runs:
+    run = wanted_run(pending.request)
+    if not job.runs and run is None:
         return job_view(job, None, None, utc)
-    pending.job = job
-    return Tallies(job.runs[0].id)
+    pending.job, pending.run = job, chosen_run(job, run)
+    return Tallies(pending.run.id)
+
+
+def _listed(job: JobRow, live: Live, utc: float) -> dict[str, Any]:
+    run = newest_run(job)
+    return job_view(job, None, None if run is None else live(run.id), utc)
+
+
+def wanted_run(request: Request) -> int | None:
+    """The number of the run that a request names; None: the newest of its job."""
+    run = request.args.get("run")
+    return None if run is None else int(run)
 
 
 def _failed(row: FailedRow) -> dict[str, Any]:

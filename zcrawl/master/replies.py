@@ -12,6 +12,7 @@ from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.events import Effects, Note, ReplyTo
 from zcrawl.mesh.messages import Reply, Request
 from zcrawl.store.queries import JobRow
+from zcrawl.store.rows import RunRow
 
 NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with the same id
 # What arguments of a wrong kind raise when they are used.
@@ -27,6 +28,7 @@ class Pending(msgspec.Struct):
     client: bytes
     request: Request
     job: JobRow | None = None
+    run: RunRow | None = None  # of a job's view: the one to show
     runs_left: list[int] = msgspec.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
     until: float = 0.0  # a follower's patience with the leader

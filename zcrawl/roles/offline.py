@@ -21,6 +21,7 @@ from zcrawl.store.mark_sqlite_file import check_mark
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
+from zcrawl.telemetry.views import chosen_run
 
 HOLDER = "offline"
 
@@ -52,11 +53,9 @@ def _open(data: Path, *, readonly: bool) -> Store:
     return open_sqlite(path, readonly=readonly)
 
 
-def cancel(store: Store, job: JobRow, now: float) -> dict[str, Any]:
-    """End the newest run of a job; what a client of the leader would be told."""
-    if not job.runs:
-        raise RefusedError(f"job {job.id} has no run", code="no_such_run")
-    run = job.runs[0]
+def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> dict[str, Any]:
+    """End a run of a job, by default the newest; what a client of the leader would be told."""
+    run = chosen_run(job, number)
     asked = Asked(secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1)
     outcome = store.execute(CancelOffline(HOLDER, run.id, now, asked))
     assert isinstance(outcome, RunChanged)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.errors import RefusedError
 from zcrawl.model import RunState
 from zcrawl.store.queries import JobRow, OutputFact, TallyRows
 from zcrawl.store.rows import RunRow
@@ -44,24 +45,54 @@ class LiveRun(msgspec.Struct, frozen=True):
     waiting: str = ""  # why nothing of it can be dispatched
 
 
+def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
+    """Return the run of that number, or the newest. Deleted runs only wait to be swept."""
+    runs = _present_runs(job)
+    if run is None and runs:
+        return runs[0]
+    for row in runs:
+        if row.id == run:
+            return row
+    if run is None:
+        raise RefusedError(f"job {job.name!r} has no run", code="no_such_run")
+    numbers = ", ".join(str(row.id) for row in runs) or "none"
+    raise RefusedError(f"job {job.name!r} has no run {run}; it has {numbers}", code="no_such_run")
+
+
+def newest_run(job: JobRow) -> RunRow | None:
+    """The run that a job's view shows; None: it has none."""
+    return next(iter(_present_runs(job) or job.runs), None)
+
+
+def _present_runs(job: JobRow) -> list[RunRow]:
+    return [row for row in job.runs if row.state is not RunState.DELETED]
+
+
 def job_view(
-    job: JobRow, tallies: TallyRows | None, live: LiveRun | None, now: float
+    job: JobRow,
+    tallies: TallyRows | None,
+    live: LiveRun | None,
+    now: float,
+    run: RunRow | None = None,
 ) -> dict[str, Any]:
-    """The job and its newest run; `runs` has the counters of all of them, newest first."""
+    """The job and one of its runs, by default the newest; `runs` has the counters of all of them,
+    newest first."""
     live = live or LiveRun()
     tallies = tallies or TallyRows(statuses={}, failed={}, skipped={})
-    newest = job.runs[0] if job.runs else None
-    counts = run_view(newest, live.in_flight, now) if newest else _no_run(job)
+    shown = run or newest_run(job)
+    spec = shown.spec if shown else job.spec  # that of a run may have been tuned
+    listed = _present_runs(job) or job.runs
+    counts = run_view(shown, live.in_flight, now) if shown else _no_run(job)
     if live.waiting and not counts["reason"]:
         counts["reason"] = live.waiting
     return {
         **counts,
-        "tags": list(tags_of(_spec_of(job))),
-        "percent": percent(newest) if newest else 0.0,
+        "tags": list(tags_of(spec)),
+        "percent": percent(shown) if shown else 0.0,
         "created_at": iso(job.created_at),
-        "started_at": iso(newest.started_at) if newest else None,
-        "ended_at": iso(newest.ended_at) if newest else None,
-        "spec": _shown(_spec_of(job)),
+        "started_at": iso(shown.started_at) if shown else None,
+        "ended_at": iso(shown.ended_at) if shown else None,
+        "spec": _shown(spec),
         "workers": sorted(live.workers),
         "in_flight_urls": live.in_flight_urls[:MAX_IN_FLIGHT_URLS],
         # Strings as keys: JSON has no others, and MessagePack readers refuse them by default.
@@ -77,7 +108,7 @@ def job_view(
             {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
             for one in tallies.actions
         ],
-        "runs": [run_view(run, live.in_flight if run is newest else 0, now) for run in job.runs],
+        "runs": [run_view(row, live.in_flight if row is shown else 0, now) for row in listed],
     }
 
 
