@@ -18,17 +18,15 @@ from tests.web.monsters import MONSTERS
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import cost
-from zcrawl.parse.cost import Budget, Proofs, SelectorCost, TooCostly, check_markup, selector_cost
+from zcrawl.parse.cost import Budget, Place, SelectorCost, TooCostly, place_of, selector_cost
 from zcrawl.parse.extract import Plan
 from zcrawl.parse.extract_page import PageFacts
-from zcrawl.parse.page import PageOptions, ParsedPage
-from zcrawl.parse.plain_markup import is_plain
+from zcrawl.parse.page import ForThread, PageOptions, ParsedPage, parse_markup
 from zcrawl.parse.reading import read_page
 from zcrawl.submit.extract_spec import Block, Field, ItemRule
 
 HTML = "text/html; charset=utf-8"
 URL = "https://example.com/docs/page"
-CHANCE = random.Random(1).random
 MOST_RATIO = 40  # the worst inline page costs 10 ordinary ones, the monsters that are kept out 100
 SIZES = (900, 3_900, 4_500, 8_000, 11_900, 12_500, 30_000, 60_000, 125_000, 400_000)
 
@@ -51,9 +49,9 @@ def facts() -> PageFacts:
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = Budget(time.perf_counter, 0.04, CHANCE, Proofs())
-    known = None if options.plan is None else facts()
-    return read_page(body, HTML, URL, known, options, LinkResolver(), budget)
+    budget = Budget(time.thread_time, 0.04)
+    page_facts = None if options.plan is None else facts()
+    return read_page(body, HTML, URL, page_facts, options, LinkResolver(), budget)
 
 
 def cpu_s(call: Callable[[], object], times: int = 3) -> float:
@@ -94,7 +92,7 @@ def worst_of(body: bytes, options: PageOptions) -> float:
     """CPU seconds inside the loop, whether the page was read there or refused."""
 
     def attempt() -> None:
-        with contextlib.suppress(TooCostly, ParseError):  # to find that out counts too
+        with contextlib.suppress(TooCostly, ForThread, ParseError):  # to see that counts too
             inline(body, options)
 
     first = cpu_s(attempt, 1)
@@ -126,90 +124,57 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
     assert worst_of(body, options) < most, f"{parts} of {size} bytes"
 
 
-NAMES = (
-    *("div", "p", "ul", "li", "dl", "dd", "table", "tr", "td", "tbody", "select", "option", "form"),
-    *(
-        "b",
-        "i",
-        "a",
-        "font",
-        "code",
-        "nobr",
-        "svg",
-        "g",
-        "math",
-        "mi",
-        "title",
-        "template",
-        "object",
-    ),
-    *("button", "h1", "span", "ruby", "rt", "br", "img", "script", "textarea", "frameset", "body"),
-)
+def thread_cost(body: bytes) -> tuple[float, float] | None:
+    """CPU seconds of the parser in its thread, and of the loop after it; None: not for a thread."""
+    budget = Budget(time.thread_time, 0.04)
+    resolver = LinkResolver()
+    try:
+        read_page(body, HTML, URL, None, PLAIN, resolver, budget)
+    except ForThread as large:
+        markup = large.markup
+    except (TooCostly, ParseError):
+        return None
+    else:
+        return None
+    tree = parse_markup(markup)
+
+    def read() -> None:
+        with contextlib.suppress(TooCostly):
+            read_page(body, HTML, URL, None, PLAIN, resolver, budget, tree)
+
+    return cpu_s(lambda: parse_markup(markup), 1), cpu_s(read)
 
 
-def soup(chance: random.Random) -> bytes:
-    """Strict tags in an order that only chance made: each name more or less often, and most of
-    what is opened is closed at once, so that the whole often looks plain."""
-    names = chance.sample(NAMES, chance.randint(2, 8))
-    closes = chance.choice((0.5, 0.9, 0.99, 1.0))
-    parts: list[str] = []
-    stack: list[str] = []
-    for n in range(chance.choice((1_000, 4_000, 14_000)) // 2):
-        name = chance.choice(names)
-        parts.append(f'<{name} id="{n}">x' if chance.random() < 0.3 else f"<{name}>")
-        stack.append(name)
-        if chance.random() < closes:
-            parts.append(f"</{stack.pop()}>" if chance.random() < 0.9 else f"</{name}>")
-        if len(stack) > chance.choice((3, 10, 100, 1_000)):
-            while stack:
-                parts.append(f"</{stack.pop()}>")
-    return "".join(parts).encode()
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_what_is_proved_plain_is_parsed_in_time(seed: int) -> None:
-    """Many tags are read in the loop if they are seen to close, and lexbor agrees."""
+@pytest.mark.parametrize("kind", MONSTERS)
+def test_no_monster_keeps_a_thread_busy_or_the_loop_after_it(kind: str) -> None:
+    """What a thread parses ends by itself, and its tree has no more than the loop can read."""
     most = MOST_RATIO * ordinary_s()
-    assert worst_of(soup(random.Random(seed)), PLAIN) < most
+    for size in (30_000, 125_000, 400_000):
+        cost_s = thread_cost(MONSTERS[kind](size, random.Random(kind)))
+        if cost_s is not None:
+            assert cost_s[0] < 50 * most, f"{kind} of {size} bytes: parser"
+            assert cost_s[1] < most, f"{kind} of {size} bytes: loop"
 
 
-def test_a_long_page_of_a_manual_is_plain() -> None:
-    """10,000 tags and 200 KB, all of them closed: no child process is needed."""
+def test_a_long_page_of_a_manual_needs_no_child_process() -> None:
+    """10,000 tags and 200 KB are parsed in a thread, and read as if they had been in the loop."""
     body = ordinary(1_200)
     assert len(body) > cost.INLINE_BYTES
     assert body.count(b"<") > 2 * cost.MOST_TAGS
-    plain = body.replace(b"class=x", b'class="x"').replace(b"<html>", b'<html lang="en">')
-    check_markup(plain, False, None, CHANCE, Proofs())
-    with pytest.raises(TooCostly):  # the proof costs more than a child that is there
-        check_markup(plain, False, None, CHANCE, Proofs(left=0))
+    with pytest.raises(ForThread) as large:
+        inline(body, PLAIN)
+    budget = Budget(lambda: 0.0, 1.0)
+    tree = parse_markup(large.value.markup)
+    read = read_page(body, HTML, URL, None, PLAIN, LinkResolver(), budget, tree)
+    assert read == read_page(body, HTML, URL, None, PLAIN, LinkResolver())
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        b"<div><!--</div>-->",
-        b'<div title="</div>">',
-        b"<div title='</div>'>",
-        b'<div title="></div><p ">',
-        b"<div></b>",
-        b"<div><b></div>",
-        b"<b id=1></B >",
-        b"<script></div></script><div>",
-        b"<div>< /div>",
-        b"<div></ div>",
-        b"<div><?</div>?>",
-        b"<div><![CDATA[</div>]]>",
-        b'<div ="></div>',
-        b'<div ="x="></div>">',
-        b'<div a" b="></div>">',
-        b'<div a=b="></div>">',
-        b'<div a ="></div>">',
-        b'<div a="1"="x="></div>">',
-    ],
-)
-def test_nothing_that_stays_open_looks_plain(hidden: bytes) -> None:
-    """Ends that a parser does not see as such take nothing from the stack."""
-    assert not is_plain(hidden * 5_000)
+def test_pages_for_selectors_and_fingerprints_are_never_parsed_in_a_thread() -> None:
+    """What follows the parser there is slow too, and the loop would have to wait for it."""
+    with pytest.raises(TooCostly):
+        inline(ordinary(1_200), NESTED_ITEMS)
+    with pytest.raises(TooCostly):
+        inline(ordinary(1_200), PRINTS)
 
 
 @pytest.mark.parametrize(
@@ -233,15 +198,19 @@ def test_nothing_that_stays_open_looks_plain(hidden: bytes) -> None:
 )
 def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: int) -> None:
     """Lexbor cannot be interrupted, so its time is judged by the bytes alone."""
-    with pytest.raises(TooCostly):
-        check_markup(MONSTERS[kind](size, random.Random(1)), False, None, CHANCE, Proofs())
+    try:
+        place = place_of(MONSTERS[kind](size, random.Random(1)), False, None)
+    except TooCostly:
+        return
+    assert place is Place.THREAD
+    assert kind in ("nested_div", "nested_with_false_ends", "lists", "links")  # nothing is copied
 
 
 @pytest.mark.parametrize("links", [1, 20, 200, 450])
 def test_ordinary_pages_stay_in_the_loop(links: int) -> None:
     """A page of 65 KB with 3,600 tags is nothing special."""
     assert len(ordinary(links)) < cost.INLINE_BYTES
-    check_markup(ordinary(links), False, None, CHANCE, Proofs())
+    assert place_of(ordinary(links), False, None) is Place.LOOP
 
 
 def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
@@ -249,8 +218,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
     text = b"<p>" + b"many words of text without any tag " * 2_000
     data = base64.b64encode(random.Random(1).randbytes(60_000))
     image = b'<img src="data:image/png;base64,' + data + b'">'
-    check_markup(text, False, None, CHANCE, Proofs())
-    check_markup(image, False, None, CHANCE, Proofs())
+    assert place_of(text, False, None) is Place.LOOP
+    assert place_of(image, False, None) is Place.LOOP
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
@@ -258,15 +227,46 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
     names = b" ".join(b"a%d" % n for n in range(600))
     page = b"<p><b x='>' " + names + b">" + b"</p><p>x" * 600
     with pytest.raises(TooCostly):
-        check_markup(page, False, None, CHANCE, Proofs())
+        place_of(page, False, None)
     with pytest.raises(TooCostly):
-        check_markup(page.replace(b"'", b'"'), False, None, CHANCE, Proofs())
-    check_markup(b"<p><b x='a' y=''>" + b"x" * 5_000, False, None, CHANCE, Proofs())
+        place_of(page.replace(b"'", b'"'), False, None)
+    ordinary_tag = b"<p><b x='a' y=''>" + b"x" * 5_000
+    assert place_of(ordinary_tag, False, None) is Place.LOOP
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'<pre>if x == ">" then</pre>',
+        b"<p>a=' x > y'</p>",
+        b'<p title="a">b="c" and d=\'e\'></p>',
+    ],
+)
+def test_quotes_in_the_text_of_a_page_are_no_values(text: bytes) -> None:
+    """Manuals of programming languages are full of them; where a tag ended is certain."""
+    assert place_of(b"<p>word</p>" * 400 + text * 20, False, None) is Place.LOOP
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        b'<p x=">" y>',
+        b"<p x =\n'>' y>",
+        b"<p\tx=\"a\"y='b>c'>",
+        b"<p x='<' y=\">\">",
+        b'<p x=y z="\n>">',
+        b"<p>a=\">\" <b c='>'>",
+    ],
+)
+def test_a_bracket_in_a_quoted_value_is_always_seen(tag: bytes) -> None:
+    """After it, nobody can tell by brackets which tags a page has."""
+    with pytest.raises(TooCostly, match="quoted"):
+        place_of(b"<p>word</p>" * 400 + tag, False, None)
 
 
 @pytest.mark.parametrize("seed", range(50))
 def test_a_long_tag_is_found_wherever_it_looks_like_ordinary_markup(seed: int) -> None:
-    """Half of it is quoted and looks harmless, at regular distances; where one looks is chance."""
+    """Half of it is quoted and looks harmless, at regular distances."""
     period = seed * 37 % 1_500 + 200
     parts = []
     for n in range(60_000 // period):
@@ -275,7 +275,7 @@ def test_a_long_tag_is_found_wherever_it_looks_like_ordinary_markup(seed: int) -
         parts.append(f'{names} t{n}="{quoted}" ')
     page = f"<p {''.join(parts)}>".encode()
     with pytest.raises(TooCostly):
-        check_markup(page, False, None, random.Random(seed).random, Proofs())
+        place_of(page, False, None)
 
 
 @pytest.mark.parametrize(
@@ -316,6 +316,6 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     """The budget is asked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
-    budget = Budget(lambda: float(next(now)), 0.5, CHANCE, Proofs())
+    budget = Budget(lambda: float(next(now)), 0.5)
     with pytest.raises(TooCostly, match="time"):
         read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(), budget)

@@ -1,8 +1,13 @@
-"""Decides which pages may be parsed inside the event loop, and stops what takes too long there.
+"""Decides where a page is parsed: in the event loop, in a thread, or in a child process.
 
-Called by `parse.page` when it runs in a worker's loop; the same code in a child process runs
-without it. Pure: the clock comes in. A page that is refused here (`TooCostly`) is parsed again,
-from its beginning, in the child (`page_children_os`), which can be killed.
+Called by `parse.page` when it runs in a worker; the same code in a child process runs without it.
+Pure: the clock comes in.
+
+    place    which pages                                      why there
+    loop     ordinary ones                                    the cheapest; lexbor takes < 35 ms
+    thread   up to 512 KB and 30,000 tags, if no element      lexbor runs without the interpreter's
+             can be copied many times                         lock, 1.5 s at most; the loop turns
+    child    all others (`TooCostly`)                         it can be killed, memory is bounded
 
 Nothing can interrupt lexbor, so the time of its parser is bounded before it starts, by what it is
 known to be slow at. Figures are of a 2-core machine; each limit keeps its kind below 35 ms:
@@ -17,17 +22,14 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
     a fingerprint of words that never repeat                                  0.3 us a byte
     a selector of a job, see `SelectorCost`
 
-Ends of elements are not counted: `</b>` in the wrong place ends nothing, so whoever trusts them is
-told that a page is flat. Only <code>text</code> and the like are certainly closed. A `>` in a
-quoted value ends no tag: a long tag can look like many short ones, or its attributes like text
-behind it. The first is found by looking at places that its author cannot foresee (`chance`): from
-among its attributes the next `>` is quoted. Of tags with 5,000 attributes (40 ms) fewer than one in
-a million is missed. The second is found by the quote before the last `>`: it begins a value.
+Copies take memory too: a page of 100 KB can ask for 100 million elements. So the limit on copies
+holds in a thread as well.
 
-What has more of something than is harmless in any order may still be harmless in its own: long
-pages of manuals are. `plain_markup` proves that, but the proof takes longer than parsing. So it is
-tried for the first such pages only (`Proofs`): a crawl with few of them needs no child (80 ms of
-CPU to start), and one with many has them parsed there.
+Ends of elements are not counted: `</b>` in the wrong place ends nothing, so a page could look flat
+that is not. Only <code>text</code> and the like are certainly closed. A `>` in a quoted value does
+not end its tag: a long tag could look like many short ones, or its attributes like text. So no page
+with such a `>` is parsed here (`_check_brackets`), and the others are read tag by tag at their
+brackets.
 
 The rest (links, fields, items) is Python, and asks a `Budget` between its steps.
 """
@@ -36,34 +38,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Final
 
 import msgspec
+import re2
 from selectolax.lexbor import LexborHTMLParser
 
-from zcrawl.parse.plain_markup import MOST_BYTES, is_plain
-
-Chance = Callable[[], float]  # a random number from 0 to 1 that no page's author can know
-
-INLINE_BYTES: Final = 128 * 1024  # more only if the page is plain
-MOST_INLINE_BYTES: Final = MOST_BYTES
+INLINE_BYTES: Final = 128 * 1024
+THREAD_BYTES: Final = 512 * 1024
 INLINE_FINGERPRINT_BYTES: Final = 64 * 1024
 HARMLESS_BYTES: Final = 3_000
 SHORT_BYTES: Final = 16_000  # as one tag, or nested, it takes 27 ms at most
 MOST_TAGS: Final = 4_750  # nested: 35 ms
+THREAD_TAGS: Final = 30_000  # nested: 1.5 s
 MOST_TAGS_SELECTED: Final = 2_000  # on pages that selectors of a job search
 MOST_COPIES_MS: Final = 25.0
+THREAD_COPIES_MS: Final = 100.0  # 300,000 elements: 60 MB
 MOST_DEPTH: Final = 32  # of pages that are searched by selectors with several steps
 MOST_STEPS: Final = 3
 
 _COPY_MS: Final = 0.0003
 _COPIED_ATTRIBUTE_MS: Final = 0.0001
 _SAME: Final = 3  # equal formatting elements that can be open at once (the "Noah's Ark clause")
-_SHORTEST_BLOCK: Final = 4  # bytes: <p>x
-_BETWEEN_SAMPLES: Final = 1_024  # bytes, on average
 _WINDOW: Final = 512  # a tag of twice that length is seen
-_MANY_BLOCKS: Final = 1_000  # on pages with more tags, those of a quarter of it: 300 in 1,000 bytes
-_BACK: Final = 1_024  # bytes of white space that may stand between `=` and a quote
+_MANY_BLOCKS: Final = 700  # on pages with more tags, those of a quarter of it
 _MOST_SQUARES: Final = 6_000_000  # of the attributes of long tags
 _MOST_ROOTS: Final = 3  # <html> and <body> tags
 
@@ -80,34 +79,31 @@ _OPEN: Final = re.compile(
     rb"(?:[\s/][^>]*|(?=>))))"
 )
 _ROOTS: Final = (b"body", b"html")
+# A quoted value begins directly behind `=`, but for white space.
+_QUOTED_BRACKET: Final = re2.compile(rb"=[\t\n\f\r ]*(?:\"[^\">]*>|'[^'>]*>)")
+_MOST_QUOTED: Final = 100  # in texts about programs
 _DEEPER: Final = " > ".join("*" * (MOST_DEPTH + 1))
 
 
 class TooCostly(Exception):
-    """Not here: this page belongs into a child process. The text says what it has too much of."""
+    """This page belongs into a child process. The text says what it has too much of."""
 
 
-class Proofs:
-    """How many pages may still be proved plain; one for each worker process."""
+class Place(Enum):
+    """Where in a worker's own process a page is parsed."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, left: int = 20) -> None:
-        self.left = left
+    LOOP = "loop"
+    THREAD = "thread"
 
 
 class Budget:
     """The time that one page may take inside the event loop, parser and all."""
 
-    __slots__ = ("_clock", "_seconds", "_until", "chance", "proofs")
+    __slots__ = ("_clock", "_seconds", "_until")
 
-    def __init__(
-        self, clock: Callable[[], float], seconds: float, chance: Chance, proofs: Proofs
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
-        self.chance = chance
-        self.proofs = proofs
         self._until = 0.0
 
     def begin(self) -> None:
@@ -154,54 +150,31 @@ def greatest(costs: Iterable[SelectorCost]) -> SelectorCost:
     return SelectorCost(steps, wide)
 
 
-def check_markup(
-    markup: bytes,
-    fingerprint: bool,
-    selectors: SelectorCost | None,
-    chance: Chance,
-    proofs: Proofs,
-) -> None:
-    """Raises TooCostly for markup that may take lexbor, or a job's selectors, too long."""
-    try:
-        _check_bounds(markup, fingerprint, selectors, chance)
-    except TooCostly:
-        if (
-            fingerprint
-            or selectors is not None
-            or len(markup) > MOST_INLINE_BYTES
-            or proofs.left <= 0
-            or _long_tags(markup, _WINDOW)[0] > _MOST_SQUARES
-        ):
-            raise
-        proofs.left -= 1
-        if not is_plain(markup):
-            raise
-
-
-def _check_bounds(
-    markup: bytes, fingerprint: bool, selectors: SelectorCost | None, chance: Chance
-) -> None:
+def place_of(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> Place:
+    """Return where to parse this markup; raise TooCostly if that may take lexbor, or a job's
+    selectors, too long, or may need too much memory."""
     size = len(markup)
-    if size > (INLINE_FINGERPRINT_BYTES if fingerprint else INLINE_BYTES):
+    if size > (INLINE_FINGERPRINT_BYTES if fingerprint else THREAD_BYTES):
         raise TooCostly(f"{size} bytes")
     if selectors is not None:
         _check_selectors(size, selectors)
     if size <= HARMLESS_BYTES:
-        return
+        return Place.LOOP
     tags = markup.count(b"<")
-    most_tags = MOST_TAGS if selectors is None else MOST_TAGS_SELECTED
-    if tags > most_tags and (size > SHORT_BYTES or selectors is not None):
+    if tags > (THREAD_TAGS if selectors is None else MOST_TAGS_SELECTED):
         raise TooCostly(f"{tags} tags")
-    listed = _OPEN.findall(markup)
-    copies_ms = _copies_ms(set(listed))
-    if copies_ms * (size // _SHORTEST_BLOCK) > MOST_COPIES_MS:
-        # A closed element begins no block, nor does its end.
-        blocks = tags - 2 * listed.count(b"")
-        if copies_ms * blocks > MOST_COPIES_MS:
-            raise TooCostly(f"formatting elements that may be open in {blocks} blocks")
-    if size > SHORT_BYTES and sum(1 for tag in listed if tag[:4].lower() in _ROOTS) > _MOST_ROOTS:
-        raise TooCostly("repeated <body> tags")
-    _check_attributes(markup, tags, chance)
+    _check_brackets(markup)
+    _check_attributes(markup, tags)
+    copies_ms = _copies_ms(markup, tags)
+    if (
+        size <= INLINE_BYTES
+        and (tags <= MOST_TAGS or size <= SHORT_BYTES)
+        and copies_ms <= MOST_COPIES_MS
+    ):
+        return Place.LOOP
+    if copies_ms > THREAD_COPIES_MS or selectors is not None or fingerprint:
+        raise TooCostly(f"{size} bytes, {tags} tags, {copies_ms:.0f} ms for formatting elements")
+    return Place.THREAD
 
 
 def _check_selectors(size: int, selectors: SelectorCost) -> None:
@@ -216,73 +189,68 @@ def check_depth(tree: LexborHTMLParser, selectors: SelectorCost) -> None:
         raise TooCostly(f"a selector of {selectors.steps} steps, nested elements")
 
 
-def _copies_ms(formatting: set[bytes]) -> float:
-    """What one block costs at most, if all these elements are open and copied into it."""
-    attributes = 0
-    formatting.discard(b"")  # those that are closed
-    for tag in formatting:
-        if b'"' in tag or b"'" in tag:
-            if _ends_in_quotes(tag):
-                raise TooCostly("a formatting element with a quoted >")
-            attributes += tag.count(b"=") + len(tag.split())
-        else:
-            attributes += len(tag.split()) + tag.count(b"/")
-    return _SAME * (len(formatting) * _COPY_MS + attributes * _COPIED_ATTRIBUTE_MS)
+def _copies_ms(markup: bytes, tags: int) -> float:
+    """Return what copying formatting elements takes at most, if all that may stay open do, and
+    every tag begins a block."""
+    tags_listed: list[bytes] = _OPEN.findall(markup)
+    distinct = set(tags_listed)
+    distinct.discard(b"")  # those that are closed
+    if len(markup) > SHORT_BYTES:
+        roots = sum(1 for tag in tags_listed if tag and tag[:4].lower() in _ROOTS)
+        if roots > _MOST_ROOTS:
+            raise TooCostly("repeated <body> tags")
+    attributes = sum(len(tag.split()) + tag.count(b"/") + tag.count(b"=") for tag in distinct)
+    block_ms = _SAME * (len(distinct) * _COPY_MS + attributes * _COPIED_ATTRIBUTE_MS)
+    if block_ms * tags <= MOST_COPIES_MS:
+        return block_ms * tags
+    # A closed element begins no block, nor does its end.
+    return block_ms * (tags - 2 * tags_listed.count(b""))
 
 
-def _ends_in_quotes(tag: bytes) -> bool:
-    """Whether its last quote may begin a value: then the `>` behind it did not end the tag."""
-    for quote in (b'"', b"'"):
-        before, found, _ = tag.rpartition(quote)
-        if found and before.rstrip().endswith(b"="):
-            return True
-    return False
+def _check_brackets(markup: bytes) -> None:
+    """Raise TooCostly if a `>` may be part of a quoted value of a tag.
+
+    Up to the first such place every tag ends at its first `>`, so whether that place is in a tag
+    is certain: the last bracket before it is a `<`. If it is not, the text goes on, and so does the
+    search. (In scripts and comments brackets mean nothing; they can only make a page look worse.)
+    """
+    at = 0
+    for _ in range(_MOST_QUOTED):
+        place = _QUOTED_BRACKET.search(markup, at)
+        if place is None:
+            return
+        at = place.start()
+        if markup.rfind(b"<", 0, at) > markup.rfind(b">", 0, at):
+            break
+        at += 1
+    raise TooCostly("a quoted >")
 
 
-def _check_attributes(markup: bytes, tags: int, chance: Chance) -> None:
-    finer = 4 if tags > _MANY_BLOCKS else 1
-    squares, longest_link = _long_tags(markup, _WINDOW // finer)
+def _check_attributes(markup: bytes, tags: int) -> None:
+    squares, longest_link = _long_tags(markup, _WINDOW // 4 if tags > _MANY_BLOCKS else _WINDOW)
     if squares > _MOST_SQUARES:
         raise TooCostly("a tag with very many attributes")
     if longest_link * tags * _COPIED_ATTRIBUTE_MS > MOST_COPIES_MS:
         raise TooCostly(f"a link with {longest_link} attributes that may be open in {tags} blocks")
-    between = _BETWEEN_SAMPLES // finer
-    at = int(chance() * between)
-    while (end := markup.find(b">", at)) >= 0:
-        if _ends_in_quotes(markup[at:end]):
-            raise TooCostly("a quoted >")
-        # Each step by itself: quoted values at regular distances would hide from regular steps.
-        at += 1 + int(chance() * 2 * between)
 
 
 def _long_tags(markup: bytes, window: int) -> tuple[int, int]:
-    """The squares of the attributes of all long tags, added up, and the most attributes of an <a>;
-    rather too much than too little. Only stretches without any `>` are looked at: ordinary markup
-    has one in nearly every window."""
+    """Return the squares of the attributes of all long tags, added up, and the most attributes of
+    an <a>; rather too much than too little. Only stretches without any `>` are looked at: ordinary
+    markup has one in nearly every window."""
     total, most, at, end = 0, 0, 0, len(markup)
     while at < end:
         if markup.find(b">", at, at + window) >= 0:
             at += window
             continue
-        before = markup.rfind(b">", 0, at)
         stop = markup.find(b">", at)
         stop = end if stop < 0 else stop
-        hidden = _is_quoted(markup, before)
-        begin = before + 1 if hidden else markup.find(b"<", before + 1)
-        if 0 <= begin < stop:
+        begin = markup.find(b"<", markup.rfind(b">", 0, at) + 1, stop)
+        if begin >= 0:
             tag = markup[begin:stop]
             attributes = len(tag.split()) + tag.count(b"/") + tag.count(b"=")
             total += attributes * attributes
-            if hidden or b"<a" in tag or b"<A" in tag:
+            if b"<a" in tag or b"<A" in tag:
                 most = max(most, attributes)
         at = stop + 1
     return total, most
-
-
-def _is_quoted(markup: bytes, place: int) -> bool:
-    """Whether the `>` there may be in a quoted value: then what follows it are attributes."""
-    for quote in (b'"', b"'"):
-        at = markup.rfind(quote, 0, max(0, place))
-        if at > 0 and markup[max(0, at - _BACK) : at].rstrip()[-1:] in (b"=", b""):
-            return True
-    return False

@@ -19,7 +19,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.charset import decode, encoding_of, looks_binary
-from zcrawl.parse.cost import Budget, check_depth, check_markup
+from zcrawl.parse.cost import Budget, Place, check_depth, place_of
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.links import links_of, tag_id
 
@@ -90,6 +90,14 @@ NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # of an answer that
 _OTHER_SCHEME = "unsupported_scheme"  # mailto: and javascript: are nothing to complain about
 
 
+class ForThread(Exception):
+    """Parse this page's markup in a thread (`parse_markup`), then read the page again with it."""
+
+    def __init__(self, markup: bytes) -> None:
+        super().__init__(f"{len(markup)} bytes")
+        self.markup = markup
+
+
 def is_html(content_type: str, body: bytes) -> bool:
     """Whether to read a body as HTML: its type says so, or says nothing and it looks like it."""
     kind = content_type.partition(";")[0].strip().lower()
@@ -106,6 +114,18 @@ def is_json(content_type: str) -> bool:
     return kind in ("application/json", "text/json") or kind.endswith("+json")
 
 
+def parse_markup(markup: bytes) -> LexborHTMLParser:
+    """Return the tree of UTF-8 markup. Lexbor runs without the interpreter's lock."""
+    if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
+        markup = _flattened(markup)
+    try:
+        return LexborHTMLParser(markup)
+    except (ValueError, RuntimeError) as error:
+        raise ParseError(f"lexbor refused the page: {error}") from None
+    except SelectolaxError as error:  # an allocation failed: it has no other reason to refuse bytes
+        raise MemoryError(f"lexbor: {error}") from None
+
+
 def parse_page(
     body: bytes,
     content_type: str,
@@ -114,12 +134,14 @@ def parse_page(
     resolver: LinkResolver,
     facts: PageFacts | None = None,
     budget: Budget | None = None,
+    tree: LexborHTMLParser | None = None,
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
 
     Raises ParseError with code binary_content for what is no text, or parse for what lexbor
     refuses; whatever else is in `body` gives a page, if need be an empty one. With a budget it
-    raises TooCostly for a page that may take long or does: it has to be read elsewhere.
+    raises TooCostly for a page that may take long or does: it has to be read elsewhere; and
+    ForThread for one whose markup has to be parsed in a thread: call again with that `tree`.
     """
     encoding = encoding_of(body, content_type)
     if looks_binary(body) and not encoding.startswith("utf-16"):
@@ -132,17 +154,13 @@ def parse_page(
         markup = decode(body, content_type)[0].encode()
     plan = options.plan if facts is not None else None
     if budget is not None:
-        cost = None if plan is None else plan.cost
-        check_markup(markup, options.fingerprint, cost, budget.chance, budget.proofs)
+        if tree is None:
+            cost = None if plan is None else plan.cost
+            if place_of(markup, options.fingerprint, cost) is Place.THREAD:
+                raise ForThread(markup)
         budget.begin()
-    if len(markup) > _SAMPLED_BYTES and _may_be_deep(markup):
-        markup = _flattened(markup)
-    try:
-        tree = LexborHTMLParser(markup)
-    except (ValueError, RuntimeError) as error:
-        raise ParseError(f"lexbor refused the page: {error}") from None
-    except SelectolaxError as error:  # an allocation failed: it has no other reason to refuse bytes
-        raise MemoryError(f"lexbor: {error}") from None
+    if tree is None:
+        tree = parse_markup(markup)
     if budget is not None and plan is not None:
         check_depth(tree, plan.cost)
     head = _read_head(tree, options.token)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from selectolax.lexbor import LexborHTMLParser
+
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse.cost import Budget
 from zcrawl.parse.page import PageOptions, ParsedPage, is_html, parse_page
@@ -24,10 +26,12 @@ def read_page(
     options: PageOptions,
     resolver: LinkResolver,
     budget: Budget | None = None,
+    tree: LexborHTMLParser | None = None,
 ) -> ParsedPage:
-    """Raises ParseError for what cannot be read; with a budget TooCostly (`parse.cost`)."""
+    """Raises ParseError for what cannot be read; with a budget TooCostly (`parse.cost`) or
+    ForThread (`parse.page`)."""
     if facts is not None and not is_html(content_type, body):
         from zcrawl.parse.json_page import parse_json  # of jobs that extract
 
         return parse_json(body, content_type, options, resolver, facts, budget)
-    return parse_page(body, content_type, url, options, resolver, facts, budget)
+    return parse_page(body, content_type, url, options, resolver, facts, budget, tree)

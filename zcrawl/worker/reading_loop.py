@@ -1,9 +1,10 @@
 """From a body to what it says: links, title, items. Called by the pipeline, once per page.
 
-Ordinary pages are read in the event loop, within a budget; what is large, looks costly
-(`parse.cost`) or uses up the budget is read in a child process that can be killed
-(`page_children_os`), with the same result. So is a large sitemap. The main content of a page (slow:
-tens of milliseconds) has a process of its own. Nothing of that is there before it is needed.
+Ordinary pages are read in the event loop, within a budget; large ones are parsed in a thread and
+read in the loop; what looks costly (`parse.cost`) or uses up the budget is read in a child process
+that can be killed (`page_children_os`). The result is the same. A large sitemap goes to a child
+too. The main content of a page (slow: tens of milliseconds) has a process of its own. Nothing of
+that is there before it is needed.
 
 What a page's links come to (scope, traps) is decided here in the loop, which turns between steps.
 """
@@ -11,7 +12,6 @@ What a page's links come to (scope, traps) is decided here in the loop, which tu
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zcrawl.errors import FetchError, ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.cost import MOST_INLINE_BYTES, Budget, Proofs, TooCostly
-from zcrawl.parse.page import ParsedPage, is_html
+from zcrawl.parse.cost import THREAD_BYTES, Budget, TooCostly
+from zcrawl.parse.page import ForThread, ParsedPage, is_html, parse_markup
 from zcrawl.parse.reading import read_page
 from zcrawl.worker.link_filter import Link, SortedLinks
 from zcrawl.worker.outcome import RunContext
@@ -47,8 +47,6 @@ class PageReader:
     def __init__(self) -> None:
         self._resolvers: dict[CanonicalRules, LinkResolver] = {}
         self._threads: ThreadPoolExecutor | None = None
-        self._chance = random.Random().random
-        self._proofs = Proofs()
         self._content: ContentReader | None = None
         self._children: PageChildren | None = None
 
@@ -73,13 +71,17 @@ class PageReader:
         facts: PageFacts | None,
     ) -> ParsedPage:
         """Raises ParseError, and FetchError for a page that a child process could not read."""
-        if len(body) <= MOST_INLINE_BYTES:
+        if len(body) <= THREAD_BYTES:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
-            budget = Budget(time.perf_counter, BUDGET_S, self._chance, self._proofs)
+            budget = Budget(time.monotonic, BUDGET_S)
+            page = (body, content_type, url, facts, context.options, resolver, budget)
             try:
-                return read_page(body, content_type, url, facts, context.options, resolver, budget)
+                try:
+                    return read_page(*page)
+                except ForThread as large:
+                    return read_page(*page, await self.in_thread(parse_markup, large.markup))
             except TooCostly:
                 pass  # it is read again, where it can be killed
         return await self._pages().read(context.setup, body, content_type, url, facts)
