@@ -42,8 +42,9 @@ from enum import Enum
 from typing import Final
 
 import msgspec
-import re2
 from selectolax.lexbor import LexborHTMLParser
+
+from zcrawl.submit.expressions import compile_own
 
 INLINE_BYTES: Final = 128 * 1024
 THREAD_BYTES: Final = 512 * 1024
@@ -80,7 +81,7 @@ _OPEN: Final = re.compile(
 )
 _ROOTS: Final = (b"body", b"html")
 # A quoted value begins directly behind `=`, but for white space.
-_QUOTED_BRACKET: Final = re2.compile(rb"=[\t\n\f\r ]*(?:\"[^\">]*>|'[^'>]*>)")
+_QUOTED_BRACKET: Final = compile_own(rb"=[\t\n\f\r ]*(?:\"[^\">]*>|'[^'>]*>)")
 _MOST_QUOTED: Final = 100  # in texts about programs
 _DEEPER: Final = " > ".join("*" * (MOST_DEPTH + 1))
 

@@ -81,6 +81,14 @@ def _too_many_steps(length: int) -> TooManySteps:
     )
 
 
+def compile_own(pattern: bytes) -> Any:
+    """Compile a pattern that stands in zcrawl's own source, to search bytes: RE2's searches of a
+    page take a third of the time of `re`."""
+    import re2
+
+    return re2.compile(pattern)
+
+
 def compile_pattern(text: str, path: str) -> Pattern:
     """Compile a regular expression of a job; `path` is the key that has it, for the error."""
     import re2  # few jobs have expressions
