@@ -189,6 +189,13 @@ def found(group: str, name: str) -> EntryPoint | None:
     return next(iter(entry_points(group=f"zcrawl.{group}", name=name)), None)
 
 
+def names(group: str) -> list[str]:
+    """The names of all plugins of a group that packages here declare."""
+    from importlib.metadata import entry_points
+
+    return sorted({entry.name for entry in entry_points(group=f"zcrawl.{group}")})
+
+
 def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any:
     """The plugin's object. PluginError names what is missing or wrong."""
     kind = group.removesuffix("s")

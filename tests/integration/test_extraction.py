@@ -184,7 +184,7 @@ def test_a_broken_selector_is_told_before_anything_is_fetched(tmp_path: Path) ->
     (tmp_path / "bad.toml").write_text('name = "x"\n[extract.fields]\na = "p[["\n')
     done = command("crawl", "http://a.test/", "--job", "bad.toml", cwd=tmp_path)
     assert done.returncode == 2
-    assert "bad.toml: extract.fields.a.css: no CSS selector" in done.stderr
+    assert "bad.toml: extract.fields.a.css: not a CSS selector" in done.stderr
 
 
 def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
@@ -207,7 +207,7 @@ def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     thread.start()
     wait_until(lambda: len(told) >= 1)
     job.write_text(job.read_text().replace('title = { css = "h1"', 'title = { css = "h1[["'))
-    wait_until(lambda: any("no CSS selector" in line for line in told))
+    wait_until(lambda: any("not a CSS selector" in line for line in told))
     job.write_text(JOB.read_text().replace("rating = {", "stars = {"))
     wait_until(lambda: sum("watching" in line for line in told) >= 3)
     watching.send_signal(signal.SIGINT)

@@ -94,13 +94,25 @@ def test_kinds_of_later_versions_are_told_as_such() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = 5", "name: expected str, got int"),
-        ('seeds = "https://x/"', "seeds: expected list, got str"),
-        ('[scope]\nmax_depth = "3"', "scope.max_depth: expected int or null, got str"),
-        ("[politeness]\nrobots = 1", "politeness.robots: expected bool, got int"),
-        ("[politeness]\nconcurrency = true", "politeness.concurrency: expected int, got bool"),
-        ("politeness = 3", "politeness: expected table, got int"),
-        ("seeds = [1]", "seeds[0]: expected str, got int"),
+        ("name = 5", "name: text in quotes is needed, not a whole number"),
+        (
+            'seeds = "https://x/"',
+            'seeds: a list is needed, not text in quotes (write it in brackets: ["..."])',
+        ),
+        (
+            '[scope]\nmax_depth = "3"',
+            "scope.max_depth: a whole number is needed, not text in quotes",
+        ),
+        (
+            "[politeness]\nrobots = 1",
+            "politeness.robots: true or false is needed, not a whole number",
+        ),
+        (
+            "[politeness]\nconcurrency = true",
+            "politeness.concurrency: a whole number is needed, not true or false",
+        ),
+        ("politeness = 3", "politeness: a table is needed, not a whole number"),
+        ("seeds = [1]", "seeds, entry 1: text in quotes is needed, not a whole number"),
     ],
 )
 def test_a_wrong_type_is_told_with_the_key_and_both_types(text: str, message: str) -> None:
@@ -158,7 +170,7 @@ def test_text_that_is_no_toml_is_a_named_error_with_its_place() -> None:
 
 def test_a_bare_host_among_the_seeds_gets_its_remedy() -> None:
     """The most frequent mistake says what to write instead."""
-    assert "did you mean https://example.com ?" in refusal('name = "x"\nseeds = ["example.com"]')
+    assert "Try https://example.com" in refusal('name = "x"\nseeds = ["example.com"]')
 
 
 def test_the_stored_form_gives_the_same_spec_back() -> None:

@@ -60,7 +60,7 @@ def test_bad_lines_later_on_are_left_out_and_told_at_the_end() -> None:
     assert [len(chunk) for chunk in seeds.chunks()] == [CHUNK, 1]
     complaint = seeds.complaint()
     assert complaint is not None
-    assert complaint.startswith("2 of 1003 seeds were no URLs; first: urls.txt, line 1001: ")
+    assert complaint.startswith("2 of 1003 seeds are not valid URLs; first: urls.txt, line 1001: ")
 
 
 def test_a_clean_stream_has_no_complaint() -> None:
@@ -75,7 +75,7 @@ def test_a_clean_stream_has_no_complaint() -> None:
 )
 def test_a_bare_host_is_refused_with_the_url_it_was_meant_to_be(host: str) -> None:
     """Guessing a scheme in silence could crawl the wrong site; saying which one is better."""
-    with pytest.raises(BadUrl, match="did you mean https://"):
+    with pytest.raises(BadUrl, match="Try https://"):
         check_seed(host)
 
 

@@ -49,8 +49,8 @@ def test_a_job_file_has_tags() -> None:
         (f'["{"x" * 33}"]', "33 characters; at most 32"),
         ('["a", "b", "a"]', "'a' is there twice"),
         (json.dumps([f"t{n}" for n in range(17)]), "17 of them; at most 16"),
-        ('"shop"', "tags: expected list, got str"),
-        ("[1]", "expected str, got int"),
+        ('"shop"', "tags: a list is needed, not text in quotes"),
+        ("[1]", "text in quotes is needed, not a whole number"),
     ],
 )
 def test_what_is_no_tag_is_refused_by_name(tags: str, told: str) -> None:
@@ -75,7 +75,7 @@ def test_flags_add_to_the_tags_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(JobError, match="is no tag"):
         prepare(["https://a/"], None, None, {"tags": ("No!",)})
     file.write_text('name = "n"\nseeds = ["https://a/"]\ntags = "shop"\n')
-    with pytest.raises(JobError, match="expected list"):
+    with pytest.raises(JobError, match="a list is needed"):
         prepare([], str(file), None, changes)
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.specs import output_for, prepare, spec_options, with_capture
+from zcrawl.cli.specs import (
+    Submission,
+    output_for,
+    prepare,
+    spec_options,
+    split_sources,
+    with_capture,
+)
 from zcrawl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("crawl", cls=Command)
-@click.argument("urls", nargs=-1, metavar="URL...")
+@click.argument("urls", nargs=-1, metavar="URL... | JOB.toml")
 @click.option("--job", "job_file", metavar="FILE", help="A job file; flags change its values.")
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
@@ -61,17 +68,31 @@ def crawl_command(
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
         check_typed_secrets(settings.data)
     else:
+        if job_file is None:
+            job_file, urls = split_sources(urls)
         submission = prepare(
             *(urls, job_file, seeds, with_capture(changes, out)),
             lists_vouch=True,
             takes_logins=True,
         )
         os.environ.update(submission.secrets)  # the workers are forked from this process
+        to = output_for(out, settings.data, submission.spec)
+        check_before(submission, to)
         output.note_if(make_folder(settings.data))
         output.note_if(advice(submission.spec))
-        to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)
+
+
+def check_before(submission: Submission, to: tuple[str, str] | None) -> None:
+    """Raise JobError for what this machine lacks for the job, before any page is fetched."""
+    from zcrawl.roles import preflight
+
+    preflight.check_machine(submission.spec, to, os.environ)
+    if submission.spec.spider:
+        from zcrawl.runtime.run_loop import run_async
+
+        run_async(preflight.check_spider(submission.spec, bool(submission.first)))
 
 
 def start(plan: Plan, settings: Settings, workers: int, verbose: bool) -> int:
@@ -138,6 +159,8 @@ def make_folder(data: Path) -> str:
     """Make the data folder; a warning if others can look into it, else ''."""
     from zcrawl.runtime.private_files_os import make_private_folder
 
+    if data.is_file():
+        raise UsageError(f"--data {data} is a file; name a folder", code="data_unwritable")
     try:
         return make_private_folder(data)
     except OSError as error:

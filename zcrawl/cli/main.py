@@ -98,7 +98,7 @@ def run(arguments: list[str]) -> int:
         _debug(error)
         return _fail(str(error), error.code, error.exit_code, as_json)
     except click.ClickException as error:
-        message = error.format_message()
+        message = _plain(error.format_message())
         context = getattr(error, "ctx", None)
         hint = f"{message} See `{context.command_path} --help`." if context else message
         return _fail(hint, "usage", 2, as_json)
@@ -112,6 +112,19 @@ def run(arguments: list[str]) -> int:
         name = type(error).__name__
         text = f"internal error: {name}: {error} (ZCRAWL_DEBUG=1 shows where)"
         return _fail(text, "internal", 1, as_json)
+
+
+def _plain(message: str) -> str:
+    """click's messages in words of people who do not program."""
+    import re
+
+    message = message.replace("is not a valid integer range", "is not a whole number")
+    message = message.replace("is not a valid float range", "is not a number")
+    message = message.replace("is not a valid integer", "is not a whole number")
+    message = message.replace("is not a valid float", "is not a number")
+    message = re.sub(r"is not in the range x>=([\d.]+)", r"is too small; at least \1", message)
+    between = r"is not in the range ([\d.]+)<=x<=([\d.]+)"
+    return re.sub(between, r"is not allowed; from \1 to \2", message)
 
 
 def _fail(message: str, code: str, exit_code: int, as_json: bool) -> int:

@@ -171,6 +171,20 @@ def prepare(
     return Submission(spec, first, rest, lines, more, typed, logins.environment(), page)
 
 
+def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """One job file, or URLs, never both: which of them would name the job?"""
+    files = [source for source in sources if is_job_file(source)]
+    if not files:
+        return None, sources
+    if len(sources) > 1:
+        raise UsageError("give one job file, or URLs, not both")
+    return files[0], ()
+
+
+def is_job_file(source: str) -> bool:
+    return "://" not in source and (source.endswith(".toml") or Path(source).is_file())
+
+
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:
     """Take the logins out of the URLs of a job file; what has a wrong type is left to the check."""
     sitemaps = table.get("sitemaps", {})
@@ -285,6 +299,11 @@ def format_of(name: str) -> str:
     wanted = outputs.format_of(name)
     if wanted is None:
         endings = ", ".join(outputs.SUFFIXES)
+        if name.lower().endswith(".json"):
+            raise UsageError(
+                f"{name}: items are written as JSON lines, one object a line; name the file "
+                f"{name[:-5]}.jsonl"
+            )
         raise UsageError(f"{name}: the name must end in one of {endings}")
     return wanted
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -15,6 +14,7 @@ from zcrawl.cli.specs import (
     output_on_cluster,
     prepare,
     spec_options,
+    split_sources,
     with_capture,
 )
 from zcrawl.errors import UsageError
@@ -66,20 +66,6 @@ def submit_command(
     from zcrawl.runtime.run_loop import run_async
 
     return run_async(_submit(settings, submission, mode, to, wait))
-
-
-def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """One job file, or URLs, never both: which of them would name the job?"""
-    files = [source for source in sources if is_job_file(source)]
-    if not files:
-        return None, sources
-    if len(sources) > 1:
-        raise UsageError("give one job file, or URLs, not both")
-    return files[0], ()
-
-
-def is_job_file(source: str) -> bool:
-    return "://" not in source and (source.endswith(".toml") or Path(source).is_file())
 
 
 async def _submit(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zcrawl.cli.base import Command, Settings, common
-from zcrawl.cli.specs import prepare, spec_options
-from zcrawl.cli.submit import is_job_file
+from zcrawl.cli.crawl import check_before
+from zcrawl.cli.specs import is_job_file, prepare, spec_options
 from zcrawl.errors import UsageError, ZcrawlError
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def test_command(
     def once() -> int:
         submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
         os.environ.update(submission.secrets)
+        check_before(submission, None)
         # As in a crawl: what is typed opens its own hosts, a page that the job may meet does not.
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))

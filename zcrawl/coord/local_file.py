@@ -51,7 +51,9 @@ class FileLock:
                 # A dead leader's workers hold the lock for a moment; a live one keeps it.
                 if waited >= (PATIENCE_S if _lives(holder) else timeout_s):
                     raise RefusedError(
-                        f"{self._path.parent} is in use by process {holder}", code="in_use"
+                        f"{self._path.parent} is in use by process {holder}. `zcrawl submit` gives "
+                        "the job to it; or use another folder with --data OTHER",
+                        code="in_use",
                     )
                 await asyncio.sleep(LOOK_AGAIN_S)
                 waited += LOOK_AGAIN_S

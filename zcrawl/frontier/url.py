@@ -275,7 +275,11 @@ def _apply(rules: CanonicalRules, query: str) -> str:
     return "&".join(pairs)
 
 
+def quoted(text: str, most: int = 200) -> str:
+    """Return what a message may show of a URL, or of a text that should be one: printable, short,
+    and without a password, wherever it ends."""
+    return ascii(_CREDENTIALS.sub(r"\1//", text[:MAX_URL_BYTES]))[:most]
+
+
 def _bad(href: str, code: str, reason: str) -> BadUrl:
-    # Printable, short, and without a password, wherever in a URL that is none it may end.
-    shown = ascii(_CREDENTIALS.sub(r"\1//", href[:MAX_URL_BYTES]))[:200]
-    return BadUrl(f"{shown}: {reason}", code=code)
+    return BadUrl(f"{quoted(href)}: {reason}", code=code)

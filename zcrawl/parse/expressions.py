@@ -5,6 +5,7 @@ for `parse.extract` and `parse.extract_field`. Pure. Patterns and paths are comp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,9 @@ def check_css(selector: str, path: str) -> str:
     try:
         _PROBE.css_first(selector)
     except SelectolaxError:
-        raise JobError(f"{path}: no CSS selector: {selector!r}", code="bad_selector") from None
+        raise JobError(
+            f"{path}: not a CSS selector: {selector!r}{_advice(selector)}", code="bad_selector"
+        ) from None
     return selector
 
 
@@ -39,3 +42,16 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
             raise FieldProblem(f"{expression}: {error}") from None
 
     return search
+
+
+def _advice(selector: str) -> str:
+    """What people who know Scrapy or XPath have to write here."""
+    name, pseudo, rest = selector.partition("::")
+    if pseudo and rest == "text":
+        return f"; the text of an element is taken by itself: write {name!r}"
+    attribute = re.fullmatch(r"attr\(([\w-]+)\)", rest)
+    if attribute:
+        return f"; write {{ css = {name!r}, attr = {attribute[1]!r} }}"
+    if selector.lstrip("(").startswith(("/", "./")):
+        return "; XPath is not supported, write CSS: '//h1' is 'h1', '//ul/li' is 'ul > li'"
+    return ""

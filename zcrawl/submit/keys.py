@@ -65,14 +65,46 @@ def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$?\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+_EXPECTED = re.compile(r"Expected `(?P<needed>[^`]+)`(?P<limit>[^,]*), got `(?P<given>[^`]+)`")
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text in quotes",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+    "null": "nothing",
+    "datetime": "a date",
+    "date": "a date",
+    "time": "a time",
+    "bytes": "bytes",
+}
 
 
 def type_error(error: msgspec.ValidationError) -> str:
-    """`scope.max_depth: expected int or null, got str`, from msgspec's words."""
+    """`scope.max_depth: a whole number is needed, not text in quotes`, from msgspec's words."""
     match = _AT.match(str(error))
     assert match is not None  # the expression matches every text
-    what = match["what"].replace("`", "").replace(" | ", " or ")
-    what = what.replace("Object missing required field ", "missing key ")
-    what = what.replace("array", "list").replace("object", "table")
-    what = what[:1].lower() + what[1:]
-    return f"{match['path']}: {what}" if match["path"] else what
+    path = _place(match["path"] or "")
+    expected = _EXPECTED.fullmatch(match["what"])
+    if expected is None:
+        what = match["what"].replace("`", "").replace(" | ", " or ")
+        what = what.replace("Object missing required field ", "missing key ")
+        what = what.replace("array", "list").replace("object", "table")
+        what = what[:1].lower() + what[1:]
+    else:
+        kinds = [kind for kind in expected["needed"].split(" | ") if kind != "null"]
+        needed = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
+        what = f"{needed} is needed, not {_WORDS.get(expected['given'], expected['given'])}"
+        if kinds == ["array"] and expected["given"] == "str":
+            what += ' (write it in brackets: ["..."])'
+    return f"{path}: {what}" if path else what
+
+
+def _place(path: str) -> str:
+    """`extract[0].fields[...].css` as `extract, entry 1, fields, css`."""
+    path = path.replace("[...]", "")
+    if "[" not in path:
+        return path
+    path = re.sub(r"\[(\d+)\]\.?", lambda index: f", entry {int(index[1]) + 1}, ", path)
+    return path.rstrip(", ")

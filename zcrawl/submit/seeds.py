@@ -14,20 +14,35 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from zcrawl.errors import BadUrl
-from zcrawl.frontier.url import canonicalize
+from zcrawl.frontier.url import canonicalize, quoted
 from zcrawl.submit.url_logins import refuse_login
 
 CHUNK: Final = 1000
 _SHOWN: Final = 80  # characters of a bad line that a message repeats
+_MAX_PORT: Final = 65_535
+_PATH = re.compile(r"^(?:\.{0,2}/(?!/)|~/|file:|[\w./-]+\.html?$)")
+_PORT = re.compile(
+    r"^(?:https?://)?(?:[^/?#@]*@)?(?:\[[0-9A-Fa-f:.]*\]|[^/?#:]*):([0-9]{1,20})(?:[/?#]|$)"
+)
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST = re.compile(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
 
 
 def check_seed(text: str) -> str:
     """`text` if it is a URL without a password; else BadUrl, with the likely remedy."""
+    shown = quoted(text, _SHOWN)
+    if _PATH.match(text):
+        raise BadUrl(
+            f"not a valid URL: {shown} is a file's path. zcrawl crawls web servers; to try a "
+            "folder of files: python3 -m http.server, then http://127.0.0.1:8000/"
+        )
+    port = _PORT.match(text)
+    if port and int(port[1]) > _MAX_PORT:
+        raise BadUrl(f"not a valid URL: {shown} has port {port[1]}; ports go from 1 to 65535")
     looks_like_host = _HOST.match(text) and (not _SCHEME.match(text) or _port_follows(text))
     if looks_like_host:
-        raise BadUrl(f"{text[:_SHOWN]!r} is no URL; did you mean https://{text[:_SHOWN]} ?")
+        meant = shown.strip("'")
+        raise BadUrl(f"not a valid URL: {shown} has no scheme. Try https://{meant}")
     canonicalize(text)
     refuse_login(text)
     return text
@@ -88,4 +103,5 @@ class SeedLines:
         """What is to be told at the end, if anything."""
         if not self.bad:
             return None
-        return f"{self.bad} of {self.seeds + self.bad} seeds were no URLs; first: {self.first_bad}"
+        total = self.seeds + self.bad
+        return f"{self.bad} of {total} seeds are not valid URLs; first: {self.first_bad}"

@@ -33,6 +33,20 @@ LATER_KINDS: Final = ("http", "shell")
 # silence would be worse than refusing them.
 LATER_KEYS: Final = ("schedule",)
 
+# What other crawlers call it.
+FOREIGN_KEYS: Final = {
+    "allowed_domains": "scope.hosts",
+    "start_urls": "seeds",
+    "urls": "seeds",
+    "depth_limit": "scope.max_depth",
+    "download_delay": "politeness.rate",
+    "obey_robots": "politeness.robots",
+    "robotstxt_obey": "politeness.robots",
+    "concurrent_requests_per_domain": "politeness.concurrency",
+    "allow": "scope.include",
+    "deny": "scope.exclude",
+}
+
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
@@ -46,8 +60,11 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     data = extract_spec.expand(data, source)
     for key in keys.unknown_keys(data, JobSpec):
         if key in LATER_KEYS:
-            raise JobError(f"{source}: {key!r} is not available in this version")
-        hint = keys.nearest(key, JobSpec, LATER_KEYS)
+            raise JobError(
+                f"{source}: {key!r} is not available in this version. Until then let cron start "
+                "it: zcrawl submit JOB.toml --update, or zcrawl crawl --job JOB.toml"
+            )
+        hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
         meant = f"; did you mean {hint!r}?" if hint else ""
         raise JobError(f"{source}: unknown key {key!r}{meant}", code="unknown_key")
     try:

@@ -51,7 +51,7 @@ def main() -> None:
         except Exception as error:
             _answer(target, wire.Raised(_text(error)))
             return
-        _answer(target, wire.Yielded([], []))
+        _answer(target, wire.Loaded(type(spider).start is not Spider.start))
         while (question := _read(source)) is not None:
             _answer(target, _run(runner, spider, question))
 
@@ -227,7 +227,7 @@ def _read(source: BinaryIO) -> wire.Question | None:
     return question
 
 
-def _answer(target: BinaryIO, answer: wire.Yielded | wire.Raised) -> None:
+def _answer(target: BinaryIO, answer: wire.Answer) -> None:
     try:
         data = wire.frame(answer)
     except (TypeError, ValueError, OverflowError) as error:  # meta that no wire can carry

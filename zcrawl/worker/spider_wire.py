@@ -63,6 +63,12 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     priority: int
 
 
+class Loaded(msgspec.Struct, frozen=True, array_like=True, tag="loaded"):
+    """The spider is there. `starts`: it has a `start` of its own."""
+
+    starts: bool
+
+
 class Yielded(msgspec.Struct, frozen=True, array_like=True, tag="yielded"):
     """The end of a handler: everything that it yielded."""
 
@@ -77,7 +83,7 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     memory: bool = False
 
 
-Answer: TypeAlias = Yielded | Raised
+Answer: TypeAlias = Loaded | Yielded | Raised
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_item = msgspec.json.Decoder(dict[str, Any]).decode

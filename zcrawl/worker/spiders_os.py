@@ -34,6 +34,7 @@ class SpiderProcess:
         self._lock = asyncio.Lock()
         self._child: asyncio.subprocess.Process | None = None
         self.started = 0  # children, ever
+        self._starts = False  # known once it is loaded
 
     async def ask(self, question: wire.Start | wire.Handle) -> wire.Yielded:
         """What the handler yields. SpiderError: it raised, hung, died; `fatal` if the child is
@@ -43,7 +44,15 @@ class SpiderProcess:
             answer = await self._exchange(child, question, self._timeout_s)
         if isinstance(answer, wire.Raised):
             raise SpiderError(answer.text)
+        if isinstance(answer, wire.Loaded):
+            raise SpiderError("the spider's process answered out of turn", code="spider_died")
         return answer
+
+    async def load(self) -> bool:
+        """Start the child and load the spider; True if it has a `start` of its own."""
+        async with self._lock:
+            await self._ready()
+        return self._starts
 
     async def close(self) -> None:
         await self._end()
@@ -69,6 +78,7 @@ class SpiderProcess:
         if isinstance(answer, wire.Raised):
             await self._end()
             raise SpiderError(f"{load.name} cannot be loaded: {answer.text}", code="spider_load")
+        self._starts = isinstance(answer, wire.Loaded) and answer.starts
         return child
 
     async def _exchange(

@@ -1,0 +1,155 @@
+"""Mistakes that people make, each through the real command: what is told, where, and the exit code.
+
+All of these end before a page is fetched: nothing listens at the address of the seeds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+URL = "http://127.0.0.1:9/"  # the port of `discard`: nobody answers there
+SPIDER = """
+from zcrawl.spider import Request, Spider
+
+class Books(Spider):
+    def parse(self, page):
+        yield Request("book", handler="{handler}")
+
+    def parse_book(self, page):
+        yield {{"url": page.url}}
+{more}
+"""
+
+
+def zcrawl(
+    *arguments: str, folder: Path, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "zcrawl", *arguments],
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def told_before_the_crawl(done: subprocess.CompletedProcess[str], words: str) -> None:
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1, "one line"
+    assert done.stdout == ""
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["./index.html"], "is a file's path"),
+        (["index.html"], "python3 -m http.server"),
+        (["example.com"], "has no scheme. Try https://example.com"),
+        (["http://127.0.0.1:99999/"], "has port 99999; ports go from 1 to 65535"),
+        ([URL, "--out", "x.json"], "name the file x.jsonl"),
+        ([URL, "--max-pages", "many"], "'many' is not a whole number"),
+        ([URL, "--depth", "-1"], "-1 is too small; at least 0"),
+        ([URL, "--workers", "5000"], "5000 is not allowed; from 1 to 1000"),
+        ([URL, "--data", "a-file"], "a-file is a file; name a folder"),
+    ],
+)
+def test_a_mistake_on_the_command_line_is_told_with_its_remedy(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    """The sentence says what to write instead, in words of people who do not program."""
+    (tmp_path / "a-file").touch()
+    told_before_the_crawl(zcrawl("crawl", *arguments, folder=tmp_path), words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            f'seeds = "{URL}"',
+            'a list is needed, not text in quotes (write it in brackets: ["..."])',
+        ),
+        ("seeds = [1]", "seeds, entry 1: text in quotes is needed, not a whole number"),
+        ('allowed_domains = ["a"]', "unknown key 'allowed_domains'; did you mean 'scope.hosts'?"),
+        ('[schedule]\ncron = "0 3 * * *"', "Until then let cron start it"),
+        ("[extract.fields]\ntitle = 'h1::text'", "is taken by itself: write 'h1'"),
+        ("[extract.fields]\ntitle = 'a::attr(href)'", "write { css = 'a', attr = 'href' }"),
+        ("[extract.fields]\ntitle = '//h1'", "XPath is not supported"),
+        ("[fetch]\nengine = 'splash'", "no engine 'splash' is installed on this machine; known:"),
+        ("[fetch]\nengine = 'htp'", "did you mean 'http"),
+        ("middlewares = ['stamp']", "middlewares: no middleware 'stamp' is installed"),
+        ("parsers = ['pdf']", "parsers: no parser 'pdf' is installed"),
+        ("[output]\nto = ['plugin:kafka']", "output.to: no store 'kafka' is installed"),
+        (
+            "[fetch]\nheaders = { X = '${TOKEN}' }",
+            "fetch.headers.X uses the secret ${TOKEN}, which is not set: export ZCRAWL_SECRET_TOK",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [["crawl"], ["test"]], ids=["crawl", "test"])
+def test_a_mistake_in_a_job_file_is_told_before_the_crawl(
+    command: list[str], text: str, words: str, tmp_path: Path
+) -> None:
+    """With the key, what is wrong with it and what to write."""
+    seeds = "" if "seeds" in text else f'seeds = ["{URL}"]\n'
+    (tmp_path / "job.toml").write_text(f'name = "a"\n{seeds}{text}\n')
+    told_before_the_crawl(zcrawl(*command, "job.toml", folder=tmp_path), words)
+
+
+@pytest.mark.parametrize(
+    ("more", "name", "handler", "words"),
+    [
+        ("", "Books", "pars_book", "the spider has no handler 'pars_book'; did you mean 'parse_b"),
+        ("", "Bookz", "parse_book", "sp.py:Bookz cannot be loaded: LookupError"),
+        ("import not_there", "Books", "parse_book", "No module named 'not_there' (sp.py, line"),
+    ],
+)
+def test_a_spider_that_cannot_work_is_told_before_the_crawl(
+    more: str, name: str, handler: str, words: str, tmp_path: Path
+) -> None:
+    """With the last line of what Python said, and the place in the file."""
+    (tmp_path / "sp.py").write_text(SPIDER.format(handler=handler, more=more))
+    done = zcrawl("crawl", URL, "--spider", f"sp.py:{name}", folder=tmp_path)
+    told_before_the_crawl(done, words)
+
+
+def test_a_spider_without_start_needs_seeds(tmp_path: Path) -> None:
+    """Without either there is nothing to do, which is known before the crawl."""
+    (tmp_path / "sp.py").write_text(SPIDER.format(handler="parse_book", more=""))
+    done = zcrawl("crawl", "--spider", "sp.py:Books", folder=tmp_path)
+    told_before_the_crawl(done, "nothing to begin with. Give seeds")
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "extra"),
+    [
+        ("playwright", "[fetch]\nengine = 'browser'", "browser"),
+        ("warcio", "[output]\nto = ['warc']", "warc"),
+        ("pyarrow", "[output]\nto = ['parquet']", "parquet"),
+        ("obstore", "[output]\nto = ['s3://bucket/a.jsonl']", "s3"),
+        ("trafilatura", "[extract.fields]\ntext = { main = true }", "content"),
+        ("h2", "[fetch]\nengine = 'httpx'\nhttp2 = true", "http2"),
+    ],
+)
+def test_an_optional_package_that_is_missing_is_told_before_the_crawl(
+    module: str, text: str, extra: str, tmp_path: Path
+) -> None:
+    """With the command that installs it; not after hours of crawling."""
+    (tmp_path / "job.toml").write_text(f'name = "a"\nseeds = ["{URL}"]\n{text}\n')
+    # A finder that knows nothing of the package, as if it were not installed.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util\n"
+        "real = importlib.util.find_spec\n"
+        f"hidden = {module!r}\n"
+        "importlib.util.find_spec = lambda name, *a: None if name == hidden else real(name, *a)\n"
+    )
+    done = zcrawl("crawl", "job.toml", folder=tmp_path, env={"PYTHONPATH": str(tmp_path)})
+    told_before_the_crawl(done, f"pip install 'zcrawl[{extra}]'")

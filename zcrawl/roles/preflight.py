@@ -1,0 +1,208 @@
+"""Finds out before a crawl what this machine lacks for it. Called by `crawl` and `test`.
+
+Their workers are on this machine, so what is missing here is missing there: an engine or plugin, an
+optional package, a secret, a spider that does not load. A cluster's workers may have what its
+client lacks, so `submit` asks nothing of this. Each refusal is one JobError that names the key of
+the job, what is missing and what to do.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl import plugins
+from zcrawl.errors import JobError, PluginError, SpiderError
+from zcrawl.fetch.secrets import PREFIX, names_in
+from zcrawl.submit import extract_spec, outputs
+from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
+
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+# extra → (a module of it, what it is for)
+EXTRAS: Final = {
+    "browser": ("playwright", "fetch.engine = 'browser'"),
+    "http2": ("h2", "fetch.http2"),
+    "content": ("trafilatura", "a field with main = true"),
+    "warc": ("warcio", "WARC output"),
+    "parquet": ("pyarrow", "Parquet output"),
+    "s3": ("obstore", "output to s3://"),
+}
+
+
+def check_machine(
+    spec: JobSpec, output: tuple[str, str] | None, environ: Mapping[str, str]
+) -> None:
+    """Raise JobError for the first thing that a crawl of this job would miss on this machine.
+
+    `output` is the file that the command line names, with its format."""
+    _check_engine(spec)
+    _check_plugins(spec)
+    _check_extras(spec, output)
+    _check_secrets(spec, environ)
+    _check_handlers(spec)
+
+
+def _check_engine(spec: JobSpec) -> None:
+    name = spec.fetch.engine
+    if name in ENGINES:
+        return
+    if plugins.found("fetchers", name) is None:
+        _refuse("fetch.engine", name, [*ENGINES, *plugins.names("fetchers")], "engine")
+    _check_plugin("fetch.engine", "fetchers", name, spec)
+
+
+def _check_plugins(spec: JobSpec) -> None:
+    stores = (
+        entry.partition(":")[2]
+        for entry in spec.output.to
+        if entry.startswith(f"{outputs.PLUGIN}:")
+    )
+    uses = {
+        "middlewares": ("middlewares", spec.middlewares),
+        "parsers": ("parsers", spec.parsers),
+        "output.to": ("stores", tuple(stores)),
+        "kind": ("executors", () if spec.kind == CRAWL else (spec.kind,)),
+    }
+    for key, (group, names) in uses.items():
+        for name in names:
+            if plugins.found(group, name) is None:
+                builtin = [CRAWL] if key == "kind" else []
+                _refuse(key, name, [*builtin, *plugins.names(group)], group.removesuffix("s"))
+            _check_plugin(key, group, name, spec)
+
+
+def _check_plugin(key: str, group: str, name: str, spec: JobSpec) -> None:
+    """Make the plugin's object once, as a worker will; the object is not used."""
+    try:
+        plugins.make(group, name, spec.plugins.get(name))
+    except PluginError as error:
+        raise JobError(f"{key}: {error}", code=error.code) from None
+
+
+def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
+    present = sorted(set(choices))
+    near = difflib.get_close_matches(name, present, n=1, cutoff=0.6)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    listed = f"known: {', '.join(present)}" if present else "no package here brings one"
+    raise JobError(
+        f"{key}: no {what} {name!r} is installed on this machine; {listed}{meant}",
+        code="no_plugin",
+    )
+
+
+def _check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
+    targets = outputs.targets(spec.output, "job") + ([output] if output else [])
+    formats = {form for _, form in targets}
+    needs = {
+        "browser": spec.fetch.engine == "browser",
+        "http2": spec.fetch.http2,
+        "content": any(
+            field.main for block in spec.extract for _, field in extract_spec.walk(block.fields, "")
+        ),
+        "warc": "warc" in formats or outputs.wants_capture(spec),
+        "parquet": "parquet" in formats,
+        "s3": any(outputs.is_remote(place) for place, _ in targets),
+    }
+    for extra, needed in needs.items():
+        module, reason = EXTRAS[extra]
+        if needed and importlib.util.find_spec(module) is None:
+            raise JobError(
+                f"{reason} needs the package {module}: pip install 'zcrawl[{extra}]'",
+                code="missing_extra",
+            )
+    if needs["browser"] and not any(map(shutil.which, BROWSERS)):
+        raise JobError(
+            f"fetch.engine = 'browser' needs Chromium, and none of {', '.join(BROWSERS)} is on the "
+            "PATH; Debian's package is chromium",
+            code="no_browser",
+        )
+
+
+def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
+    for key, text in _texts(msgspec.to_builtins(spec), ""):
+        for name in names_in(text):
+            if PREFIX + name not in environ:
+                raise JobError(
+                    f"{key} uses the secret ${{{name}}}, which is not set: "
+                    f"export {PREFIX}{name}=...",
+                    code="no_secret",
+                )
+
+
+def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every text in the parts of a job that may refer to secrets, with its key."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if path or key in ("fetch", "login"):
+                yield from _texts(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _texts(inner, path)
+
+
+def _check_handlers(spec: JobSpec) -> None:
+    """Raise JobError for `handler="name"` in the spider's file where no function has that name."""
+    if spec.code is None:
+        return
+    tree = ast.parse(spec.code.source)
+    functions = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        for keyword in node.keywords:
+            name = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+            if keyword.arg != "handler" or not isinstance(name, str) or not name:
+                continue
+            # A base class in another module may have it: then the spider has bases to look at.
+            if name not in functions and not _has_foreign_bases(tree):
+                near = difflib.get_close_matches(name, functions, n=1, cutoff=0.6)
+                meant = f"; did you mean {near[0]!r}?" if near else ""
+                raise JobError(
+                    f"{spec.spider.partition(':')[0]}, line {keyword.value.lineno}: the spider has "
+                    f"no handler {name!r}{meant}",
+                    code="no_handler",
+                )
+
+
+def _has_foreign_bases(tree: ast.Module) -> bool:
+    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    bases = (
+        base for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for base in node.bases
+    )
+    return any(ast.unparse(base).rpartition(".")[2] not in {"Spider", *classes} for base in bases)
+
+
+async def check_spider(spec: JobSpec, seeds: bool) -> None:
+    """Raise JobError for a spider that does not load, or has nothing to begin with. `seeds`: the
+    crawl has some."""
+    from zcrawl.worker.spider_wire import Load
+    from zcrawl.worker.spiders_os import SpiderProcess
+
+    source = b"" if spec.code is None else spec.code.source.encode()
+    load = Load(spec.spider, source, spec.spider_args, spec.spider_limits.memory, os.getpid())
+    process = SpiderProcess(load, spec.spider_limits.timeout)
+    try:
+        starts = await process.load()
+    except SpiderError as error:
+        raise JobError(f"spider: {error}", code=error.code) from None
+    finally:
+        await process.close()
+    if not starts and not seeds:
+        raise JobError(
+            f"spider {spec.spider}: nothing to begin with. Give seeds (a URL, or `seeds` in the "
+            "job file), or write a method `start` that yields requests",
+            code="no_start",
+        )
