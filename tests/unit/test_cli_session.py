@@ -288,14 +288,15 @@ async def test_nothing_to_resume_is_json_too(
     [
         ({"state": "completed", "pages": 1, "failed": 9}, 0),
         ({"state": "completed", "pages": 0, "failed": 1}, 1),
-        ({"state": "completed", "pages": 0, "failed": 0, "skipped": 1}, 0),
+        ({"state": "completed", "pages": 0, "failed": 0, "skipped": 1}, 1),
+        ({"state": "completed", "pages": 0, "failed": 0, "skipped": 0}, 0),
         ({"state": "cancelled", "pages": 5}, 1),
     ],
 )
 def test_the_exit_code_tells_whether_the_crawl_could_be_done(
     values: dict[str, Any], code: int
 ) -> None:
-    """Some failed pages are normal on the web; none but failed ones are not."""
+    """Some failed pages are normal on the web; no page at all is not."""
     assert exit_code(row(**values)) == code
 
 
@@ -305,7 +306,18 @@ def test_the_closing_lines_tell_why_pages_are_missing() -> None:
     view |= {"failed_reasons": {"dns": 1, "http_404": 3}, "skipped_reasons": {"robots": 2}}
     lines = closing_lines(view, None)
     assert "completed (max_pages)" in lines[0]
-    assert lines[1:] == ["failed: http_404 × 3, dns × 1", "skipped: robots × 2"]
+    assert lines[1:3] == ["failed: http_404 × 3, dns × 1", "skipped: robots × 2"]
+    assert "--no-robots" in lines[3]
+
+
+def test_the_closing_lines_name_fields_that_were_never_filled() -> None:
+    """A selector that matches nothing is the most usual mistake in a job file."""
+    view = row(state="completed") | {"failed_reasons": {}, "skipped_reasons": {}}
+    view["fields"] = {
+        "title": {"filled": 3, "empty": 0, "failed": 0, "percent": 100.0},
+        "price": {"filled": 0, "empty": 3, "failed": 0, "percent": 0.0},
+    }
+    assert any(line.startswith("never filled: price;") for line in closing_lines(view, None))
 
 
 def test_the_closing_lines_tell_why_items_are_missing() -> None:

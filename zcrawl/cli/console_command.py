@@ -128,9 +128,8 @@ def load_console(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        extra = "web" if "web" in module else "console"
+        package = "'zcrawl[web]'" if "web" in module else "zcrawl"
         raise UsageError(
-            f"the console needs {error.name}, which is not installed: "
-            f"pip install 'zcrawl[{extra}]'",
+            f"the console needs {error.name}, which is not installed: pip install {package}",
             code="no_console",
         ) from None

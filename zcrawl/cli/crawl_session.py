@@ -270,6 +270,16 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
         lines.append(f"links not followed: {left_out(view['dropped'])}")
     if view.get("rejected_items"):
         lines.append(f"items set aside: {output.counts(view['rejected_items'])}")
+    empty = [name for name, counts in view.get("fields", {}).items() if not counts["filled"]]
+    if empty:
+        lines.append(
+            f"never filled: {', '.join(empty)}; see what a page gives: zcrawl test JOB.toml URL"
+        )
+    if "robots" in view["skipped_reasons"]:
+        lines.append(
+            "robots.txt forbids some pages for this crawler's name; zcrawl test URL shows the "
+            "rule, --no-robots ignores it"
+        )
     if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
         lines.append(
             "the address guard refuses what is not public. A typed name opens its private addresses"
@@ -289,10 +299,12 @@ def left_out(dropped: dict[str, int]) -> str:
 
 
 def exit_code(view: dict[str, Any]) -> int:
-    """1 when the crawl could not be done: no page and failures, or ended before its time."""
+    """1 when the crawl could not be done: no page was answered with 2xx or 304, or it was ended
+    before its time."""
     if view["state"] in (RunState.CANCELLED, RunState.DELETED):
         return 1
-    return 1 if view["pages"] == 0 and view["failed"] > 0 else 0
+    # An incremental run may have nothing to look at yet: then it asked for nothing at all.
+    return 1 if view["pages"] == 0 and view["failed"] + view["skipped"] > 0 else 0
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

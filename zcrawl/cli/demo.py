@@ -7,13 +7,13 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.crawl import first_workers, make_folder, run_plan
-from zcrawl.cli.specs import output_for, prepare
+from zcrawl.cli.specs import output_for, prepare, spec_options, with_capture
 
 if TYPE_CHECKING:
     from zcrawl.runtime.nursery_os import Nursery
@@ -36,8 +36,16 @@ CHANGES: Final = {
     help=f"Worker processes. [default: {WORKERS}]",
 )
 @click.option("--job", "job_file", metavar="FILE", help="A job file, e.g. one that extracts.")
+@click.option("--out", metavar="FILE", help="Items, as .jsonl, .csv, .parquet or .warc.gz.")
+@spec_options
 @common
-def demo_command(settings: Settings, workers: int, job_file: str | None) -> int:
+def demo_command(
+    settings: Settings,
+    workers: int,
+    job_file: str | None,
+    out: str | None,
+    changes: dict[str, Any],
+) -> int:
     """Crawl a book shop that ships with zcrawl."""
     from zcrawl.cli import output
     from zcrawl.runtime.run_loop import run_async
@@ -46,17 +54,25 @@ def demo_command(settings: Settings, workers: int, job_file: str | None) -> int:
         settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
     output.note_if(make_folder(settings.data))
     with first_workers(workers) as nursery:
-        return run_async(_demo(settings, workers, job_file, nursery))
+        return run_async(_demo(settings, workers, job_file, out, changes, nursery))
 
 
-async def _demo(settings: Settings, workers: int, job_file: str | None, nursery: Nursery) -> int:
+async def _demo(
+    settings: Settings,
+    workers: int,
+    job_file: str | None,
+    out: str | None,
+    changes: dict[str, Any],
+    nursery: Nursery,
+) -> int:
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
     from zcrawl.demo.demo_server_loop import DemoServer
 
     async with DemoServer() as server:
-        submission = prepare([server.url], job_file, None, CHANGES)
-        to = output_for(None, settings.data, submission.spec)
+        changed = with_capture({**CHANGES, **changes}, out)
+        submission = prepare([server.url], job_file, None, changed)
+        to = output_for(out, settings.data, submission.spec)
         plan = Plan(settings.data, submission, to, settings.json)
         output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")
         code = await run_plan(plan, settings, workers, nursery)

@@ -6,6 +6,7 @@ and an exit code: 0 ok, 1 the work failed, 2 usage or config, 3 nobody answers, 
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -20,6 +21,7 @@ from zcrawl import __version__
 from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
 from zcrawl.runtime.private_files_os import keep_private
+from zcrawl.runtime.standard_streams_os import open_missing
 
 INTERRUPTED: Final = 130
 GC_THRESHOLDS: Final = (20_000, 20, 50)  # loading modules makes many objects and no garbage
@@ -71,6 +73,7 @@ def cli() -> None:
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command line, and exit."""
     arguments = list(sys.argv[1:] if args is None else args)
+    open_missing()
     gc.set_threshold(*GC_THRESHOLDS)
     sys.excepthook = _show_trace
     keep_private()
@@ -79,10 +82,14 @@ def main(args: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_stdout()
+    except OSError:  # a full disk, which was told already
+        _forget_stdout()
+        code = code or 1
     if args is not None:
         sys.exit(code)
     # Everything is closed and flushed; the interpreter's own tidying is 30 ms of a command.
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody is left to be told
+        sys.stderr.flush()
     os._exit(code)
 
 
@@ -123,17 +130,21 @@ def _plain(message: str) -> str:
     message = message.replace("is not a valid integer", "is not a whole number")
     message = message.replace("is not a valid float", "is not a number")
     message = re.sub(r"is not in the range x>=([\d.]+)", r"is too small; at least \1", message)
-    between = r"is not in the range ([\d.]+)<=x<=([\d.]+)"
-    return re.sub(between, r"is not allowed; from \1 to \2", message)
+    return re.sub(
+        r"is not in the range ([\d.]+)<=x<=([\d.]+)", r"is not allowed; from \1 to \2", message
+    )
 
 
 def _fail(message: str, code: str, exit_code: int, as_json: bool) -> int:
     from zcrawl.cli import output  # `--help` needs none of it
 
     line = " ".join(message.split())
-    if as_json:
-        output.print_json_text(json.dumps({"error": {"code": code, "message": line}}))
-    else:
+    try:
+        if as_json:
+            output.print_json_text(json.dumps({"error": {"code": code, "message": line}}))
+    except (output.StdoutFailed, BrokenPipeError):
+        as_json = False  # then by the other stream
+    if not as_json:
         output.note(f"zcrawl: {line} [{code}]")
     return exit_code
 

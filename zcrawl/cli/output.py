@@ -7,13 +7,24 @@ aligned columns.
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, TextIO
 
 import msgspec
 
+from zcrawl.errors import ZcrawlError
 from zcrawl.terminal_text import shown, shown_json, shown_json_bytes
+
+# For terminals that know no other letters than ASCII.
+PLAIN: Final = str.maketrans({"×": "x", "…": "...", "–": "-", "→": "->", "·": "-"})
+
+
+class StdoutFailed(ZcrawlError):
+    """Standard output takes nothing any more, for example on a full disk."""
+
+    code = "stdout_failed"
 
 
 def note_if(line: str | None) -> None:
@@ -23,22 +34,22 @@ def note_if(line: str | None) -> None:
 
 def note(text: str) -> None:
     """One line for people, on stderr."""
-    print(shown(text), file=sys.stderr, flush=True)
+    _narrate(shown(text))
 
 
 def note_lines(text: str) -> None:
     """Several lines for people, such as a trace, on stderr."""
-    print(shown(text, keep="\n"), file=sys.stderr, flush=True)
+    _narrate(shown(text, keep="\n"))
 
 
 def data(text: str) -> None:
     """One line of data, on stdout."""
-    print(shown(text), flush=True)
+    _write(shown(text))
 
 
 def page(text: str) -> None:
     """Several lines of data that are laid out already, on stdout."""
-    print(shown(text, keep="\n"), flush=True)
+    _write(shown(text, keep="\n"))
 
 
 def print_json(value: Any) -> None:
@@ -48,7 +59,7 @@ def print_json(value: Any) -> None:
 
 def print_json_text(text: str) -> None:
     """JSON that is encoded already, on stdout."""
-    print(shown_json(text), flush=True)
+    _write(shown_json(text))
 
 
 def write_items(chunk: bytes, form: str) -> None:
@@ -58,8 +69,42 @@ def write_items(chunk: bytes, form: str) -> None:
         chunk = shown_json_bytes(chunk)
     elif form == "csv" and sys.stdout.isatty():
         chunk = shown(chunk.decode("utf-8", "replace"), keep="\r\n").encode()
-    sys.stdout.buffer.write(chunk)
-    sys.stdout.buffer.flush()
+    with _stdout_errors():
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+
+
+def _narrate(text: str) -> None:
+    # Who cannot be told, on a full disk say, is not told; the work goes on.
+    with contextlib.suppress(OSError):
+        print(_encodable(text, sys.stderr), file=sys.stderr, flush=True)
+
+
+def _write(text: str) -> None:
+    with _stdout_errors():
+        print(_encodable(text, sys.stdout), flush=True)
+
+
+@contextlib.contextmanager
+def _stdout_errors() -> Iterator[None]:
+    """A reader that left is BrokenPipeError, as ever; all else that stdout may say is named."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise StdoutFailed(f"standard output cannot be written: {error.strerror}") from None
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """The text in letters that the stream has."""
+    encoding = stream.encoding or "ascii"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(PLAIN)
+        return text.encode(encoding, "backslashreplace").decode(encoding)
+    return text
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

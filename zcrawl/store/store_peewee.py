@@ -111,7 +111,7 @@ def open_mysql(urls: Sequence[str], readonly: bool = False, create: bool = False
         from zcrawl.store import dialect_mysql_peewee  # PyMySQL: an extra, and 30 ms of imports
     except ImportError as error:
         raise ConfigError(
-            f"database.urls: MySQL needs PyMySQL ({error}): pip install 'zcrawl[cluster]'"
+            f"database.urls: MySQL needs PyMySQL ({error}): pip install PyMySQL"
         ) from error
     parsed = parse_mysql_urls(tuple(urls))
     store = PeeweeStore(dialect_mysql_peewee.MysqlDialect(parsed, readonly))
