@@ -10,14 +10,18 @@ name of a month, in the query every value. So /cal/2031/05 is /cal/*/*, /cal/may
 Months are known by their English, German, French, Spanish, Italian, Portuguese, Dutch and Polish
 names.
 
-The first 200 pages of a shape are only counted. Of later ones the text is hashed, without markup,
-digits and names of months. 200 pages in a row whose text the shape has had before end it: its
-links and the requests that wait are skipped as `trap_shape`. An archive of articles never comes
-there: each new text begins the row anew. While every text is new, fewer and fewer pages are looked
-at, at last one in 128, so an honest catalogue pays next to nothing.
+An endless space feeds itself: a month links to the next one. So only pages count that were found on
+a page of their own shape. What lists name (a catalogue, an archive, a table of stations) is as
+finite as the lists are, and is never cut, whatever its pages say.
 
-Pages that differ in nothing but numbers (a table of measurements for each station) are taken for a
-trap: `traps.shapes = false` is for them.
+The first 200 such pages of a shape are only counted. Of later ones the text is hashed, without
+markup, digits and names of months. 200 pages in a row whose text the shape has had before end it:
+its links and the requests that wait are skipped as `trap_shape`. Articles that link to the next one
+never come there: each new text begins the row anew. While every text is new, fewer and fewer pages
+are looked at, at last one in 128, so an honest site pays next to nothing.
+
+Pages that lead from one to the next and differ in nothing but numbers are taken for a trap:
+`traps.shapes = false` is for them.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from typing import Final
 import msgspec
 
 TRAP_SHAPE: Final = "trap_shape"
-PAGES_BEFORE: Final = 200  # of a shape, whose texts nobody looks at
+PAGES_BEFORE: Final = 200  # of a shape, found on its own pages: nobody looks at their texts
 PAGES_IN_ROW: Final = 200  # without a new text: the end of a shape
 MOST_COUNTED: Final = 20_000  # shapes; a flood of them starts the count anew
 MOST_WATCHED: Final = 100  # shapes whose texts are remembered; the oldest goes
@@ -113,10 +117,10 @@ class ShapeWatch:
     def has_ended(self, url: str) -> bool:
         return bool(self.ended) and shape_of(url) in self.ended
 
-    def count(self, url: str) -> str | None:
-        """Count a page. Its shape, if its text has to be looked at."""
+    def count(self, url: str, parent: str | None) -> str | None:
+        """Count a page that was found on `parent`. Its shape, if its text has to be looked at."""
         shape = shape_of(url)
-        if shape is None:
+        if shape is None or parent is None or shape_of(parent) != shape:
             return None
         watched = self._watched.get(shape)
         if watched is None:

@@ -83,10 +83,10 @@ class LinkFilter:
                 followed.append(link)
         return SortedLinks(followed, trapped, dropped)
 
-    def learn(self, url: str, body: bytes) -> str | None:
+    def learn(self, url: str, parent: str | None, body: bytes) -> str | None:
         """Count a page, and look at its text if its shape has many. The shape, if that ends it."""
         shapes = self._traps.shapes
-        shape = None if shapes is None else shapes.count(url)
+        shape = None if shapes is None else shapes.count(url, parent)
         if shape is None or shapes is None or not shapes.learn(shape, body):
             return None
         self._verdicts.clear()

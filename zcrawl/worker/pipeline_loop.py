@@ -300,7 +300,8 @@ class Pipeline:
                 parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
                 return readings.unreadable(one, error, status, delay)
-            if html and (shape := context.links.learn(one.url, body)) is not None:
+            shape = context.links.learn(one.url, one.parent, body) if html else None
+            if shape is not None:
                 self._on_error(TRAP_SHAPE, f"run {one.run}: no new text in pages of {shape}")
             if not (asks and context.obeys_nofollow and forbids_following(asks)):
                 paging = () if parsed.extracted is None else parsed.extracted.paging
