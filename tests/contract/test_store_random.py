@@ -54,6 +54,7 @@ from zcrawl.store.queries import (
     Refill,
     Tallies,
 )
+from zcrawl.store.redirects import DUPLICATE
 from zcrawl.store.rows import NewLink
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore
@@ -94,6 +95,7 @@ traits = st.sampled_from(
         Traits(content=b"3", fingerprint=b"z" * 32),
     ]
 )
+finals = st.one_of(st.none(), new_links())
 netlocs = st.lists(st.sampled_from(["a.test", "b.test"]), max_size=2).map(tuple)
 reasons = st.sampled_from(["", "dns", "robots"])
 
@@ -123,6 +125,7 @@ def changes(draw: st.DrawFn) -> Change:
         host_next_at=draw(st.sampled_from([0.0, 7.0, 9.0])),
         crawl_delay_s=draw(st.sampled_from([0.0, 2.0, 3.0])),
         traits=draw(traits) if done else None,
+        final=draw(finals) if done else None,
     )
 
 
@@ -230,7 +233,7 @@ def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
             Tallies(run),
             ReadItems(run, 1, 3),
             ReadFailed(run, 2, 5),
-            *(ReadFailed(run, 0, 5, reason) for reason in ("dns", "cancelled")),
+            *(ReadFailed(run, 0, 5, reason) for reason in ("dns", "cancelled", DUPLICATE)),
             ReadFailed(run, 0, 5, host=1),
             FindItems(run, 4, 2),
             FindItems(run, 1 << 60, 2, "Y"),

@@ -51,7 +51,7 @@ async def fetch(bin: str, folder: Path, paths: list[str], **options: Any) -> Fou
         "bin",
         seeds=tuple(bin + path for path in paths),  # whose hosts get the secrets
         politeness=FAST,
-        scope=Scope(max_depth=0),
+        scope=Scope(max_depth=0, collapse_redirects=False),
         fetch=wanted,
         output=Output(keep_html=True),
     )

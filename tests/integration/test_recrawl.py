@@ -17,7 +17,7 @@ from tests.web.shelf import Document
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.extract_spec import Block, Field
 from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 
 EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page
 KIND = Politeness(rate=0.0, concurrency=16, spread=True, robots=False)
@@ -208,27 +208,43 @@ async def test_a_redirects_target_gets_no_validators_of_another_url(tmp_path: Pa
     """Neither the target's at the first URL nor the other way round; the hash still tells."""
     async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path / "d", 1) as cluster:
         site = Site(web, cluster, tmp_path)
+        alone = job(scope=Scope(collapse_redirects=False))  # only what is redirected is asked for
         web.shelf = {
             "old": Document(location="/shelf/new", etag='"old"'),
             "new": Document("x", etag='"new"', last_modified=DATE),
         }
-        await site.run("old")
-        second = await site.run("old")
+        await site.run("old", spec=alone)
+        second = await site.run("old", spec=alone)
         assert counts(second) == (1, 1, 0)
         for hit in site.asked().values():
             assert not {"if-none-match", "if-modified-since"} & hit.headers.keys(), hit
         web.shelf["here"] = Document("h", etag='"h"')
-        await site.run("here")
+        await site.run("here", spec=alone)
         web.shelf["here"].location = "/shelf/there"
         web.shelf["there"] = Document("t", etag='"h"')
-        moved = await site.run("here")
+        moved = await site.run("here", spec=alone)
         assert site.asked()["here"].headers["if-none-match"] == '"h"'
         assert "if-none-match" not in site.asked()["there"].headers
         assert "there" in site.asked() and moved["failed"] == 0
         web.shelf["moved"] = Document("y", honest=False)
         web.shelf["old"].location = "/shelf/moved"
-        third = await site.run("old")
+        third = await site.run("old", spec=alone)
         assert third["failed_reasons"] == {"http_304": 1}
+
+
+async def test_a_page_behind_a_redirect_is_kept_once_in_all_runs(tmp_path: Path) -> None:
+    """First by the redirect; then it is asked for by itself, unchanged, and the redirect is its
+    duplicate. When it changes it is kept once more, not twice."""
+    async with MisbehavingWeb() as web, EmbeddedCluster(tmp_path / "d", 1) as cluster:
+        site = Site(web, cluster, tmp_path)
+        web.shelf = {"old": Document(location="/shelf/new"), "new": Document("x", etag='"new"')}
+        assert counts(await site.run("old")) == (1, 0, 1)
+        second = await site.run("old")
+        assert counts(second) == (1, 1, 0)
+        assert second["skipped_reasons"] == {"duplicate": 1}
+        web.shelf["new"] = Document("y", etag='"newer"')
+        assert counts(await site.run("old")) == (1, 0, 1)
+        assert site.kept() == {"new"}
 
 
 async def test_a_304_that_nobody_asked_for_is_a_failure(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from zcrawl.mesh.messages import Header
 from zcrawl.model import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.store.commands import AdvanceOutput
-from zcrawl.testing import fake_store, fake_store_commands
+from zcrawl.testing import fake_store, fake_store_commands, fake_store_redirects
 from zcrawl.testing.sim_outputs import SimDisk, SimSink
 from zcrawl.worker.machine import WorkerMachine
 
@@ -105,6 +105,26 @@ def change_state_before_the_commit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def keep_a_page_by_each_redirect_to_it() -> Iterator[None]:
+    """Whether the page that answered is in the run by itself does not count."""
+    with mock.patch.object(fake_store_redirects, "is_taken", lambda state, reason: False):
+        yield
+
+
+@contextlib.contextmanager
+def forget_the_targets_of_redirects() -> Iterator[None]:
+    """A page that a redirect has led to is not seen: its own link is admitted again."""
+    collapse = fake_store_commands.collapse
+
+    def careless(tables: Any, run: Any, change: Any, *more: Any) -> Any:
+        known = change.final is None or (run.id, change.final.key) in tables.seqs
+        return collapse(tables, run, change, *more) if known else change
+
+    with mock.patch.object(fake_store_commands, "collapse", careless):
+        yield
+
+
+@contextlib.contextmanager
 def believe_that_everybody_hears() -> Iterator[None]:
     """Assignments that are lost go to the same worker again and again."""
     with mock.patch.object(Hearing, "_lost", lambda self: False):
@@ -172,6 +192,8 @@ ALL = (
     cache_links_before_their_ack,
     treat_an_unknown_lease_as_stale,
     change_state_before_the_commit,
+    keep_a_page_by_each_redirect_to_it,
+    forget_the_targets_of_redirects,
     believe_that_everybody_hears,
     step_down_by_hearsay,
     forget_owners_when_their_lease_is_over,

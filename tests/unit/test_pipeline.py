@@ -8,16 +8,20 @@ from collections.abc import Callable, Mapping
 
 import httpx
 import msgspec
+import pytest
 
 from zcrawl.errors import BlockedAddress
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.frontier.extra import REDIRECT, encode
+from zcrawl.frontier.extra import REDIRECT, Extra, encode
 from zcrawl.frontier.robots_place import ELSEWHERE, packed, place_in, robots_group
-from zcrawl.mesh.messages import Assignment, Result, RobotsFile, RunConfig
+from zcrawl.frontier.url import url_key
+from zcrawl.mesh.messages import Assignment, Page, Result, RobotsFile, RunConfig
 from zcrawl.model import Outcome
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Output, Politeness
+from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.worker import outcome
+from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.pipeline_loop import Pipeline
 
 SITE = "https://x.test"
@@ -194,6 +198,44 @@ async def test_a_redirect_on_the_host_takes_a_permit_for_each_hop() -> None:
     assert result.page is not None
     assert result.page.final_url == f"{SITE}/c"
     assert world.hops == 2
+
+
+async def test_a_page_behind_a_redirect_tells_where_it_came_from() -> None:
+    """By the key that a link to it would have. A page without one tells nothing."""
+    world = rig({"/a": to("/b"), "/b": to("/c?x=1#y"), "/c?x=1": page()})
+    moved, plain = await world.fetch("/a", "/c?x=1")
+    assert moved.redirected_to == (f"{SITE}/c?x=1", url_key(f"{SITE}/c?x=1"))
+    assert plain.redirected_to is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "extra"),
+    [
+        (JobSpec("j", scope=Scope(collapse_redirects=False)), b""),
+        (JobSpec("j", spider="x:Y"), b""),
+        (JobSpec("j"), encode(Extra(method="POST", body=b"1"))),
+        (JobSpec("j"), encode(Extra(handler="parse"))),
+        (JobSpec("j", scope=Scope(collapse_scheme=True)), b""),
+    ],
+    ids=["off", "spider", "post", "handler", "same-key"],
+)
+def test_what_stays_a_page_of_its_own_behind_a_redirect(spec: JobSpec, extra: bytes) -> None:
+    """The job does not want it, somebody asked for it on purpose, or it is the same page."""
+    context = RunContext(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
+    one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=extra)
+    target = "http://x.test/a" if spec.scope.collapse_scheme else f"{SITE}/b"
+    done = outcome.done(one, Page(target, None, "", 1, 0.0, 0.0), 200, [], 0.0)
+    assert outcome.landed(done, one, context, target) is done
+
+
+def test_only_pages_tell_where_they_landed() -> None:
+    """A skip or a failure behind a redirect makes nobody a duplicate."""
+    context = RunContext(RunConfig(1, 1, msgspec.json.encode(JobSpec("j")), ["x.test"]))
+    one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=encode(REDIRECT))
+    gone = outcome.skipped(one, "noindex")
+    assert outcome.landed(gone, one, context, f"{SITE}/b") is gone
+    done = outcome.done(one, Page(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [], 0.0)
+    assert outcome.landed(done, one, context, f"{SITE}/b").redirected_to is not None
 
 
 async def test_a_redirect_to_another_host_is_not_followed() -> None:

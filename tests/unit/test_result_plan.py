@@ -93,6 +93,22 @@ def test_a_paging_link_is_as_deep_as_its_page() -> None:
         ]
 
 
+def test_where_a_redirect_led_is_verified_and_planned() -> None:
+    """By the run's own rules. A worker that tells another key is not believed, and a job that does
+    not want it collapses nothing."""
+    url = "http://h1.test/landing"
+    change = Desk().plan(result(1, depth=2, redirected_to=link(url)))
+    assert change.final is not None
+    assert (change.final.url, change.final.key, change.final.depth) == (*link(url), 2)
+    assert change.final.origin == "http://h1.test"
+    for wrong in ((url, b"x" * 16), ("http://H1.test:80/landing", link(url)[1])):
+        assert Desk().plan(result(1, redirected_to=wrong)).reason == BAD_RESULT
+    assert (
+        Desk(Scope(collapse_redirects=False)).plan(result(1, redirected_to=link(url))).final is None
+    )
+    assert Desk().plan(result(1, Outcome.SKIPPED, redirected_to=link(url))).final is None
+
+
 def test_what_the_scope_dropped_is_counted_within_bounds() -> None:
     """With the page, once: a part brings no counts. A worker's word for a reason is cut."""
     body = result(1, dropped={"too_deep": 38, "x" * 500: 2**40})

@@ -155,8 +155,8 @@ class Commits:
         for one, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
-            if change.seq in applied.skipped:
-                change = _skipped(change)
+            if change.seq in applied.skipped:  # what it was for does not count here
+                change = msgspec.structs.replace(change, state=RequestState.SKIPPED, page=None)
             self._settle(one, change, disposition, now)
             state.counters[f"results_{disposition.name.lower()}"] += 1
         for run, key in applied.seen:
@@ -321,12 +321,6 @@ class Commits:
         info = self._state.roster.process(*key)
         if info is not None:  # else its WELCOME will tell
             effects.append(SendToWorker(*key, info.route, ack))
-
-
-def _skipped(change: Change) -> Change:
-    from zcrawl.store.near import skipped  # few runs look for near duplicates
-
-    return skipped(change)
 
 
 def _is_newer(token: tuple[int, int], one: Received) -> bool:

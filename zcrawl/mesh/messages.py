@@ -202,6 +202,7 @@ class Result(_Body, frozen=True):
     address: Address = ""  # of the host, if it was not the one wanted
     dropped: dict[str, Number] = {}  # links outside of the crawl: reason → count
     paging: list[Key] = []  # of `links`: those that add no depth
+    redirected_to: Link | None = None  # of a page: what answered, if it was another URL
 
 
 class Bye(_Body, frozen=True):

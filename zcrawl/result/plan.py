@@ -59,7 +59,7 @@ class ResultPlanner:
         if active is None or newer or self._is_lost(result.lease_epoch, result.seq):
             return self._change(one, result, None, dropped=True)
         links = self._links(result, active)
-        if links is None:
+        if links is None or not _is_true_target(result, active):
             self.bad_samples += 1
             return self.bury(one)
         if lease is not None and links and result.reason in (REDIRECTED, CANONICAL):
@@ -120,6 +120,7 @@ class ResultPlanner:
             links=tuple(links),
             rejected=_counts(result.rejected),
             links_dropped=_counts(result.dropped),
+            final=_final(result, active) if done else None,
             attempts=result.attempt,
             seed_hosts=vouched_hosts(result, active.spec),
         )
@@ -259,6 +260,20 @@ def _is_true(url: str, key: bytes, extra: bytes, active: ActiveRun) -> bool:
         )
     except (BadUrl, ParseError):
         return False
+
+
+def _is_true_target(result: Result, active: ActiveRun) -> bool:
+    """Whether a worker told the key of the page that answered. Few redirect: each is checked."""
+    target = result.redirected_to
+    return target is None or _is_true(*target, b"", active)
+
+
+def _final(result: Result, active: ActiveRun) -> NewLink | None:
+    """The page that answered, if the job counts it once."""
+    if result.redirected_to is None or not active.spec.scope.collapse_redirects:
+        return None
+    url, key = result.redirected_to
+    return NewLink(url, key, origin_of(url), result.depth)
 
 
 def vouched_hosts(result: Result, spec: JobSpec) -> tuple[str, ...]:

@@ -95,6 +95,7 @@ class Change(_Data, frozen=True):
     robots: StoredRobots | None = None
     traits: Traits | None = None  # of a page of a job that asks for them
     address: str = ""  # of the host; empty: unchanged
+    final: NewLink | None = None  # the page that answered, if a redirect led there
 
 
 class ApplyResults(_Data, frozen=True):
@@ -111,7 +112,8 @@ class Applied(_Data, frozen=True):
     seen: list[tuple[int, bytes]]  # (run, key) of every link of the batch: now certainly seen
     hosts: list[HostRow]  # hosts that `admitted` names
     runs: list[RunRow]  # runs that the batch touched, as they are now
-    skipped: list[int] = []  # requests that were to be done and are skipped: near duplicates
+    # Requests that were to be done and are skipped: near duplicates, and pages of other requests.
+    skipped: list[int] = []
 
 
 class Asked(_Data, frozen=True):

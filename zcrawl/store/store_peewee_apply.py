@@ -15,6 +15,7 @@ from zcrawl.mesh.messages import Manner
 from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
+from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import MAX_PAGES, check_changes, duplicates_of, result_gap
 from zcrawl.store.store_peewee_rows import (
@@ -32,6 +33,7 @@ from zcrawl.submit.duplicates_spec import OFF
 if TYPE_CHECKING:
     from zcrawl.store.store_peewee_known import Ending
     from zcrawl.store.store_peewee_near import NearPages
+    from zcrawl.store.store_peewee_redirects import RedirectTargets
 
 
 def apply_results(session: Session, command: ApplyResults) -> Applied:
@@ -77,7 +79,9 @@ class _Batch:
             seen=list(self._seen),
             hosts=host_rows(self._session, (row.host for row in admitted)),
             runs=[self._touched[id].row() for id in sorted(self._touched)],
-            skipped=[] if self._near is None else self._near.skipped,
+            skipped=sorted(
+                seq for by in (self._near, self._targets) if by is not None for seq in by.skipped
+            ),
         )
 
     # ------------------------------------------------------------ read
@@ -102,11 +106,22 @@ class _Batch:
             if state == RequestState.QUEUED:
                 self._queued.add(seq)
         links: dict[int, list[NewLink]] = defaultdict(list)
+        redirected: list[Change] = []
         for change in self._changes:
             if change.links and change.seq in self._queued:
                 links[change.run] += change.links
+            if change.final is not None and change.seq in self._queued:
+                links[change.run].append(change.final)
+                redirected.append(change)
         self._ids = Ids(session)
         self._admission = Admission(session, self._ids, links, self._runs, self._now)
+        self._targets: RedirectTargets | None = None
+        if redirected:
+            from zcrawl.store.store_peewee_redirects import RedirectTargets  # few pages are
+
+            self._targets = RedirectTargets(
+                session, redirected, self._admission, self._updates, self._tallies
+            )
         self._near: NearPages | None = None
         if any(duplicates_of(run.spec).near != OFF for run in self._runs.values()):
             from zcrawl.store.store_peewee_near import NearPages  # few runs ask for it
@@ -136,6 +151,9 @@ class _Batch:
     def _apply(self, change: Change) -> None:
         run = self._runs[change.run]
         self._touched[run.id] = run
+        if change.final is not None and self._targets is not None:
+            own_url = self._requests[change.seq][1].decode()
+            change = self._targets.judge(run, change, own_url)
         if self._near is not None:
             change = self._near.judge(change, self._requests[change.seq][1])
         if change.state is not None:
@@ -171,6 +189,8 @@ class _Batch:
             self._tallies[(run.id, "link", reason)] += count
         for reason, count in change.links_dropped:
             self._tallies[(run.id, "dropped", reason)] += count
+        if self._targets is not None:
+            self._targets.moved(change, state)
         if state is RequestState.QUEUED:
             return
         self._queued.discard(seq)
@@ -208,7 +228,7 @@ class _Batch:
             self._tallies[(run.id, "failed", change.reason)] += 1
         else:
             run.skipped += 1
-            self._tallies[(run.id, "skipped", change.reason)] += 1
+            self._tallies[(run.id, "skipped", reason_name(change.reason))] += 1
         for kind, data in change.others:
             self._items.append((self._ids.take("items"), run.id, seq, kind, data))
 
@@ -228,12 +248,15 @@ class _Batch:
         self._admission.save()
         if self._near is not None:
             self._near.save()
+        if self._targets is not None:
+            self._endings += self._targets.remembered
         if self._endings:
             from zcrawl.store.store_peewee_known import remember
 
             remember(session, self._ids, self._endings, self._now)
         save_runs(session, self._touched.values())
-        save_tallies(session, self._tallies + self._admission.skipped)
+        self._tallies.update(self._admission.skipped)  # `+` would leave out what is taken back
+        save_tallies(session, self._tallies)
         self._write_pace()
         self._write_manners()
         marks, now = self._marks.items(), self._now

@@ -37,6 +37,7 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
+from zcrawl.store.redirects import DUPLICATE
 from zcrawl.store.rows import RunRow
 from zcrawl.store.rules import skip_reason
 from zcrawl.store.store_peewee_once import latest_actions
@@ -181,8 +182,14 @@ def read_failed(session: Session, query: ReadFailed) -> Failures:
 def _failed_rows(
     session: Session, query: ReadFailed, state: str, reason: str
 ) -> Sequence[tuple[Any, ...]]:
-    only = ("AND q.reason = ? " if reason else "") + ("AND q.host = ? " if query.host else "")
-    wanted = [one for one in (reason, query.host) if one]
+    only = ""
+    wanted: list[str | int] = []
+    if reason == DUPLICATE:
+        only, wanted = "AND q.reason LIKE ? ", [f"{DUPLICATE} of %"]
+    elif reason:
+        only, wanted = "AND q.reason = ? ", [reason]
+    if query.host:
+        only, wanted = only + "AND q.host = ? ", [*wanted, query.host]
     return session.all(
         "SELECT q.seq, q.url, q.state, q.reason, q.status, q.attempts, q.depth, p.url "
         "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "

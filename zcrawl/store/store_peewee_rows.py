@@ -317,12 +317,12 @@ class Admission:
 
     def add(
         self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
-    ) -> None:
-        """Admit the link, unless the run knows its key."""
+    ) -> int:
+        """Admit the link, unless the run knows its key: then 0. Else the new request's seq."""
         known = self._known[run.id]
         key = link.key
         if key in known:
-            return
+            return 0
         known.add(key)
         host = self._hosts.get(link.origin)
         if host is None:
@@ -342,7 +342,7 @@ class Admission:
             self._reasons.append((RequestState.SKIPPED, skip, seq))
             run.skipped += 1
             self.skipped[(run.id, "skipped", skip)] += 1
-            return
+            return seq
         if memory:
             self._validators.append((memory, seq))
         prio = link.prio
@@ -352,6 +352,29 @@ class Admission:
             )
         )
         run.pending += 1
+        return seq
+
+    def added(self, run: int, key: Blob) -> tuple[int, str] | None:
+        """(seq, why it is skipped) of a request that this transaction has admitted. Slow."""
+        if key not in self._known.get(run, ()):
+            return None
+        for row in self._inserts:
+            if (row[1], row[2]) == (run, key):
+                return row[0], next((why for _, why, seq in self._reasons if seq == row[0]), "")
+        return None
+
+    def skip_otherwise(self, run: RunRecord, seq: int, reason: str) -> None:
+        """Give a request that this transaction has admitted as skipped another reason."""
+        at = next(at for at, row in enumerate(self._reasons) if row[2] == seq)
+        state, before, _ = self._reasons[at]
+        self._reasons[at] = (state, reason, seq)
+        self.skipped[(run.id, "skipped", before)] -= 1
+        self.skipped[(run.id, "skipped", reason)] += 1
+
+    def is_known(self, run: int, key: Blob) -> bool:
+        """Whether the run's job knows the page and will admit it, if the run has not yet."""
+        _, page = self._remembered.get(run, {}).get(key, (0, None))
+        return page is not None and not page.gone
 
     def _recall(self, run: RunRecord, key: Blob) -> tuple[str, Blob]:
         """(why it is not asked for now, what its request carries)"""

@@ -34,6 +34,7 @@ class Scope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     skip_binary: bool = True  # links whose extension says that no HTML is behind it
     sort_query: bool = False
     drop_params: tuple[str, ...] = ()  # session ids and the like
+    collapse_redirects: bool = True  # a page that redirects to another of the crawl counts once
     collapse_canonical: bool = False  # a page that names another as canonical gives way to it
     collapse_scheme: bool = False  # http and https are one page
     collapse_www: bool = False  # example.com and www.example.com are one site

@@ -70,6 +70,7 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
+from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
@@ -318,7 +319,7 @@ class FakeStore:
                 state, reason = RequestState.SKIPPED, skip_reason(run.state, run.reason)
             if state not in (RequestState.DEAD, RequestState.SKIPPED):
                 continue
-            if query.reason not in ("", reason) or query.host not in (0, request.host):
+            if query.reason not in ("", reason_name(reason)) or query.host not in (0, request.host):
                 continue
             parent = self.tables.url_of(request.parent)
             row = FailedRow(

@@ -18,6 +18,7 @@ from zcrawl.store.commands import (
     Submitted,
 )
 from zcrawl.store.cookie_jar import merged
+from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import LaneCount, NewLink
 from zcrawl.store.rules import (
     MAX_PAGES,
@@ -29,7 +30,8 @@ from zcrawl.store.rules import (
     outputs_of,
     result_gap,
 )
-from zcrawl.testing.fake_store_known import earlier_hosts, remember_all
+from zcrawl.testing.fake_store_known import earlier_hosts, remember_all, remember_target
+from zcrawl.testing.fake_store_redirects import RedirectTarget, collapse
 from zcrawl.testing.fake_store_tables import (
     FakeAnswer,
     FakeItem,
@@ -93,11 +95,13 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     touched: dict[int, FakeRun] = {}
     skipped: list[int] = []
     ended: list[tuple[FakeRun, FakeRequest, Change]] = []
+    targets: list[RedirectTarget] = []
     newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
     for change in command.changes:
         disposition = _settle(tables, change, newest, command.now)
         if disposition is Disposition.APPLIED:
             run = touched.setdefault(change.run, tables.runs[change.run])
+            change = collapse(tables, run, change, skipped, targets, command.now)
             change = tables.judge(run, change, skipped)
             _apply(tables, run, change)
             ended.append((run, tables.requests[change.seq], change))
@@ -112,6 +116,8 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
     for run in touched.values():
         tables.complete_if_empty(run, command.now)
     remember_all(tables, ended, command.now)
+    for run, change, target in targets:
+        remember_target(tables, run, change, target, command.now)
     rows = [tables.requests[seq] for seq in admitted]
     queued = [tables.queued_row(row) for row in rows if not tables.runs[row.run].state.ended]
     return Applied(
@@ -120,7 +126,7 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
         seen=list(seen),
         hosts=tables.host_rows(row.host for row in queued),
         runs=[touched[id].row() for id in sorted(touched)],
-        skipped=skipped,
+        skipped=sorted(skipped),
     )
 
 
@@ -176,7 +182,7 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
         tables.tally(run.id, "failed", change.reason)
     elif change.state is RequestState.SKIPPED:
         run.skipped += 1
-        tables.tally(run.id, "skipped", change.reason)
+        tables.tally(run.id, "skipped", reason_name(change.reason))
     items = change.items if change.state is RequestState.DONE else ()
     for kind, data in [*((Kept.ITEM, data) for data in items), *change.others]:
         id = tables.next_id("items")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from zcrawl.frontier.extra import START_URL
@@ -63,8 +63,18 @@ def remember_all(
 ) -> None:
     """After the batch: what its own links are admitted by is what was known before it."""
     for run, request, change in ended:
-        if change.state not in (None, RequestState.QUEUED):
-            remember(tables, run, request, change.traits, now)
+        if change.state is not None and change.state is not RequestState.QUEUED:
+            # As it ended: a later change of the batch may have made it another's target.
+            end = replace(request, state=change.state, status=change.status, reason=change.reason)
+            remember(tables, run, end, change.traits, now)
+
+
+def remember_target(
+    tables: Tables, run: FakeRun, change: Change, target: FakeRequest, now: float
+) -> None:
+    """A page whose items came by a redirect is known as if it had been asked for by itself."""
+    asked = replace(target, state=RequestState.DONE, status=change.status, reason="")
+    remember(tables, run, asked, change.traits, now)
 
 
 def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:

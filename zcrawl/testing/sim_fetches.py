@@ -54,7 +54,7 @@ class Fetches:
         held = worker.machine.intake.held.get(seq)
         if visit is None or held is None:
             return
-        if world.web.pages[visit.url].kills:
+        if world.web.page_behind(visit.url).kills:
             world.chaos.crash_worker(worker)
             return
         result = world.web.answer(held.assignment, world.now)

@@ -72,11 +72,12 @@ class FakeWeb:
                 page.second_fails = True
             elif dice < 0.30:
                 page.second_links = rng.sample(urls, min(3, pages))
-            elif dice < 0.34:
-                page.redirects_to = rng.choice(urls)
-            elif dice < 0.37 and poison:
+            elif dice < 0.42:
+                near = [one for one in urls if origin_of(one) == origin_of(url)]
+                page.redirects_to = rng.choice(urls if rng.random() < 0.3 else near)
+            elif dice < 0.45 and poison:
                 page.poison = True
-            elif dice < 0.39 and killers:
+            elif dice < 0.47 and killers:
                 page.kills = True
 
     def address_of(self, origin: str, now: float) -> str:
@@ -94,10 +95,12 @@ class FakeWeb:
 
     def answer(self, one: Assignment, now: float) -> Result:
         """What the pipeline would make of this page now."""
-        url = one.url
+        url = self.landing(one.url)
+        base = Result(0, 0, one.seq, one.run, one.host, 1, Outcome.FAILED, depth=one.depth)
+        if url is None:
+            return msgspec.structs.replace(base, reason="redirect_loop", retry=RetryClass.PERMANENT)
         page = self.pages[url]
         tries = self._tries[url] = self._tries.get(url, 0) + 1
-        base = Result(0, 0, one.seq, one.run, one.host, 1, Outcome.FAILED, depth=one.depth)
         if page.dead or (page.second_fails and self.answers.get(url, 0) >= 1):
             return msgspec.structs.replace(
                 base, reason="http_404", status=404, retry=RetryClass.PERMANENT
@@ -110,7 +113,7 @@ class FakeWeb:
                 retry=RetryClass.THROTTLED,
                 retry_after_s=0.3 if page.asks_for_patience else None,
             )
-        if page.redirects_to and origin_of(page.redirects_to) != origin_of(url):
+        if page.redirects_to:  # to another host
             target = page.redirects_to
             return msgspec.structs.replace(
                 base,
@@ -122,6 +125,7 @@ class FakeWeb:
         version = min(2, self.answers.get(url, 0) + 1)
         self.answers[url] = self.answers.get(url, 0) + 1
         links = self.links_of(url, version)
+        landed = None if url == one.url else (url, url_key(url))
         known, content = decode(one.known), self.content_of(url, one.run, version)
         if known is not None and known.content == content:
             return msgspec.structs.replace(
@@ -130,10 +134,12 @@ class FakeWeb:
                 reason=UNCHANGED,
                 status=304,
                 page=Page(url, None, "", 0, now, 1.0),
+                redirected_to=landed,
                 traits=msgspec.structs.replace(known, unchanged=True),
             )
         mark = "poison" if page.poison else "fine"
-        item = f'{{"url": "{url}", "version": {version}, "mark": "{mark}"}}'
+        place = f'"url": "{one.url}", "final": "{url}"'
+        item = f'{{{place}, "version": {version}, "mark": "{mark}"}}'
         return msgspec.structs.replace(
             base,
             outcome=Outcome.DONE,
@@ -141,8 +147,23 @@ class FakeWeb:
             page=Page(url, None, "text/html", 100, now, 1.0),
             items=[item.encode()],
             links=[(link, url_key(link)) for link in links],
+            redirected_to=landed,
             traits=Traits(content=content),
         )
+
+    def landing(self, url: str) -> str | None:
+        """The page that answers `url` behind the redirects within its host; None: a loop."""
+        passed = {url}
+        while (target := self.pages[url].redirects_to) and origin_of(target) == origin_of(url):
+            if target in passed:
+                return None
+            passed.add(target)
+            url = target
+        return url
+
+    def page_behind(self, url: str) -> FakePage:
+        """What decides how an answer to `url` goes."""
+        return self.pages[self.landing(url) or url]
 
     def content_of(self, url: str, run: int, version: int) -> bytes:
         """A third of the pages differ in every run; others when they have other links."""

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 
 from zcrawl.model import UNCHANGED, RequestState
+from zcrawl.store.redirects import DUPLICATE, REDIRECT_TARGET
 from zcrawl.store.rules import MAX_PAGES
 from zcrawl.submit.outputs import part_path
 from zcrawl.testing.sim_web import Visit
@@ -23,6 +24,7 @@ def verify(world: World) -> None:
     for _, run in world.answered:
         every_url_is_final(world, run)
         every_page_is_there_once(world, run)
+        every_final_page_is_there_once(world, run)
         every_link_was_admitted(world, run)
         every_item_is_in_its_file_once(world, run)
     hosts_are_treated_politely(world)
@@ -58,7 +60,9 @@ def every_url_is_final(world: World, run: int) -> None:
             page.dead or page.poison or page.kills or page.second_fails or page.redirects_to
         )
         if good and request.seq not in world.spoilt:
-            assert request.state is RequestState.DONE, f"{request.url} ended {request.reason}"
+            by_redirect = request.reason == REDIRECT_TARGET  # see every_final_page_is_there_once
+            ended = request.state is RequestState.DONE or by_redirect
+            assert ended, f"{request.url} ended {request.reason}"
 
 
 def every_page_is_there_once(world: World, run: int) -> None:
@@ -87,13 +91,40 @@ def every_item_is_in_its_file_once(world: World, run: int) -> None:
     assert ids == stored, f"the file of run {run} has {ids}, the store has {stored}"
 
 
+def every_final_page_is_there_once(world: World, run: int) -> None:
+    """A page counts once, whether it was asked for or redirects led to it. What is skipped because
+    another request has its page has not lost it."""
+    requests = world.store.requests(run)
+    rows = {request.url: request for request in requests}
+    given = Counter(
+        world.web.landing(request.url) for request in requests if request.state is RequestState.DONE
+    )
+    twice = [url for url, count in given.items() if count > 1]
+    assert not twice, f"{twice} are there twice, by redirects"
+    row = next(row for row in world.store.runs() if row.id == run)
+    if row.reason == MAX_PAGES:
+        return  # what would have given a page may not have been fetched
+    for request in requests:
+        skipped_for_it = request.reason == REDIRECT_TARGET or request.reason.startswith(DUPLICATE)
+        final = world.web.landing(request.url)
+        if skipped_for_it and final is not None and final not in given:
+            page = world.web.pages[final]
+            target = rows.get(final)
+            assert target is not None, (
+                f"{final} is not in the run; {request.url} was skipped for it"
+            )
+            may_fail = page.second_fails or target.seq in world.spoilt
+            failed = target.state is RequestState.DEAD and may_fail
+            assert failed, f"{final} is lost: {request.url} was skipped for it"
+
+
 def every_link_was_admitted(world: World, run: int) -> None:
     """G2: the links of the version that was committed are in the run, each once."""
     admitted = Counter(request.url for request in world.store.requests(run))
     assert all(count == 1 for count in admitted.values()), "a URL was admitted twice"
     for item in world.store.items(run):
         data = json.loads(item.data)
-        for link in world.web.links_of(data["url"], data["version"]):
+        for link in world.web.links_of(data["final"], data["version"]):
             assert link in admitted, f"{link} of {data['url']} is lost"
 
 
@@ -145,7 +176,7 @@ def nothing_was_fetched_twice(world: World) -> None:
     fetched = Counter(visit.url for visit in world.web.visits)
     runs = len(world.answered)
     for url, count in fetched.items():
-        page = world.web.pages[url]
+        page = world.web.page_behind(url)
         assert count <= runs + page.fails_first, f"{url} was fetched {count} times"
 
 
@@ -174,6 +205,7 @@ def known_pages_are_looked_at_once(world: World) -> None:
                     kept = one.state is RequestState.DONE and one.url not in _gone(world)
                     assert not kept or one.url in found, f"{one.url} is forgotten"
         looks.update(one.url for one in requests if one.status in LOOKED_AT)
+        looks.update(one.url for one in requests if one.reason == REDIRECT_TARGET)
     (known,) = tables.known.values()
     checks = {one.row.url: one.page.checks for one in known.values() if one.page.checks}
     assert checks == dict(looks), "a look at a page is not counted, or twice"

@@ -337,6 +337,22 @@ def with_links(result: Result, links: SortedLinks, found: Found | None = None) -
     )
 
 
+def landed(result: Result, one: Assignment, context: RunContext, url: str) -> Result:
+    """The result of a page that `url` answered after redirects: the leader finds out whether that
+    page is in the crawl by itself. What a spider asks for, and a POST, are pages of their own."""
+    if (
+        result.outcome is not Outcome.DONE
+        or not context.spec.scope.collapse_redirects
+        or context.spec.spider
+        or not decode(one.extra).is_plain
+    ):
+        return result
+    key = context.rules.key(url)
+    if key == context.rules.key(one.url):
+        return result
+    return msgspec.structs.replace(result, redirected_to=(url, key))
+
+
 def with_cookies(result: Result, cookies: tuple[str, bytes] | None) -> Result:
     return result if cookies is None else msgspec.structs.replace(result, cookies=cookies)
 

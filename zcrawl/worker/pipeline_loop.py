@@ -244,7 +244,8 @@ class Pipeline:
             verdict = classify_status(status)
             if verdict.meaning is Meaning.DONE:
                 final = response.extensions.get("final_url", url)  # a browser's page may change it
-                return await self._page(fetch, context, final, response, began, sending)
+                page = await self._page(fetch, context, final, response, began, sending)
+                return page if chain is None else outcome.landed(page, one, context, url)
             if verdict.meaning is Meaning.FAILED:
                 if status == traits_httpx.NOT_MODIFIED and condition and fetch.known is not None:
                     traits = traits_httpx.confirmed(fetch.known, response)

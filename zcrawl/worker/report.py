@@ -31,6 +31,7 @@ def parts(result: Result) -> list[Result]:
         requests=[],
         trapped=[],
         dropped={},
+        redirected_to=None,
         robots=None,
         extracted=None,
     )
