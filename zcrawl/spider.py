@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import httpx
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from zcrawl.frontier.url import LinkResolver, join
+from zcrawl.frontier.url import DEFAULT, LinkResolver, join
 from zcrawl.parse.charset import decode
 from zcrawl.parse.links import links_of
 from zcrawl.parse.prose import words_of
@@ -122,7 +122,7 @@ class Page:
     @property
     def links(self) -> list[str]:
         """Where the page links to: absolute, in canonical form, each once."""
-        found, _ = links_of(self.tree, self.url, True, LinkResolver())
+        found, _ = links_of(self.tree, self.url, True, LinkResolver(DEFAULT))
         return [url for url, _ in found]
 
     def join(self, href: str) -> str:

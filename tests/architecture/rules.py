@@ -314,3 +314,22 @@ def text_complaints(path: str, text: str) -> list[str]:
             if host in line
         ]
     return complaints
+
+
+def key_complaints(path: str, text: str) -> list[str]:
+    """Keys are made by the rules of a run: nobody makes rules of his own, or keys without any."""
+    if path.startswith("zcrawl/frontier/"):
+        return []
+    complaints = []
+    for node in ast.walk(ast.parse(text)):
+        made = isinstance(node, ast.Call) and _name_of(node.func) == "CanonicalRules"
+        plain = isinstance(node, ast.Attribute) and _name_of(node.value) == "DEFAULT"
+        hashed = isinstance(node, ast.alias) and node.name == "url_key"
+        if made or plain or hashed:
+            line = getattr(node, "lineno", 0)
+            complaints.append(f"{path}:{line}: a key without the rules of a run")
+    return complaints
+
+
+def _name_of(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")

@@ -59,6 +59,12 @@ def test_only_one_module_compiles_expressions_of_a_job() -> None:
     report([line for path, text in checked for line in rules.expression_complaints(path, text)])
 
 
+def test_keys_are_made_by_the_rules_of_a_run() -> None:
+    """Only `frontier` makes canonical rules, and nobody takes a key from the default ones."""
+    checked = sources("zcrawl")
+    report([line for path, text in checked for line in rules.key_complaints(path, text)])
+
+
 def test_modules_are_short_and_say_what_they_are_for() -> None:
     """No module has more than 500 lines, and each has a docstring."""
     checked = sources("zcrawl", "console")

@@ -86,6 +86,22 @@ def test_the_simulated_world_may_not_use_the_shared_random_stream() -> None:
         assert rules.purity_complaints("zcrawl/testing/network.py", bad)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "key = CanonicalRules().key(url)",
+        "key = url.CanonicalRules(sort_query=True).key(url)",
+        "key = DEFAULT.key(url)",
+        "from zcrawl.frontier.url import url_key",
+    ],
+)
+def test_a_key_without_the_rules_of_a_run_is_caught(source: str) -> None:
+    """Whoever needs a key gets it from the run."""
+    assert rules.key_complaints("zcrawl/worker/a.py", source)
+    assert rules.key_complaints("zcrawl/frontier/a.py", source) == []
+    assert rules.key_complaints("zcrawl/worker/a.py", "key = context.rules.key(url)") == []
+
+
 def test_a_long_module_and_a_silent_one_are_caught() -> None:
     """501 lines, or no docstring, is a complaint; an empty package marker is not."""
     assert rules.module_complaints("zcrawl/a.py", '"""Doc."""\n' + "x = 1\n" * 500)

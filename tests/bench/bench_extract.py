@@ -12,7 +12,7 @@ import gc
 import time
 
 from tests.bench.measure import Spread
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.parse.extract import Plan
 from zcrawl.parse.extract_page import PageFacts
 from zcrawl.parse.page import PageOptions, parse_page
@@ -56,7 +56,7 @@ def measured(rounds: int = ROUNDS) -> tuple[int, dict[str, Spread]]:
     body = page()
     plan = Plan(parse_job(JOB, "bench").extract)
     facts = PageFacts(URL, "", {"url": URL}, None)
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     plain, extracting = PageOptions(), PageOptions(plan=plan)
     gc.freeze()  # as a worker does when it has loaded all
     gc.set_threshold(*GC_THRESHOLDS)

@@ -23,7 +23,7 @@ from collections import deque
 from pathlib import Path
 
 from tests.unit.machine_tools import header, heartbeat, hello
-from zcrawl.frontier.url import url_key
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.master import events as m
 from zcrawl.master.master import Master
 from zcrawl.mesh import codec
@@ -177,7 +177,7 @@ class Bench:
         if one.url.endswith("/0"):
             others = range(1, self.pages // self.hosts)
             urls = [f"{one.url[:-1]}a/path/of/usual/length/page-{k}.html" for k in others]
-            links = [(url, url_key(url)) for url in urls]
+            links = [(url, DEFAULT.key(url)) for url in urls]
         result = Result(
             lease_epoch=self.master.epoch,
             lease_n=one.n,

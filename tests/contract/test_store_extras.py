@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.store_world import World
 from zcrawl.frontier.extra import Extra, encode, request_key
-from zcrawl.frontier.url import origin_of
+from zcrawl.frontier.url import DEFAULT, origin_of
 from zcrawl.model import RequestState
 from zcrawl.store.commands import Applied
 from zcrawl.store.queries import LaneWant, Refill, Refilled
@@ -15,7 +15,9 @@ URL = "http://a.test/search"
 
 def asked(body: bytes, prio: int = 0) -> NewLink:
     extra = Extra("POST", body, {"X-One": "1"}, "parse_found", {"page": 2})
-    return NewLink(URL, request_key(URL, extra), origin_of(URL), 1, prio, extra=encode(extra))
+    return NewLink(
+        URL, request_key(URL, extra, DEFAULT), origin_of(URL), 1, prio, extra=encode(extra)
+    )
 
 
 def test_requests_keep_their_extras_and_their_priority(world: World) -> None:

@@ -17,7 +17,7 @@ from tests.integration.cluster import Cluster, cluster
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import FAN, PageSite
-from zcrawl.frontier.url import url_key
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
 from zcrawl.mesh.ports import Endpoints
@@ -56,7 +56,7 @@ class AtOnce:
         children = range(FAN * n + 1, min(FAN * n + FAN + 1, self._site.pages))
         urls = [self._site.url(child) for child in children]
         page = Page(one.url, f"page {n}", "text/html", 100, time.time(), 1.0)
-        result = outcome.done(one, page, 200, [(url, url_key(url)) for url in urls], 0.0)
+        result = outcome.done(one, page, 200, [(url, DEFAULT.key(url)) for url in urls], 0.0)
         asyncio.get_running_loop().call_soon(self._on_end, one.seq, result)
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import (
+    DEFAULT,
     MAX_URL_BYTES,
     CanonicalRules,
     LinkResolver,
@@ -18,7 +19,6 @@ from zcrawl.frontier.url import (
     host_name_of,
     join,
     origin_of,
-    url_key,
 )
 
 CODES = {"bad_url", "url_too_long", "unsupported_scheme"}
@@ -75,7 +75,7 @@ def test_the_form_is_short_ascii_without_secrets_or_a_named_error(
     assert len(result) <= MAX_URL_BYTES
     assert "#" not in result and "@" not in origin_of(result)
     assert result.startswith(("http://", "https://"))
-    assert len(url_key(result)) == 16
+    assert len(DEFAULT.key(result)) == 16
 
 
 @given(url=URLS)
@@ -133,5 +133,5 @@ def test_a_resolver_with_warm_caches_answers_as_join_does(
             except BadUrl:
                 assert resolver.resolve(page, href) is None
             else:
-                assert resolver.resolve(page, href) == (url, url_key(url))
-                assert resolver.resolve(base, href) == (url, url_key(url))
+                assert resolver.resolve(page, href) == (url, DEFAULT.key(url))
+                assert resolver.resolve(base, href) == (url, DEFAULT.key(url))

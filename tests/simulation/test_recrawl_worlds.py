@@ -28,6 +28,7 @@ EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page
 SEEDS = 150
 CHUNK = 25
 MOST_SEEDS = 200
+UNKNOWN_COMMITS = Faults(store_unknown=0.1)
 
 
 def run_three(seed: int, faults: Faults) -> World:
@@ -107,6 +108,7 @@ def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None
         for seed in range(MOST_SEEDS):
             try:
                 run_three(seed, draw(random.Random(seed)))
+                run_three(seed, UNKNOWN_COMMITS)
             except AssertionError:
                 return
     raise AssertionError(f"{plant.__name__} was not noticed in {MOST_SEEDS} worlds")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.parse.extract import Extracted, Plan
 from zcrawl.parse.extract_page import PageFacts
 from zcrawl.parse.json_page import parse_json
@@ -39,8 +39,8 @@ def read(
     options = PageOptions(plan=plan_of(text))
     data = body.encode() if isinstance(body, str) else body
     if "json" in kind:
-        return parse_json(data, kind, options, LinkResolver(), facts)
-    return parse_page(data, kind, url, options, LinkResolver(), facts)
+        return parse_json(data, kind, options, LinkResolver(DEFAULT), facts)
+    return parse_page(data, kind, url, options, LinkResolver(DEFAULT), facts)
 
 
 def extract(text: str, body: str | bytes, **options: Any) -> Extracted:

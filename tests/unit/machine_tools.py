@@ -13,7 +13,7 @@ import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.errors import StoreError
-from zcrawl.frontier.url import canonicalize, url_key
+from zcrawl.frontier.url import DEFAULT, canonicalize
 from zcrawl.master import events as m
 from zcrawl.master.leader import Leader
 from zcrawl.master.master import Master
@@ -105,7 +105,7 @@ def grant(host: int = 1, concurrency: int = 2, revision: int = 1, **changes: Any
 
 def link(url: str) -> Link:
     canonical = canonicalize(url)
-    return canonical, url_key(canonical)
+    return canonical, DEFAULT.key(canonical)
 
 
 def result(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> Result:

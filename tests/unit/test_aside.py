@@ -12,6 +12,7 @@ import pytest
 from tests.unit.machine_tools import assignment
 from zcrawl.errors import FetchError
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.plugins import Middleware, Outgoing
 from zcrawl.runtime.daemon_thread import in_daemon_thread
 from zcrawl.submit.advice import advice
@@ -72,7 +73,7 @@ class Bad(Middleware):
 @pytest.mark.parametrize("how", ["exits", "waits"])
 async def test_a_middleware_that_exits_or_waits_for_ever_fails_its_page(how: str) -> None:
     """The worker goes on."""
-    sending = Sending(assignment(1, 1), {}, [("bad", Bad(how))], most_s=0.05)
+    sending = Sending(assignment(1, 1), {}, DEFAULT, [("bad", Bad(how))], most_s=0.05)
     engine: Any = None
     with pytest.raises(FetchError) as caught:
         await sending.send(engine, "http://a.test/", HopLimits(), {})

@@ -12,6 +12,7 @@ from tests.unit.machine_tools import assignment
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.messages import Extracted, Page, Result
 from zcrawl.plugins import Drop, Middleware
 from zcrawl.result.extracted import tallies_of
@@ -118,7 +119,7 @@ def result_of(count: int, extracted: Extracted | None = None) -> Result:
 
 async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason() -> None:
     """In the result's own tallies, which are committed with the page; those of a schema stay."""
-    sending = Sending(assignment(1, 1), {}, [("first", Middleware()), ("picky", Picky())])
+    sending = Sending(assignment(1, 1), {}, DEFAULT, [("first", Middleware()), ("picky", Picky())])
     before = Extracted(reasons={"schema: price": 4})
     result = await sending.items(result_of(5, before))
     assert [msgspec.json.decode(item)["n"] for item in result.items] == [0, 4]
@@ -132,13 +133,13 @@ async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason(
 
 async def test_a_result_whose_items_are_all_kept_stays_as_it_is() -> None:
     """Nobody's tallies are touched."""
-    sending = Sending(assignment(1, 1), {}, [("first", Middleware())])
+    sending = Sending(assignment(1, 1), {}, DEFAULT, [("first", Middleware())])
     assert await sending.items(result_of(2)) == result_of(2)
 
 
 async def test_drop_at_another_point_fails_the_page_by_name() -> None:
     """There is no item to drop before an answer came."""
-    sending = Sending(assignment(1, 1), {}, [("picky", Picky())])
+    sending = Sending(assignment(1, 1), {}, DEFAULT, [("picky", Picky())])
     engine: Any = None
     with pytest.raises(FetchError, match=r"Drop.*before_item") as caught:
         await sending.send(engine, "http://a.test/", HopLimits(), {})

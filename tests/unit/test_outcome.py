@@ -9,7 +9,7 @@ import pytest
 
 from zcrawl.errors import JobError, RetryClass
 from zcrawl.fetch.policy import fetch_error
-from zcrawl.frontier.url import url_key
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.messages import Assignment, Page, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
@@ -29,7 +29,7 @@ def context(scope: Scope | None = None, fetch: Fetch | None = None) -> RunContex
 
 
 def link(url: str) -> tuple[str, bytes]:
-    return url, url_key(url)
+    return url, DEFAULT.key(url)
 
 
 def test_a_page_becomes_a_default_item_with_all_nine_keys() -> None:
@@ -94,7 +94,7 @@ def test_a_redirect_between_variants_that_collapse_is_handed_over_once() -> None
     both = context(Scope(hosts=("x.test",), collapse_scheme=True))
     result = outcome.redirected(plain, both, secure, 301, 0.0)
     assert result.handover is not None and result.handover[0] == secure
-    assert result.handover[1] not in (both.rules.key(secure), url_key(secure))
+    assert result.handover[1] not in (both.rules.key(secure), DEFAULT.key(secure))
     again = outcome.redirected(plain, both, secure, 301, 0.0)
     assert again.handover == result.handover, "a second attempt admits nothing new"
     usual = outcome.redirected(plain, context(Scope(hosts=("x.test",))), secure, 301, 0.0)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.web.monsters import MONSTERS
 from zcrawl.errors import ParseError
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.parse import cost
 from zcrawl.parse.cost import Budget, Place, SelectorCost, TooCostly, place_of, selector_cost
 from zcrawl.parse.extract import Plan
@@ -51,7 +51,7 @@ def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
     budget = Budget(time.thread_time, 0.04)
     page_facts = None if options.plan is None else facts()
-    return read_page(body, HTML, URL, page_facts, options, LinkResolver(), budget)
+    return read_page(body, HTML, URL, page_facts, options, LinkResolver(DEFAULT), budget)
 
 
 def cpu_s(call: Callable[[], object], times: int = 3) -> float:
@@ -66,7 +66,7 @@ def cpu_s(call: Callable[[], object], times: int = 3) -> float:
 
 def ordinary_s() -> float:
     body = ordinary(300)
-    return cpu_s(lambda: read_page(body, HTML, URL, None, PLAIN, LinkResolver()))
+    return cpu_s(lambda: read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT)))
 
 
 PLAIN = PageOptions()
@@ -127,7 +127,7 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
 def thread_cost(body: bytes) -> tuple[float, float] | None:
     """CPU seconds of the parser in its thread, and of the loop after it; None: not for a thread."""
     budget = Budget(time.thread_time, 0.04)
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     try:
         read_page(body, HTML, URL, None, PLAIN, resolver, budget)
     except ForThread as large:
@@ -165,8 +165,8 @@ def test_a_long_page_of_a_manual_needs_no_child_process() -> None:
         inline(body, PLAIN)
     budget = Budget(lambda: 0.0, 1.0)
     tree = parse_markup(large.value.markup)
-    read = read_page(body, HTML, URL, None, PLAIN, LinkResolver(), budget, tree)
-    assert read == read_page(body, HTML, URL, None, PLAIN, LinkResolver())
+    read = read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget, tree)
+    assert read == read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT))
 
 
 def test_pages_for_selectors_and_fingerprints_are_never_parsed_in_a_thread() -> None:
@@ -318,4 +318,4 @@ def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     now = iter(range(100))
     budget = Budget(lambda: float(next(now)), 0.5)
     with pytest.raises(TooCostly, match="time"):
-        read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(), budget)
+        read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from zcrawl.errors import ParseError
-from zcrawl.frontier.url import LinkResolver, url_key
+from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.parse.page import PageOptions, ParsedPage, _flattened, _may_be_deep, is_html, parse_page
 
 URL = "https://example.com/docs/page.html"
@@ -18,7 +18,7 @@ def parse(
     html: str | bytes, content_type: str = UTF8, *, url: str = URL, follow_nofollow: bool = False
 ) -> ParsedPage:
     body = html.encode() if isinstance(html, str) else html
-    return parse_page(body, content_type, url, PageOptions(follow_nofollow), LinkResolver())
+    return parse_page(body, content_type, url, PageOptions(follow_nofollow), LinkResolver(DEFAULT))
 
 
 def urls(page: ParsedPage) -> list[str]:
@@ -36,7 +36,7 @@ def test_links_come_from_the_four_elements_once_and_in_document_order() -> None:
         "https://example.com/b",
         "https://example.com/docs/c?x=1",
     ]
-    assert all(key == url_key(url) for url, key in page.links)
+    assert all(key == DEFAULT.key(url) for url, key in page.links)
     assert urls(parse("<frameset><frame src=left></frameset>")) == ["https://example.com/docs/left"]
 
 

@@ -10,6 +10,7 @@ import httpx
 import msgspec
 import pytest
 
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.capture import Capture
 from zcrawl.mesh.messages import Assignment, Page
 from zcrawl.model import Outcome
@@ -117,7 +118,7 @@ async def test_a_body_that_is_not_the_wires_says_so(told: dict[str, Any]) -> Non
 
 async def test_a_request_of_a_spider_is_recorded_as_it_was_sent() -> None:
     """Its method and body, and the answer before a middleware made it another one."""
-    made, sending = recording(), Sending(ONE, {}, [])
+    made, sending = recording(), Sending(ONE, {}, DEFAULT, [])
     sending.out = Outgoing(URL, "POST", {"X-A": "1"}, b"q=zmq", {}, 1)
     sending.answer = answer(200, b"theirs", sent_headers=[("X-A", "1")])
     await made.add(URL, answer(200, b"ours"), sending, 10.0)

@@ -14,7 +14,7 @@ from tests.unit.test_worker_machine import Worker, of, sent, started
 from zcrawl.errors import JobError
 from zcrawl.frontier import extra as extras
 from zcrawl.frontier.extra import Extra, request_key
-from zcrawl.frontier.url import url_key
+from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.messages import LINKS_PER_RESULT, Assign, Code, Config, Reject, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.spider import Page, Request, Spider, on
@@ -180,11 +180,13 @@ def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
 
 def test_a_plain_get_has_the_key_of_a_found_link() -> None:
     """So that a spider and a link to the same page are one request; others differ by all of it."""
-    assert request_key(URL, Extra(handler="x", meta={"a": 1})) == url_key(URL)
+    assert request_key(URL, Extra(handler="x", meta={"a": 1}), DEFAULT) == DEFAULT.key(URL)
     keys = {
-        request_key(URL, Extra(method, body)) for method in ("POST", "PUT") for body in (b"", b"1")
+        request_key(URL, Extra(method, body), DEFAULT)
+        for method in ("POST", "PUT")
+        for body in (b"", b"1")
     }
-    assert len(keys | {url_key(URL)}) == 5
+    assert len(keys | {DEFAULT.key(URL)}) == 5
     assert extras.encode(Extra()) == b"" and extras.decode(b"") == Extra()
     with pytest.raises(extras.ParseError):
         extras.decode(b"\xc1")

@@ -8,6 +8,7 @@ import pytest
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import (
+    DEFAULT,
     MAX_URL_BYTES,
     CanonicalRules,
     LinkResolver,
@@ -15,7 +16,6 @@ from zcrawl.frontier.url import (
     host_name_of,
     join,
     origin_of,
-    url_key,
 )
 
 
@@ -138,9 +138,9 @@ def test_relative_references_resolve_as_in_a_browser(href: str, expected: str) -
     """The examples of RFC 3986 with the WHATWG's reading."""
     base = "http://a/b/c/d;p?q"
     assert join(base, href) == expected
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     for _ in range(2):
-        assert resolver.resolve(base, href) == (expected, url_key(expected))
+        assert resolver.resolve(base, href) == (expected, DEFAULT.key(expected))
 
 
 def test_joining_with_a_bad_base_is_a_named_error() -> None:
@@ -148,14 +148,14 @@ def test_joining_with_a_bad_base_is_a_named_error() -> None:
     for base in ("", "nonsense", "mailto:x", "file:///x", "http://h/\ud800", "x" * 99_999):
         with pytest.raises(BadUrl):
             join(base, "g")
-        assert LinkResolver().resolve(base, "g") is None
+        assert LinkResolver(DEFAULT).resolve(base, "g") is None
 
 
 def test_a_key_is_128_bits_of_blake2b() -> None:
     """The key is the same on every node and in every version of Python."""
     url = "http://example.com/"
-    assert url_key(url) == hashlib.blake2b(url.encode(), digest_size=16).digest()
-    assert len(url_key(url)) == 16
+    assert DEFAULT.key(url) == hashlib.blake2b(url.encode(), digest_size=16).digest()
+    assert len(DEFAULT.key(url)) == 16
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_origin_and_name_are_cut_from_the_form(url: str, origin: str, name: str)
 
 def test_a_resolver_counts_what_it_rejects() -> None:
     """Each rejected href counts under its reason, cached or not."""
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     for href in ("mailto:x", "mailto:x", "http://[", "x" * 9000, "\ud800"):
         assert resolver.resolve("http://h/", href) is None
     assert resolver.rejected == {"unsupported_scheme": 2, "bad_url": 2, "url_too_long": 1}
@@ -184,28 +184,28 @@ def test_a_resolver_counts_what_it_rejects() -> None:
 
 def test_a_bad_page_does_not_spoil_the_cache_for_others() -> None:
     """An absolute link means the same whatever page it stands on."""
-    resolver = LinkResolver()
-    assert resolver.resolve("nonsense", "http://x/") == ("http://x/", url_key("http://x/"))
+    resolver = LinkResolver(DEFAULT)
+    assert resolver.resolve("nonsense", "http://x/") == ("http://x/", DEFAULT.key("http://x/"))
     assert resolver.resolve("nonsense", "y") is None
-    assert resolver.resolve("http://h/", "y") == ("http://h/y", url_key("http://h/y"))
+    assert resolver.resolve("http://h/", "y") == ("http://h/y", DEFAULT.key("http://h/y"))
 
 
 def test_the_caches_of_a_resolver_are_bounded() -> None:
     """However many links and pages pass, memory stays bounded and answers stay right."""
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     for n in range(25_000):
         assert resolver.resolve(f"http://h/{n % 300}/", f"p{n}") is not None
         assert resolver.cached() <= 20_000
-    assert resolver.resolve("http://h/7/", "p7") == ("http://h/7/p7", url_key("http://h/7/p7"))
+    assert resolver.resolve("http://h/7/", "p7") == ("http://h/7/p7", DEFAULT.key("http://h/7/p7"))
 
 
 def test_pages_of_one_directory_share_only_what_means_the_same_on_both() -> None:
     """`?p=2`, an empty href and `http:?p=2` keep the page's own name, so no cache may mix them."""
-    resolver = LinkResolver()
+    resolver = LinkResolver(DEFAULT)
     for page in ("http://h/d/one", "http://h/d/two", "http://h/d/one"):
         for href in ("?p=2", "", " ?p=3", "http:?p=4", "same", "#x"):
             expected = join(page, href)
-            assert resolver.resolve(page, href) == (expected, url_key(expected))
+            assert resolver.resolve(page, href) == (expected, DEFAULT.key(expected))
 
 
 @pytest.mark.parametrize(

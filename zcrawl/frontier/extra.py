@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import ParseError
-from zcrawl.frontier.url import DEFAULT, KEY_BYTES, CanonicalRules
+from zcrawl.frontier.url import KEY_BYTES, CanonicalRules
 
 MOST_EXTRA_BYTES: Final = 60_000  # of one request, encoded
 MOST_PRIORITY: Final = 1_000
@@ -57,16 +57,35 @@ def decode(data: bytes) -> Extra:
         raise ParseError(f"a request's extras cannot be read: {error}", code="bad_extra") from None
 
 
-def request_key(url: str, extra: Extra, rules: CanonicalRules = DEFAULT) -> bytes:
+def request_key(url: str, extra: Extra, rules: CanonicalRules) -> bytes:
     """The identity of a request within a run. A plain GET is the same as a found link; two POSTs
     to one URL are two requests unless their bodies are equal."""
     if extra.method == "GET" and not extra.body:
         return rules.key(url)
-    text = extra.method.encode() + rules.key(url) + extra.body
-    return blake2b(text, digest_size=KEY_BYTES).digest()
+    return _key_with_body(rules.key(url), extra)
 
 
-def start_seed() -> tuple[str, bytes, bytes]:
+def redirect_key(url: str, onward: Extra, own_key: bytes, rules: CanonicalRules) -> bytes:
+    """The key of the request that a redirect to `url` makes of a request with `own_key`."""
+    key = request_key(url, onward, rules)
+    return _taken_key(url, onward, rules) if key == own_key else key
+
+
+def is_key_of(key: bytes, url: str, extra: Extra, rules: CanonicalRules) -> bool:
+    """Whether a request with this key can be of a run with these rules."""
+    return key in (request_key(url, extra, rules), _taken_key(url, extra, rules))
+
+
+def _taken_key(url: str, extra: Extra, rules: CanonicalRules) -> bytes:
+    key = rules.redirect_key(url)
+    return key if extra.method == "GET" and not extra.body else _key_with_body(key, extra)
+
+
+def _key_with_body(key: bytes, extra: Extra) -> bytes:
+    return blake2b(extra.method.encode() + key + extra.body, digest_size=KEY_BYTES).digest()
+
+
+def start_seed(rules: CanonicalRules) -> tuple[str, bytes, bytes]:
     """URL, key and extras of the request that makes a worker call a spider's `start`."""
     extra = Extra(method="START", handler=START)
-    return START_URL, request_key(START_URL, extra), encode(extra)
+    return START_URL, request_key(START_URL, extra, rules), encode(extra)

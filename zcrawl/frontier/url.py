@@ -64,6 +64,8 @@ class CanonicalRules(msgspec.Struct, frozen=True):
     def key(self, url: str) -> bytes:
         """The key of a canonical URL under these rules. Only the key collapses: the URL that is
         fetched is the one that was found."""
+        if not (self.collapse_scheme or self.collapse_www):
+            return url_key(url)
         if self.collapse_scheme and url.startswith("http://"):
             url = "https" + url[4:]
         if self.collapse_www:
@@ -72,8 +74,14 @@ class CanonicalRules(msgspec.Struct, frozen=True):
                 url = url[:name] + url[name + 4 :]
         return url_key(url)
 
+    def redirect_key(self, url: str) -> bytes:
+        """The key of a redirect's target that has the key of the request it came from: from http
+        to https, say, where both collapse. That request has taken the usual key, so the target
+        gets one that no link can have."""
+        return url_key(f"{url}#redirected")
 
-DEFAULT: Final = CanonicalRules()
+
+DEFAULT: Final = CanonicalRules()  # for URLs outside of runs, whose keys nobody keeps
 
 
 def canonicalize(url: str, rules: CanonicalRules = DEFAULT) -> str:
@@ -87,7 +95,8 @@ def join(base: str, href: str, rules: CanonicalRules = DEFAULT) -> str:
 
 
 def url_key(url: str) -> bytes:
-    """The identity of a canonical URL within a run: 128 bits of BLAKE2b."""
+    """128 bits of BLAKE2b. Not for other packages (an architecture rule): `CanonicalRules` makes
+    keys, because two keys of one URL by different rules are a page lost or fetched twice."""
     return blake2b(url.encode(), digest_size=KEY_BYTES).digest()
 
 
@@ -119,7 +128,7 @@ class LinkResolver:
     emptied together when they hold more than _MAX_CACHED entries. `rejected` counts by reason.
     """
 
-    def __init__(self, rules: CanonicalRules = DEFAULT) -> None:
+    def __init__(self, rules: CanonicalRules) -> None:
         self.rejected: Counter[str] = Counter()
         self._rules = rules
         self._key = rules.key if rules.collapse_scheme or rules.collapse_www else url_key

@@ -124,14 +124,21 @@ class Desk:
         else:
             self._submit_now(pending, now, effects)
 
-    def _submit_now(self, pending: Pending, now: float, effects: Effects) -> None:
+    def _submit_now(
+        self,
+        pending: Pending,
+        now: float,
+        effects: Effects,
+        stored: CanonicalRules | None = None,
+    ) -> None:
+        """`stored`: the rules of the stored spec, if that is what runs."""
         args = pending.request.args
         spec = spec_from_dict(args["spec"], "submission")
         # On a cluster a typed URL opens nothing, whatever a client sends.
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
-        rules = canonical_rules(spec.scope)
+        rules = stored or canonical_rules(spec.scope)
         seeds = desk_seeds.read(list(args["seeds"]) or list(spec.seeds), rules)
         seed_hosts = desk_seeds.netlocs(seeds)
         seeds += tuple(
@@ -148,7 +155,7 @@ class Desk:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=(*seeds, desk_seeds.start()) if begins_by_itself(spec, seeds) else seeds,
+            seeds=(*seeds, desk_seeds.start(rules)) if begins_by_itself(spec, seeds) else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=output,
@@ -161,8 +168,8 @@ class Desk:
     def _add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.request.args
         active = self._state.runs.get(int(args["run"]))
-        rules = active.rules if active is not None else CanonicalRules()
-        seeds = desk_seeds.read(list(args["seeds"]), rules)
+        # A run that memory does not have has ended or never was: the store says which.
+        seeds = desk_seeds.read(list(args["seeds"]), active.rules) if active is not None else ()
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,
@@ -179,9 +186,10 @@ class Desk:
         if done.refused:
             self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
             return False
-        if done.row is not None and not done.repeated:
+        if done.row is not None and not (done.repeated and done.row.state.ended):
+            # Also a repeated one: its client may add seeds before the reload has read the run.
             self._state.put_run(done.row, now, effects)
-            if not done.row.state.ended:
+            if not done.repeated and not done.row.state.ended:
                 self._state.admit(done.admitted, done.hosts, now)
         data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
         self._reply(pending, data, effects)
@@ -320,9 +328,11 @@ class Desk:
         try:
             if pending.request.op == "submit":
                 assert isinstance(outcome, JobList)
+                rules = None
                 for stored in filter(is_visible, outcome.jobs):
-                    check_right(stored.spec, self._state.allow_code)
-                self._submit_now(pending, now, effects)
+                    spec = check_right(stored.spec, self._state.allow_code)
+                    rules = canonical_rules(spec.scope)
+                self._submit_now(pending, now, effects, rules)
                 return
             if pending.request.op in ("act", "tune"):
                 assert isinstance(outcome, JobList)

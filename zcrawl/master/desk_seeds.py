@@ -32,9 +32,9 @@ def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
     return tuple(seeds.values())
 
 
-def start() -> NewLink:
+def start(rules: CanonicalRules) -> NewLink:
     """The request that makes a worker call the spider's `start`."""
-    url, key, extra = start_seed()
+    url, key, extra = start_seed(rules)
     return NewLink(url, key, origin_of(url), 0, extra=extra)
 
 

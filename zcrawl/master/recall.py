@@ -14,8 +14,10 @@ from __future__ import annotations
 import functools
 from typing import Final
 
-from zcrawl.errors import StoreError
+from zcrawl.errors import BadUrl, ParseError, StoreError
+from zcrawl.frontier.extra import decode, is_key_of, request_key
 from zcrawl.frontier.scope import ScopeFilter
+from zcrawl.frontier.url import CanonicalRules, canonicalize
 from zcrawl.master.events import Ask, Effects, Execute, Note
 from zcrawl.master.state import LeaderState
 from zcrawl.model import RECALLED
@@ -65,7 +67,11 @@ class Recall:
         row = active.row
         scope = _scope(active.spec.scope, row.seed_hosts)
         rows = _affordable(known.rows, scope.cost)
-        links = tuple(_link(one) for one in rows if scope.verdict(one.url, one.depth) is None)
+        inside = [one for one in rows if scope.verdict(one.url, one.depth) is None]
+        links, lost = _links(inside, active.rules)
+        if lost:
+            text = f"run {run}: {lost} pages of earlier runs have no URL under its rules"
+            effects.append(Note("recall_dropped", text))
         last = len(known.rows) < query.limit and len(rows) == len(known.rows)
         upto = query.after if last else rows[-1].id
         utc = self._state.utc(now)
@@ -106,7 +112,19 @@ def _affordable(rows: list[KnownRow], cost: int) -> list[KnownRow]:
     return rows
 
 
-def _link(known: KnownRow) -> NewLink:
-    return NewLink(
-        known.url, known.key, known.origin, known.depth, label=known.label, extra=known.extra
-    )
+def _links(rows: list[KnownRow], rules: CanonicalRules) -> tuple[tuple[NewLink, ...], int]:
+    """Under the rules of the run that recalls them: an earlier run may have had others, and a key
+    of those would bring a page into this run twice. Also how many cannot be recalled."""
+    links: dict[bytes, NewLink] = {}
+    lost = 0
+    for row in rows:
+        try:
+            url, key, extra = canonicalize(row.url, rules), row.key, decode(row.extra)
+        except (BadUrl, ParseError):
+            lost += 1
+            continue
+        if url != row.url or not is_key_of(key, url, extra, rules):
+            key = request_key(url, extra, rules)
+        link = NewLink(url, key, row.origin, row.depth, label=row.label, extra=row.extra)
+        links.setdefault(key, link)
+    return tuple(links.values()), lost

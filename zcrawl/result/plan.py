@@ -13,7 +13,15 @@ import msgspec
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.errors import BadUrl, ParseError, RetryClass
-from zcrawl.frontier.extra import REDIRECT, REDIRECTED, START, decode, encode, request_key
+from zcrawl.frontier.extra import (
+    REDIRECT,
+    REDIRECTED,
+    START,
+    decode,
+    encode,
+    is_key_of,
+    request_key,
+)
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
@@ -199,7 +207,9 @@ class ResultPlanner:
         for url, key, prio, extra in result.requests:
             if (result.run, key) in self._seen:
                 continue
-            if self._sample_is_due() and not _is_true(url, key, extra, active):
+            if self._sample_is_due() and not _is_true(
+                url, key, extra, active, redirected=result.reason == REDIRECTED
+            ):
                 return False
             links.append(NewLink(url, key, origin_of(url), depth, _bounded_prio(prio), extra=extra))
         return True
@@ -251,13 +261,17 @@ def _bounded_prio(prio: int) -> int:
     return max(-MOST_PRIO, min(MOST_PRIO, prio))
 
 
-def _is_true(url: str, key: bytes, extra: bytes, active: ActiveRun) -> bool:
-    """Whether a worker told the canonical form and its key."""
+def _is_true(
+    url: str, key: bytes, extra: bytes, active: ActiveRun, redirected: bool = False
+) -> bool:
+    """Whether a worker told the canonical form and its key under the rules of the run."""
     try:
-        return (
-            canonicalize(url, active.rules) == url
-            and request_key(url, decode(extra), active.rules) == key
-        )
+        rules = active.rules
+        if canonicalize(url, rules) != url:
+            return False
+        if redirected:
+            return is_key_of(key, url, decode(extra), rules)
+        return request_key(url, decode(extra), rules) == key
     except (BadUrl, ParseError):
         return False
 

@@ -36,9 +36,11 @@ def read_stored(data: bytes) -> JobSpec:
     return spec
 
 
-def check_right(data: bytes, allow_code: bool) -> None:
-    """Raise JobError or RefusedError if a run of this stored spec may not begin."""
-    with_code_right(read_stored(data), allow_code)
+def check_right(data: bytes, allow_code: bool) -> JobSpec:
+    """The stored spec; JobError or RefusedError if a run of it may not begin."""
+    spec = read_stored(data)
+    with_code_right(spec, allow_code)
+    return spec
 
 
 def refusal_of(error: JobError) -> str:

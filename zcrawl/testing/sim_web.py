@@ -12,9 +12,13 @@ import msgspec
 
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.recrawl import decode
-from zcrawl.frontier.url import origin_of, url_key
+from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import UNCHANGED, Outcome
+from zcrawl.submit.spec import Scope
+
+RULES = canonical_rules(Scope())  # of the runs of every simulated world
 
 
 @dataclasses.dataclass
@@ -120,12 +124,12 @@ class FakeWeb:
                 outcome=Outcome.SKIPPED,
                 reason="redirected",
                 status=301,
-                handover=(target, url_key(target)),
+                handover=(target, RULES.key(target)),
             )
         version = min(2, self.answers.get(url, 0) + 1)
         self.answers[url] = self.answers.get(url, 0) + 1
         links = self.links_of(url, version)
-        landed = None if url == one.url else (url, url_key(url))
+        landed = None if url == one.url else (url, RULES.key(url))
         known, content = decode(one.known), self.content_of(url, one.run, version)
         if known is not None and known.content == content:
             return msgspec.structs.replace(
@@ -146,7 +150,7 @@ class FakeWeb:
             status=200,
             page=Page(url, None, "text/html", 100, now, 1.0),
             items=[item.encode()],
-            links=[(link, url_key(link)) for link in links],
+            links=[(link, RULES.key(link)) for link in links],
             redirected_to=landed,
             traits=Traits(content=content),
         )

@@ -68,7 +68,7 @@ class RunExtras:
         if not one.extra and not self._middlewares:
             return None
         most_s = context.spec.fetch.timeout
-        return Sending(one, context.headers_for(one.url), self._middlewares, most_s)
+        return Sending(one, context.headers_for(one.url), context.rules, self._middlewares, most_s)
 
     async def close(self) -> None:
         if self._process is not None:

@@ -20,7 +20,7 @@ from zcrawl.frontier.extra import REDIRECTED, decode
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.shapes import ShapeWatch
 from zcrawl.frontier.traps import TrapFilter
-from zcrawl.frontier.url import origin_of, url_key
+from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
 from zcrawl.model import NOINDEX, SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
@@ -368,9 +368,7 @@ def redirected(
     if inside or context.scope.verdict(target, one.depth) is None:
         key = context.rules.key(target)
         if key == context.rules.key(one.url):
-            # From http to https, say, where both have one key: the request that ends here has
-            # taken it, so the target gets one that no link can have.
-            key = url_key(f"{target}#redirected")
+            key = context.rules.redirect_key(target)
         return skipped(
             one, REDIRECTED, status=status, handover=(target, key), crawl_delay_s=crawl_delay_s
         )

@@ -17,7 +17,8 @@ import msgspec
 from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.response_httpx import as_httpx
-from zcrawl.frontier.extra import Extra, decode, encode, request_key
+from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_key
+from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import Assignment, Extracted, Result
 from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
 
@@ -32,10 +33,12 @@ class Sending:
         self,
         one: Assignment,
         headers: dict[str, str],
+        rules: CanonicalRules,
         middlewares: Sequence[tuple[str, Middleware]],
         most_s: float = 30.0,
     ) -> None:
-        """`most_s` is how long a middleware may wait for something."""
+        """`rules` are the run's. `most_s` is how long a middleware may wait for something."""
+        self._rules = rules
         self._most_s = most_s
         self.extra: Extra = decode(one.extra)
         self._one = one
@@ -75,7 +78,9 @@ class Sending:
         onward = _onward(self.extra, status)
         headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
         onward = msgspec.structs.replace(onward, headers=headers, redirected=True)
-        asked = (url, request_key(url, onward), self._one.prio, encode(onward))
+        own_key = request_key(self._one.url, decode(self._one.extra), self._rules)
+        key = redirect_key(url, onward, own_key, self._rules)
+        asked = (url, key, self._one.prio, encode(onward))
         return msgspec.structs.replace(result, handover=None, requests=[asked])
 
     async def items(self, result: Result) -> Result:
