@@ -33,6 +33,7 @@ from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.tab_browser import Tab
 from zcrawl.frontier.url import origin_of
+from zcrawl.runtime.tasks_loop import in_full
 from zcrawl.submit.browser_spec import Browser
 
 LOOK_EVERY_S: Final = 0.5  # at the memory, and at what has rested long enough
@@ -305,14 +306,20 @@ class BrowserEngine:
         """While there is a Chromium: watch its memory, close what rests, end it when unused."""
         while self._chromium is not None or self._ended:
             await asyncio.sleep(LOOK_EVERY_S)
-            now = self._clock()
-            await self._drop(self._shelf.expired(now))
-            chromium = self._chromium
-            if chromium is not None and self._open:
-                chromium.end_large_renderers(max(self._open.values()))
-            elif chromium is not None and now - self._used_at >= IDLE_S:
-                self._gone(chromium)
-            await self._tidy()
+            try:
+                await self._look_after()
+            except Exception as error:  # Chromium has just ended, say: looked at again
+                self._note("browser_keeper_failed", in_full(error))
+
+    async def _look_after(self) -> None:
+        now = self._clock()
+        await self._drop(self._shelf.expired(now))
+        chromium = self._chromium
+        if chromium is not None and self._open:
+            chromium.end_large_renderers(max(self._open.values()))
+        elif chromium is not None and now - self._used_at >= IDLE_S:
+            self._gone(chromium)
+        await self._tidy()
 
 
 async def _refuse(route: Route) -> None:

@@ -21,6 +21,7 @@ from zcrawl.master.mishaps import in_words
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
+from zcrawl.runtime.tasks_loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
@@ -92,6 +93,7 @@ class MasterLoop:
 
     def listen(self) -> None:
         """Workers, clients and other masters are heard from now on."""
+        tell_unhandled(self.note)
         self._mesh.listen(self._on_messages)
         if self._peers is not None:
             self._peers.listen(lambda arrived: self._on_messages(arrived, by_master=True))
@@ -216,12 +218,16 @@ class MasterLoop:
         if self._closed:
             return
         now = self._clock()
-        self._settle(m.Ticked(), now, self._utc())
-        if now >= self._looked_at + LOOK_S:
-            self._look_at_itself(now)
+        wait_s = LOOK_S  # whatever fails here, there is a next tick
+        try:
+            self._settle(m.Ticked(), now, self._utc())
+            if now >= self._looked_at + LOOK_S:
+                self._look_at_itself(now)
+            wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
+        except Exception as error:  # no file descriptor is free, say: the next tick will tell
+            self.note("tick_failed", in_full(error))
         if self._timer is not None:
             self._timer.cancel()
-        wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
         self._timer = self._loop.call_later(wait_s, self._tick)
 
     def _look_at_itself(self, now: float) -> None:

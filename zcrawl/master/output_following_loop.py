@@ -36,6 +36,7 @@ from zcrawl.errors import (
 from zcrawl.master.output_script import Commit, Effect, Fence, Open, Read, Write, write_output
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.runtime.limited_thread import LimitedThread, outcome_of
+from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.store.commands import AdvanceOutput, NoteOutput
 from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.output_mark import Mark
@@ -93,7 +94,7 @@ class Following:
         """Write what is committed. `row` was read while nothing of this ran."""
         assert not self.running
         name = f"output of run {self.run}"
-        self._task = asyncio.get_running_loop().create_task(self._run(row, epoch), name=name)
+        self._task = supervised(self._run(row, epoch), name, self._tools.note)
         return self._task
 
     async def wait(self) -> None:

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 from zcrawl.errors import ZcrawlError
 from zcrawl.master.output_following_loop import Following, Note, Tools, named
 from zcrawl.master.store_thread import StoreThreads
+from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.queries import OutputRow, Outputs, ReadOutputs
 from zcrawl.store.warc import GetBody
@@ -53,7 +54,7 @@ class OutputLoop:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="outputs")
+        self._task = supervised(self._run(), "outputs", self._tools.note)
         self._changed.set()  # what an earlier process left behind
 
     def committed(self) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import msgpack
 import msgspec
 
-from zcrawl.errors import DecodeError, VersionMismatch
+from zcrawl.errors import DecodeError, MeshError, VersionMismatch
 from zcrawl.mesh.messages import (
     BODY_TYPES,
     PROTOCOL_VERSION,
@@ -45,6 +45,16 @@ _SOURCE = Header.__struct_fields__.index("source")
 
 def encode(header: Header, body: Body) -> list[bytes]:
     return [_ENCODER.encode(header), _ENCODER.encode(body)]
+
+
+def encode_report(header: Header, body: Body) -> list[bytes]:
+    """What a worker says. MeshError for a message that no master would take: its socket closes
+    the line at a longer frame, and whoever sends it again loses the next line too."""
+    frames = encode(header, body)
+    if len(frames[1]) > MAX_FRAME_BYTES:
+        text = f"a message of {len(frames[1])} bytes; at most {MAX_FRAME_BYTES}"
+        raise MeshError(text, code="message_too_large")
+    return frames
 
 
 def decode(frames: Sequence[bytes]) -> Message | BadBody:

@@ -17,7 +17,7 @@ import msgspec
 
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.border import Refusal
-from zcrawl.mesh.codec import decode, encode
+from zcrawl.mesh.codec import decode, encode, encode_report
 from zcrawl.mesh.messages import Beat, Body
 from zcrawl.mesh.ports import Arrived, Handler, stamp
 from zcrawl.mesh.roles import ANYBODY, Channel, kinds_on
@@ -101,6 +101,10 @@ class MemoryWorkerMesh(_Peer):
     def __init__(self, hub: MemoryHub, source: str, incarnation: int, route: bytes) -> None:
         super().__init__(hub, source, incarnation)
         self._route = route
+
+    def _frames(self, epoch: int, body: Body, sequence: int, subject: int) -> list[bytes]:
+        header = stamp(self._source, self._incarnation, epoch, body, sequence, subject)
+        return encode_report(header, body)
 
     def send(
         self, master: str, epoch: int, body: Body, sequence: int = 0, subject: int = 0

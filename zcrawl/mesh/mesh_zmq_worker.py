@@ -8,7 +8,7 @@ from collections.abc import Callable
 import zmq
 
 from zcrawl.errors import ConfigError, MeshError, VersionMismatch
-from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
+from zcrawl.mesh.codec import VERSION_TOPIC, encode_report, version_notice
 from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.mesh_zmq_sockets import Socket, topic
 from zcrawl.mesh.messages import Body, Kind
@@ -96,10 +96,12 @@ class ZmqWorkerMesh(MeshEnd):
         if control is None:
             self.counters["send_no_route"] += 1
             return False
-        return self._send(control, encode(self._header(epoch, body, sequence, subject), body))
+        return self._send(
+            control, encode_report(self._header(epoch, body, sequence, subject), body)
+        )
 
     def publish(self, epoch: int, body: Body, sequence: int = 0, subject: int = 0) -> bool:
-        frames = encode(self._header(epoch, body, sequence, subject), body)
+        frames = encode_report(self._header(epoch, body, sequence, subject), body)
         if self._early is not None:  # nobody listens yet: ZeroMQ would drop it in silence
             self._early.append(frames)
             return False

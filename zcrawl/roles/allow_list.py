@@ -9,6 +9,7 @@ from typing import Final
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.keys_zmq_file import AllowList
 from zcrawl.mesh.security import AllowedKey
+from zcrawl.runtime.tasks_loop import TASK_FAILED, in_full
 
 LOOK_AGAIN_S: Final = 2.0
 
@@ -33,6 +34,11 @@ async def follow_allow_list(
             if str(error) != complaint:
                 complaint = str(error)
                 log(error.code, complaint)
+            continue
+        except Exception as error:  # a bug: told once, and the file is looked at again
+            if str(error) != complaint:
+                complaint = str(error)
+                log(TASK_FAILED, f"allow list: {in_full(error)}")
             continue
         if changed is not None:
             complaint = ""

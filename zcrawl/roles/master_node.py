@@ -37,6 +37,7 @@ from zcrawl.roles.place import OUTPUTS
 from zcrawl.runtime import clock_os
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import new_incarnation
+from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.store.output_folder_file import OutputPlaces
 from zcrawl.store.ports import Store
 from zcrawl.submit.output_rights import OutputRights
@@ -128,7 +129,7 @@ class MasterNode:
             self._outputs.start()
             if self._allow is not None:
                 following = follow_allow_list(self._allow, self._mesh.allow, self._log)
-                stack.callback(asyncio.create_task(following, name="allow list").cancel)
+                stack.callback(supervised(following, "allow list", self._log).cancel)
             me = self._member(incarnation)
             self._master.handle(m.CatalogueSeen(own=me.endpoints))
             self._master.listen()

@@ -29,6 +29,7 @@ from zcrawl.roles.pulse_file import Pulses
 from zcrawl.runtime import clock_os, lives_file
 from zcrawl.runtime.notify_os import Notify
 from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
+from zcrawl.runtime.tasks_loop import TASK_FAILED, in_full, supervised
 from zcrawl.telemetry.logs import EventLog
 
 STDERR: Final = 2
@@ -103,7 +104,7 @@ class WorkerNode:
                 self._register(id)
             asking = None
             if self._make is None:
-                asking = asyncio.create_task(self._ask_for_masters(), name="masters")
+                asking = supervised(self._ask_for_masters(), "masters", self._log)
                 stack.callback(asking.cancel)
             await self._serve()
             if self._renewal is not None:
@@ -187,6 +188,8 @@ class WorkerNode:
                 self._remember(await cluster.find_masters(self._config))
             except ZcrawlError as error:
                 self._tell("no_master_answers", str(error))
+            except Exception as error:  # a bug: told, and asked again
+                self._log(TASK_FAILED, f"masters: {in_full(error)}")
             self._look.clear()
             with contextlib.suppress(TimeoutError):  # time to ask again
                 await asyncio.wait_for(self._look.wait(), ASK_AGAIN_S)
@@ -227,7 +230,7 @@ class WorkerNode:
         changed = self._told(config) != self._told(self._config)
         self._config = config
         if changed and self._renewal is None:
-            self._renewal = asyncio.create_task(self._renew(), name="renew")
+            self._renewal = supervised(self._renew(), "renew", self._log)
         self._notify.ready(", ".join(self.ids))
 
     async def _renew(self) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from zcrawl.fetch.ports import Engine
+from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.submit.spec import ENGINES, JobSpec
 
 EngineOf = Callable[[JobSpec], Engine]
@@ -38,14 +39,14 @@ class EngineBook:
         self.of_run.pop(run, None)
         own = self._own.pop(run, None)
         if own is not None:
-            ending = asyncio.get_running_loop().create_task(self._closed(run, own))
+            ending = supervised(self._closed(run, own), f"end of run {run}", self._on_error)
             self._endings.add(ending)
             ending.add_done_callback(self._endings.discard)
 
     async def close(self) -> None:
         for run in [*self._own]:
             self.forget(run)
-        await asyncio.gather(*self._endings)
+        await asyncio.gather(*self._endings, return_exceptions=True)  # told by whoever looks after
 
     async def _closed(self, run: int, engine: Engine) -> None:
         try:

@@ -33,6 +33,13 @@ class FetchEnded(_Data, frozen=True):
     result: Result
 
 
+class ResultRefused(_Data, frozen=True):
+    """The edge cannot send this result: it cannot be encoded, or is too large for a frame."""
+
+    number: int
+    detail: str
+
+
 class HopWanted(_Data, frozen=True):
     """A running fetch wants one more request; by now it may know what robots.txt asks for."""
 
@@ -63,7 +70,14 @@ class Ticked(_Data, frozen=True):
 
 
 Event: TypeAlias = (
-    MessageCame | FetchEnded | HopWanted | StartedLate | RunLacks | DrainAsked | Ticked
+    MessageCame
+    | FetchEnded
+    | ResultRefused
+    | HopWanted
+    | StartedLate
+    | RunLacks
+    | DrainAsked
+    | Ticked
 )
 
 # ---------------------------------------------------------------- effects

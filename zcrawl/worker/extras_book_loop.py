@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from zcrawl.mesh.messages import Code
+from zcrawl.runtime.tasks_loop import Tell, supervised
 from zcrawl.submit.spec import CRAWL, JobSpec
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 
 class ExtrasBook:
-    def __init__(self, closed: Sequence[str] = ()) -> None:
+    def __init__(self, closed: Sequence[str], tell: Tell) -> None:
         self._closed = closed  # files of the worker that no spider may read
+        self._tell = tell
         self._runs: dict[int, RunExtras] = {}
         self._codes: dict[str, bytes] = {}  # hash → a spider's file
         self._endings: set[asyncio.Task[None]] = set()  # of spiders whose run has ended
@@ -41,11 +43,11 @@ class ExtrasBook:
             return
         if not self._runs:
             self._codes.clear()
-        ending = asyncio.get_running_loop().create_task(extras.close())
+        ending = supervised(extras.close(), f"end of run {run}", self._tell)
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
 
     async def close(self) -> None:
-        for extras in self._runs.values():
-            await extras.close()
-        await asyncio.gather(*self._endings)
+        for run in [*self._runs]:
+            self.forget(run)
+        await asyncio.gather(*self._endings, return_exceptions=True)  # told by whoever looks after

@@ -56,6 +56,7 @@ from zcrawl.worker.events import (
     Note,
     PermitHop,
     PublishToAll,
+    ResultRefused,
     RunLacks,
     SendToMaster,
     StartedLate,
@@ -67,7 +68,7 @@ from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
 from zcrawl.worker.pulse import Pulse
 from zcrawl.worker.refusal import refusal_text
-from zcrawl.worker.report import About, by_verdict, hello_of, parts
+from zcrawl.worker.report import About, by_verdict, hello_of, parts, unsendable
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s; lists are edited
@@ -137,6 +138,10 @@ class WorkerMachine:
                 self._on_message(header, body, now, effects)
             case FetchEnded(seq, result):
                 self._on_fetch_ended(seq, result, now, effects)
+            case ResultRefused(number, detail):
+                entry = self.outbox.replace(number, lambda result: unsendable(result, detail))
+                if entry is not None:
+                    effects.append(PublishToAll(entry.result, number, entry.result.seq))
             case HopWanted(seq, crawl_delay_s):
                 if not self.intake.want_hop(seq, crawl_delay_s):
                     effects.append(CancelFetch(seq))

@@ -12,7 +12,7 @@ Invariants, asserted by `check()`:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -72,6 +72,18 @@ class Outbox:
         self.produced += 1
         entry = Entry(self.produced, result, size_of(result), now + RESEND_AFTER_S)
         self._entries.append(entry)
+        self.bytes += entry.size
+        return entry
+
+    def replace(self, number: int, by: Callable[[Result], Result]) -> Entry | None:
+        """Put another result in the place of one that is still here."""
+        at = number - self.acked - 1
+        if not 0 <= at < len(self._entries):
+            return None  # settled meanwhile
+        entry = self._entries[at]
+        self.bytes -= entry.size
+        entry.result = by(entry.result)
+        entry.size = size_of(entry.result)
         self.bytes += entry.size
         return entry
 

@@ -34,6 +34,7 @@ from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
+from zcrawl.runtime.tasks_loop import in_full
 from zcrawl.worker import outcome, readings, sitemaps, traits_httpx
 from zcrawl.worker.engine_book_loop import EngineBook, EngineOf
 from zcrawl.worker.extras_book_loop import ExtrasBook
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from zcrawl.worker.sending_loop import Sending
     from zcrawl.worker.session_loop import Session
 
+INTERNAL_ERROR: Final = "internal_error"
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
 
@@ -95,7 +97,7 @@ class Pipeline:
         self._special = SpecialPages(clock, utc, self._reader)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
-        self._extras = ExtrasBook(closed)
+        self._extras = ExtrasBook(closed, on_error)
         self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
         self._keyring = keyring
         self._fetches: dict[int, Fetching] = {}
@@ -117,11 +119,16 @@ class Pipeline:
                 self._sessions[config.run] = session
             self._extras.adopt(config.run, context.spec)
         except (JobError, PluginError) as error:  # its requests will fail with that code
-            self._runs.pop(config.run, None)
-            self._refused[config.run] = error.code
-            self._on_error(error.code, f"run {config.run}: {error}")
+            self._refuse_run(config.run, error.code, str(error))
             if error.code == PluginError.MISSING and self._on_lacks is not None:
                 self._on_lacks(config.run, str(error))  # unless somebody else has it
+        except Exception as error:  # a bug, ours or a plugin's: it concerns this run only
+            self._refuse_run(config.run, INTERNAL_ERROR, in_full(error))
+
+    def _refuse_run(self, run: int, code: str, detail: str) -> None:
+        self._runs.pop(run, None)
+        self._refused[run] = code
+        self._on_error(code, f"run {run}: {detail}")
 
     def adopt_code(self, code: Code) -> None:
         self._extras.adopt_code(code)
@@ -163,35 +170,55 @@ class Pipeline:
     # ------------------------------------------------------------ one fetch
 
     async def _run(self, fetch: Fetching) -> None:
+        """Whatever happens in an attempt, its end is a Result: a request without one would keep its
+        slot and its lease as long as this process lives."""
         one = fetch.one
         try:
-            result = fetch.told(await self._attempt(fetch))
-        except FetchError as error:
-            result = fetch.told(outcome.failed_with(one, error, fetch.crawl_delay_s))
-        except PageSkipped as error:
-            result = outcome.skipped(one, error.code, detail=str(error))
-        except ZcrawlError as error:  # e.g. the disk for kept bodies is full
-            transient = RetryClass.TRANSIENT
-            result = outcome.failed(one, error.code, transient, detail=str(error))
-            self._on_error(error.code, f"run {one.run}: {error}")
+            result = self._with_news(fetch, await self._outcome(fetch))
         except Exception as error:
-            # A bug, ours or a library's. Tried again, for it may be the moment's; after the
-            # job's retries the URL ends dead with this name, and the log has the story.
-            detail = f"{type(error).__name__}: {error}"
-            result = outcome.failed(one, "internal_error", RetryClass.TRANSIENT, detail=detail)
-            self._on_error("internal_error", f"run {one.run}: {one.url}: {detail}")
+            result = self._broken(one, error)
+        except asyncio.CancelledError as error:
+            if self._fetches.get(one.seq) is not fetch:
+                raise  # `cancel` or `close`: nobody waits for its result
+            result = self._broken(one, error)  # something that it waited for was cancelled
+        if self._fetches.pop(one.seq, None) is fetch:
+            self._on_end(one.seq, result)
+
+    async def _outcome(self, fetch: Fetching) -> Result:
+        one = fetch.one
+        try:
+            return fetch.told(await self._attempt(fetch))
+        except FetchError as error:
+            return fetch.told(outcome.failed_with(one, error, fetch.crawl_delay_s))
+        except PageSkipped as error:
+            return outcome.skipped(one, error.code, detail=str(error))
+        except ZcrawlError as error:  # e.g. the disk for kept bodies is full
+            self._on_error(error.code, f"run {one.run}: {error}")
+            return outcome.failed(one, error.code, RetryClass.TRANSIENT, detail=str(error))
+
+    def _with_news(self, fetch: Fetching, result: Result) -> Result:
+        """The result with what the attempt has learnt beside its page."""
+        one = fetch.one
         session = self._sessions.get(one.run)
         if session is not None and session.cookies is not None:
             result = outcome.with_cookies(result, session.cookies.changes(one.url))
-        if self._fetches.pop(one.seq, None) is fetch:
-            if fetch.sitemaps and result.outcome is not Outcome.FAILED:
-                context = self._runs.get(one.run)
-                if context is not None:
-                    result = sitemaps.with_sitemaps(result, context, fetch.sitemaps, one.url)
-            if self._robots.unreported:
-                robots = self._robots.unreported.pop(origin_of(one.url), None)
-                result = msgspec.structs.replace(result, robots=robots)
-            self._on_end(one.seq, result)
+        if self._fetches.get(one.seq) is not fetch:
+            return result  # nobody waits for it, so another result has to bring the rest
+        if fetch.sitemaps and result.outcome is not Outcome.FAILED:
+            context = self._runs.get(one.run)
+            if context is not None:
+                result = sitemaps.with_sitemaps(result, context, fetch.sitemaps, one.url)
+        if self._robots.unreported:
+            robots = self._robots.unreported.pop(origin_of(one.url), None)
+            result = msgspec.structs.replace(result, robots=robots)
+        return result
+
+    def _broken(self, one: Assignment, error: BaseException) -> Result:
+        """A bug, ours or a library's. It is tried again, because it may be the moment's; after the
+        job's retries the URL ends dead with this name, and the log has the story."""
+        self._on_error(INTERNAL_ERROR, f"run {one.run}: {one.url}: {in_full(error)}")
+        detail = f"{type(error).__name__}: {error}"
+        return outcome.failed(one, INTERNAL_ERROR, RetryClass.TRANSIENT, detail=detail)
 
     async def _attempt(self, fetch: Fetching) -> Result:
         one = fetch.one

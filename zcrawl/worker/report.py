@@ -14,6 +14,9 @@ from zcrawl.model import Outcome
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.outbox import Outbox
 
+UNSENDABLE = "result_unsendable"
+MOST_DETAIL = 200
+
 
 def parts(result: Result) -> list[Result]:
     """Many links travel in parts that are admitted before the page counts as done (rule 4)."""
@@ -62,6 +65,24 @@ def by_verdict(one: Assignment, epoch: int) -> Result:
         reason=one.verdict,
         retry=RetryClass.PERMANENT if down else None,
         depth=one.depth,
+    )
+
+
+def unsendable(result: Result, detail: str) -> Result:
+    """The end of a request whose result no message can carry: a second attempt would have the
+    same one. It takes the place and the number of that result."""
+    return Result(
+        lease_epoch=result.lease_epoch,
+        lease_n=result.lease_n,
+        seq=result.seq,
+        run=result.run,
+        host=result.host,
+        attempt=result.attempt,
+        outcome=Outcome.FAILED,
+        reason=UNSENDABLE,
+        retry=RetryClass.PERMANENT,
+        depth=result.depth,
+        detail=detail[:MOST_DETAIL].encode("ascii", "backslashreplace").decode(),
     )
 
 

@@ -14,6 +14,7 @@ from typing import Final, assert_never
 
 from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
+from zcrawl.runtime.tasks_loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 from zcrawl.worker.pipeline_loop import Pipeline
@@ -63,7 +64,8 @@ class WorkerLoop:
         """Until the machine says Exit; its reason."""
         self._pipeline = pipeline
         self._mesh.listen(self._on_messages)
-        measuring = self._loop.create_task(self._measure(), name="measure")
+        tell_unhandled(self.note)
+        measuring = supervised(self._measure(), "measure", self.note, self.end)
         self.handle(w.Ticked())
         try:
             reason = await self._ended
@@ -83,13 +85,12 @@ class WorkerLoop:
         if self._ended.done():
             return
         try:
-            effects = self.machine.handle(event, self._clock())
+            for effect in self.machine.handle(event, self._clock()):
+                self._do(effect)
         except Exception as error:  # its memory may be wrong: the supervisor starts a new one
             self.note("machine_error", traceback.format_exc())
             self.end(f"machine error: {error!r}")
             return
-        for effect in effects:
-            self._do(effect)
         if not self._planned:
             self._planned = True
             self._loop.call_soon(self._plan_wakeup)
@@ -167,10 +168,22 @@ class WorkerLoop:
         mesh, epoch = self._mesh, self.machine.epoch
         last = len(outgoing) - 1
         for index, one in enumerate(outgoing):
-            if isinstance(one, w.PublishToAll):
-                mesh.publish(epoch, one.body, one.sequence, one.subject)
-            elif index == last or not _says_the_same_later(one, outgoing[index + 1 :]):
-                mesh.send(one.master, epoch, one.body, one.sequence, one.subject)
+            try:
+                if isinstance(one, w.PublishToAll):
+                    mesh.publish(epoch, one.body, one.sequence, one.subject)
+                elif index == last or not _says_the_same_later(one, outgoing[index + 1 :]):
+                    mesh.send(one.master, epoch, one.body, one.sequence, one.subject)
+            except Exception as error:  # of this message only: the others go out
+                self._not_sent(one, error)
+
+    def _not_sent(self, one: w.PublishToAll | w.SendToMaster, error: Exception) -> None:
+        """A message that cannot be encoded. A result would be sent again and again, and its request
+        would never end: another result takes its place."""
+        what = type(one.body).__name__
+        self.note("message_unsendable", f"{what} of {one.subject}: {in_full(error)}")
+        if isinstance(one.body, Result):
+            detail = f"{type(error).__name__}: {error}"
+            self.handle(w.ResultRefused(one.sequence, detail))
 
     # ------------------------------------------------------------ time
 
@@ -194,9 +207,9 @@ class WorkerLoop:
 
     async def _measure(self) -> None:
         followed = 0
+        self._rss_bytes = self._measure_rss()
         while True:
             self._alive()
-            self._rss_bytes = self._measure_rss()
             before = self._loop.time()
             await asyncio.sleep(MEASURE_S)
             self._lag_ms = max(0.0, self._loop.time() - before - MEASURE_S) * 1000
@@ -204,7 +217,11 @@ class WorkerLoop:
                 followed = self.machine.epoch
                 self._log("follows", f"{self.machine.leader} in epoch {followed}")
                 self._tell_restart()
-            self._tell_lines()
+            try:
+                self._rss_bytes = self._measure_rss()
+                self._tell_lines()
+            except Exception as error:  # no file descriptor is free, say: the next second will tell
+                self.note("measure_failed", in_full(error))
 
     def _tell_restart(self) -> None:
         """Not before somebody leads: what is said to nobody is lost."""

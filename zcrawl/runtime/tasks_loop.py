@@ -1,0 +1,53 @@
+"""Tasks that somebody looks after: what a task or a callback raises is told, with its traceback.
+
+Used wherever a task is created that nobody awaits. asyncio itself tells of a dead task when it is
+collected as garbage, on a stderr that nobody reads; until then its work is just not done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+Tell = Callable[[str, str], None]
+TASK_FAILED = "task_failed"
+
+
+def supervised(
+    work: Coroutine[Any, Any, None],
+    name: str,
+    tell: Tell,
+    on_failure: Callable[[str], None] | None = None,
+) -> asyncio.Task[None]:
+    """Start `work` as a task. If it raises, `tell` gets the traceback, and `on_failure` is called
+    with the error in words. Being cancelled is not a failure."""
+    task = asyncio.get_running_loop().create_task(work, name=name)
+
+    def ended(task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        tell(TASK_FAILED, f"{name}: {in_full(error)}")
+        if on_failure is not None:
+            on_failure(f"{name}: {type(error).__name__}: {error}")
+
+    task.add_done_callback(ended)
+    return task
+
+
+def tell_unhandled(tell: Tell) -> None:
+    """What nobody else catches (callbacks, tasks of libraries) is told like any other error."""
+
+    def handler(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        detail = in_full(error) if isinstance(error, BaseException) else ""
+        tell("unhandled_error", f"{context.get('message', '')}\n{detail}".rstrip())
+
+    asyncio.get_running_loop().set_exception_handler(handler)
+
+
+def in_full(error: BaseException) -> str:
+    """An error with its traceback, for the log."""
+    return "".join(traceback.format_exception(error)).rstrip()
