@@ -111,7 +111,8 @@ def message(rng: random.Random, kind: Kind, story: LeaderStory) -> tuple[Header,
 
 @pytest.mark.parametrize("first", range(0, STORIES, 50))
 def test_a_leader_fails_at_no_message_that_has_the_right_types(first: int) -> None:
-    """Whatever workers and clients say, it is handled, and all that is said in turn can be sent."""
+    """Whatever workers and clients say, it is handled, and all that is said in turn can be sent.
+    Arguments without sense are the client's error, and never one of the leader's own."""
     for seed in range(first, first + 50):
         rng = random.Random(seed)
         story = Unchecked().elect()
@@ -126,6 +127,8 @@ def test_a_leader_fails_at_no_message_that_has_the_right_types(first: int) -> No
                 came = decode(encode(*message(rng, kind, story)))
                 story.handle(m.MessageCame(came, rng.choice(ROUTES)))
                 story.tick(rng.choice((0.02, 0.3, 1.1)))
+            failed = [one.detail for one in story.notes if one.name == "internal_error"]
+            assert not failed, failed[0]
             for said in (*story.published, *(one.body for one in story.sent[-9:]), *story.replies):
                 encode(header(said), said)
             story.published.clear()

@@ -18,6 +18,7 @@ from tests.unit.machine_tools import (
 )
 from zcrawl.master import events as m
 from zcrawl.master.commits import Commits
+from zcrawl.master.desk import Desk
 from zcrawl.master.membership import Membership
 from zcrawl.master.mishaps import CALM_S, IGNORED_S, LONGEST_WAIT_S, Mishaps
 from zcrawl.mesh.messages import Ack, Bye, Message, Request, Result, Welcome
@@ -131,12 +132,12 @@ def test_other_messages_are_ignored_for_a_while_when_they_have_failed_twice(
     assert [one.worker for one in story.sent if isinstance(one.body, Welcome)][-1] == "w1"
 
 
-def test_a_client_is_told_and_others_ask_again() -> None:
+def test_a_client_is_told_and_others_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose request it was hears `internal_error`, which is final; who waited hears `no_leader`."""
     story = stumbling()
     story.hold = lambda what: True
     story.ask("jobs", id="waits")
-    story.leader.desk._ops["nodes"] = fails
+    monkeypatch.setattr(Desk, "ask", fails)
     story.handle(m.ClientAsked(b"c", Request("fails", "nodes", {})))
     told = [(reply.id, reply.data["code"]) for reply in story.replies]
     assert told == [("fails", "internal_error"), ("waits", "no_leader")]

@@ -19,7 +19,7 @@ from zcrawl.frontier.url import CanonicalRules
 from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
-from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
+from zcrawl.master.replies import NO_LEADER, Pending, refuse, refuse_error, reply
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Request
@@ -109,17 +109,15 @@ class Desk:
             if request.op in once.AUDITED:
                 effects.append(Note("asked", once.audit_line(request, self._state.me)))
             self._ops[request.op](pending, now, effects)
-        except ZcrawlError as error:
-            self._refuse(pending, error, effects)
-        except BAD_ARGUMENTS as error:
-            self._refuse(pending, bad_request(request, error), effects)
+        except Exception as error:  # refused by its name, or as a bug of ours
+            self._fail(pending, error, effects)
 
     # ------------------------------------------------------------ submissions
 
     def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
-        args = pending.request.args
+        args = pending.args
         if args.get("mode") == "again":  # it runs what is stored: look at that first
-            name = spec_from_dict(args["spec"], "submission").name
+            name = spec_from_dict(args.table("spec"), "submission").name
             effects.append(Ask(FindJob(name), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
@@ -132,14 +130,14 @@ class Desk:
         stored: CanonicalRules | None = None,
     ) -> None:
         """`stored`: the rules of the stored spec, if that is what runs."""
-        args = pending.request.args
-        spec = spec_from_dict(args["spec"], "submission")
+        args = pending.args
+        spec = spec_from_dict(args.table("spec"), "submission")
         # On a cluster a typed URL opens nothing, whatever a client sends.
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
         rules = stored or canonical_rules(spec.scope)
-        seeds = desk_seeds.read(list(args["seeds"]) or list(spec.seeds), rules)
+        seeds = desk_seeds.read(args.sequence("seeds") or list(spec.seeds), rules)
         seed_hosts = desk_seeds.netlocs(seeds)
         seeds += tuple(
             msgspec.structs.replace(one, prio=SITEMAP_PRIO)
@@ -166,14 +164,15 @@ class Desk:
         effects.append(Execute(command))
 
     def _add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
-        args = pending.request.args
-        active = self._state.runs.get(int(args["run"]))
+        args = pending.args
+        run, urls = args.integer("run"), args.sequence("seeds")
+        active = self._state.runs.get(run)
         # A run that memory does not have has ended or never was: the store says which.
-        seeds = desk_seeds.read(list(args["seeds"]), active.rules) if active is not None else ()
+        seeds = desk_seeds.read(urls, active.rules) if active is not None else ()
         command = AddSeeds(
             epoch=self._state.epoch,
             request=pending.request.id,
-            run=int(args["run"]),
+            run=run,
             seeds=seeds,
             seed_hosts=desk_seeds.netlocs(seeds),
             last=bool(args["last"]),
@@ -198,14 +197,13 @@ class Desk:
     # ------------------------------------------------------------ actions on runs
 
     def _act(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
-        action = pending.request.args["action"]
-        wanted = reads.wanted_run(pending.request)
+        action = pending.args.text("action")
+        wanted = reads.wanted_run(pending.args)
         run = chosen_run(job, wanted)
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
-            args = pending.request.args
-            only = str(args.get("reason", "")), int(args.get("host", 0))
+            only = pending.args.text("reason", ""), pending.args.integer("host", 0)
             asked, epoch = self._asked(pending, now), self._state.epoch
             retry = RetryDead(epoch, run.id, 0, RETRY_ROWS, asked.at, *only, asked)
             effects.append(Execute(retry))
@@ -242,7 +240,7 @@ class Desk:
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
-        run, spec = desk_steering.tuned_spec(job, pending.request)
+        run, spec = desk_steering.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
         asked = self._asked(pending, now)
         effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
@@ -256,12 +254,12 @@ class Desk:
         effects.append(Execute(KeepReply(self._state.epoch, self._asked(pending, now), reply)))
 
     def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
-        data = desk_steering.reassign(self._state, pending.request.args)
+        data = desk_steering.reassign(self._state, pending.args)
         effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
         self._keep(pending, data, now, effects)
 
     def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
-        data = desk_steering.step_down(self._state, pending.request.args)
+        data = desk_steering.step_down(self._state, pending.args)
         self._reply(pending, data, effects)
         if data["epoch"] == data["now"]:
             effects.append(StepDown("asked to by an operator"))
@@ -293,17 +291,16 @@ class Desk:
     # ------------------------------------------------------------ reads
 
     def _read(self, pending: Pending, now: float, effects: Effects) -> None:
-        effects.append(Ask(reads.question(pending.request), pending.request.id))
+        effects.append(Ask(reads.question(pending), pending.request.id))
 
     def _view(self, pending: Pending, now: float, effects: Effects) -> None:
-        request = pending.request
-        self._reply(pending, self._views.answer(request.op, request.args, now), effects)
+        self._reply(pending, self._views.answer(pending.request.op, pending.args, now), effects)
 
     def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
         self._reply(pending, nodes_view(self._state, now), effects)
 
     def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
-        node = str(pending.request.args["node"])
+        node = pending.args.text("node")
         info = self._state.roster.workers.get(node)
         if info is None or not info.present:
             known = ", ".join(sorted(self._state.roster.workers)) or "none"
@@ -348,10 +345,8 @@ class Desk:
                 self._reply(pending, found, effects)
             else:
                 effects.append(Ask(found, tag))
-        except ZcrawlError as error:
-            self._refuse(pending, error, effects)
-        except BAD_ARGUMENTS as error:
-            self._refuse(pending, bad_request(pending.request, error), effects)
+        except Exception as error:  # refused by its name, or as a bug of ours
+            self._fail(pending, error, effects)
 
     def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
         pending = self._pending.get(tag)
@@ -406,3 +401,7 @@ class Desk:
     def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse(pending, error, effects)
+
+    def _fail(self, pending: Pending, error: Exception, effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        refuse_error(pending, error, effects)

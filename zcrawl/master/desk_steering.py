@@ -6,15 +6,14 @@ with its spec, so it survives a failover; a host's worker is a wish that ends wi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.master.arguments import Arguments
 from zcrawl.master.reads import wanted_run
 from zcrawl.master.state import LeaderState
-from zcrawl.mesh.messages import Request
 from zcrawl.store.queries import JobRow
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.job_toml import to_json
@@ -25,23 +24,22 @@ from zcrawl.telemetry.views import chosen_run
 TUNABLE: Final = ("rate", "concurrency", "burst")
 
 
-def tuned_spec(job: JobRow, request: Request) -> tuple[RunRow, bytes]:
+def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     """The run that is meant and its spec with another pace; validated like a new one."""
-    args = request.args
     wanted = {name: args[name] for name in TUNABLE if args.get(name) is not None}
     if not wanted:
         names = ", ".join(TUNABLE)
         raise RefusedError(f"nothing to change: give one of {names}", code="bad_request")
-    run = chosen_run(job, wanted_run(request))
+    run = chosen_run(job, wanted_run(args))
     plain = msgspec.json.decode(run.spec)
     plain["politeness"] = {**plain.get("politeness", {}), **wanted}
     spec: JobSpec = spec_from_dict(plain, "change")
     return run, to_json(spec)
 
 
-def reassign(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+def reassign(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """A host goes to the named worker as soon as the one that has it lets go."""
-    wanted, node = str(args["host"]), str(args["node"])
+    wanted, node = args.text("host"), args.text("node")
     found = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
     host = next(found, None)
     if host is None:
@@ -58,11 +56,11 @@ def reassign(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
     return {"host": host.origin, "node": worker.id}
 
 
-def step_down(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """Which epoch ends, and which one is now. It is named, so that it can be asked again: the next
     leader keeps its own."""
     if args.get("epoch") is None:
         raise RefusedError(
             "name the epoch that is to end (`zcrawl nodes` tells it)", code="bad_request"
         )
-    return {"leader": state.me, "epoch": int(args["epoch"]), "now": state.epoch}
+    return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}

@@ -19,6 +19,7 @@ from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.why import HostQueue, host_queue, queued, why, why_counts
 from zcrawl.errors import RefusedError
 from zcrawl.frontier.frontier import Lane
+from zcrawl.master.arguments import Arguments
 from zcrawl.master.desk_queues import queues
 from zcrawl.master.paging import page, read_want
 from zcrawl.master.snapshot import worker_view
@@ -31,7 +32,7 @@ ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is
 ANSWERS_KEPT: Final = 50
 MOST_SPAN_S: Final = 21_600
 
-View = Callable[[dict[str, Any], float], dict[str, Any]]
+View = Callable[[Arguments, float], dict[str, Any]]
 
 
 class DeskViews:
@@ -51,7 +52,7 @@ class DeskViews:
             "depths": self._depths,
         }
 
-    def answer(self, op: str, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def answer(self, op: str, args: Arguments, now: float) -> dict[str, Any]:
         key = msgspec.msgpack.encode((op, sorted(args.items())))
         until, answer = self._kept.get(key, (0.0, {}))
         if now < until:
@@ -67,7 +68,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ why it is not faster
 
-    def _overview(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _overview(self, args: Arguments, now: float) -> dict[str, Any]:
         state = self._state
         counts = why_counts(state.planner, state.frontier, state.runs, state.roster, now)
         return {
@@ -79,7 +80,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ hosts
 
-    def _hosts(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _hosts(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
         hosts = state.planner.hosts.values()
         return page(
@@ -122,9 +123,9 @@ class DeskViews:
 
     # ------------------------------------------------------------ queues
 
-    def _lanes(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _lanes(self, args: Arguments, now: float) -> dict[str, Any]:
         """The queues of one run, host by host."""
-        state, run = self._state, int(args["run"])
+        state, run = self._state, args.integer("run")
         lanes = [lane for (of, _), lane in state.frontier.lanes.items() if of == run]
 
         def total(lane: Lane) -> int:
@@ -154,7 +155,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ errors and events
 
-    def _errors(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _errors(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
         groups = [
             (key, group) for key, group in state.watch.groups.items() if run in (None, key[0])
@@ -198,7 +199,7 @@ class DeskViews:
             view=view,
         )
 
-    def _events(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _events(self, args: Arguments, now: float) -> dict[str, Any]:
         """The leader's own and what all other nodes logged, by the filter of logs."""
         want, watch = read_want(args), self._state.watch
         lines: Iterable[dict[str, Any]] = itertools.chain(watch.events, watch.lines)
@@ -223,15 +224,15 @@ class DeskViews:
         row = active.row if active is not None else self._state.ended.get(run)
         return (row.name, str(row.job)) if row is not None else ()
 
-    def _history(self, args: dict[str, Any], now: float) -> dict[str, Any]:
-        span_s = float(args.get("span_s", 900))
+    def _history(self, args: Arguments, now: float) -> dict[str, Any]:
+        span_s = args.number("span_s", 900.0)
         if not 0 < span_s <= MOST_SPAN_S:
             raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code="bad_request")
         return self._state.watch.history.series(span_s)
 
     # ------------------------------------------------------------ one thing, closely
 
-    def _in_flight(self, args: dict[str, Any], now: float) -> dict[str, Any]:
+    def _in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
         """Open requests, of a worker, a run or a host, or of all."""
         state = self._state
         wanted = {name: args.get(name) for name in ("worker", "run", "host")}
@@ -262,15 +263,15 @@ class DeskViews:
             view=view,
         )
 
-    def _node(self, args: dict[str, Any], now: float) -> dict[str, Any]:
-        info = self._state.roster.workers.get(str(args["node"]))
+    def _node(self, args: Arguments, now: float) -> dict[str, Any]:
+        info = self._state.roster.workers.get(args.text("node"))
         if info is None:
             raise RefusedError(f"no worker {args['node']!r}", code="no_such_node")
         hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
         return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
 
-    def _depths(self, args: dict[str, Any], now: float) -> dict[str, Any]:
-        counts: Mapping[int, int] = self._state.watch.depths.get(int(args["run"]), {})
+    def _depths(self, args: Arguments, now: float) -> dict[str, Any]:
+        counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
         return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
 
 

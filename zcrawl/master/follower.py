@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.errors import UnreachableError, ZcrawlError
+from zcrawl.errors import UnreachableError
 from zcrawl.master import reads
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.events import (
@@ -38,7 +38,7 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.mishaps import Mishaps
-from zcrawl.master.replies import BAD_ARGUMENTS, NO_LEADER, Pending, bad_request, refuse, reply
+from zcrawl.master.replies import NO_LEADER, Pending, refuse, refuse_error, reply
 from zcrawl.mesh.messages import (
     Beat,
     Hello,
@@ -170,23 +170,20 @@ class Follower:
             if request.op == "nodes":
                 reply(pending, self._marked(self._nodes(now), now), effects)
             elif request.op in reads.READS:
-                effects.append(Ask(reads.question(request), request.id))
+                effects.append(Ask(reads.question(pending), request.id))
                 self._reading[request.id] = pending
             else:
                 self._refuse_no_leader(pending, effects)
-        except BAD_ARGUMENTS as error:
-            refuse(pending, bad_request(request, error), effects)
+        except Exception as error:  # refused by its name, or as a bug of ours
+            refuse_error(pending, error, effects)
 
     def _on_read(
         self, pending: Pending, outcome: QueryOutcome, now: float, utc: float, effects: Effects
     ) -> None:
         try:
             found = reads.proceed(pending, outcome, lambda run: None, utc)
-        except ZcrawlError as error:
-            refuse(pending, error, effects)
-            return
-        except BAD_ARGUMENTS as error:
-            refuse(pending, bad_request(pending.request, error), effects)
+        except Exception as error:  # refused by its name, or as a bug of ours
+            refuse_error(pending, error, effects)
             return
         if isinstance(found, dict):
             reply(pending, self._marked(found, now), effects)

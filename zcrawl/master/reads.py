@@ -7,12 +7,13 @@ reply or into the next question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.master.arguments import Arguments
 from zcrawl.master.replies import Pending
 from zcrawl.mesh.messages import Request
 from zcrawl.store.queries import (
@@ -38,26 +39,26 @@ _NEWEST = (1 << 63) - 1
 Live = Callable[[int], LiveRun | None]
 
 
-def question(request: Request) -> Query:
-    args = request.args
-    match request.op:
+def question(pending: Pending) -> Query:
+    args = pending.args
+    match pending.request.op:
         case "jobs":
             return ListJobs()
         case "items":
             run = args.get("run")
-            before = int(args.get("before") or _NEWEST)
-            text = str(args.get("text", ""))
-            return FindItems(None if run is None else int(run), before, _limit(args), text)
+            before = args.integer("before", _NEWEST) or _NEWEST
+            run = None if run is None else args.integer("run")
+            return FindItems(run, before, _limit(args), args.text("text", ""))
         case "failed":
-            reason, host = str(args.get("reason", "")), int(args.get("host", 0))
-            after = int(args.get("after", 0))
-            return ReadFailed(int(args["run"]), after, _limit(args), reason, host)
+            reason, host = args.text("reason", ""), args.integer("host", 0)
+            after = args.integer("after", 0)
+            return ReadFailed(args.integer("run"), after, _limit(args), reason, host)
         case _:  # job, act, tune
-            return FindJob(str(args["ref"]))
+            return FindJob(args.text("ref"))
 
 
-def _limit(args: Mapping[str, Any]) -> int:
-    limit = int(args.get("limit", 100))
+def _limit(args: Arguments) -> int:
+    limit = args.integer("limit", 100)
     if not 1 <= limit <= MOST_ROWS:
         raise RefusedError(f"limit is 1 to {MOST_ROWS}", code="bad_request")
     return limit
@@ -67,7 +68,10 @@ def proceed(
     pending: Pending, outcome: QueryOutcome, live: Live, utc: float
 ) -> dict[str, Any] | Query:
     if isinstance(outcome, FoundItems):
-        rows = [{"id": one.id, "run": one.run, "data": one.data.decode()} for one in outcome.rows]
+        rows = [
+            {"id": one.id, "run": one.run, "data": one.data.decode(errors="replace")}
+            for one in outcome.rows
+        ]
         return {"rows": rows, "last": outcome.last, "more": outcome.more}
     if isinstance(outcome, Failures):
         return {"rows": [_failed(one) for one in outcome.rows]}
@@ -80,7 +84,7 @@ def proceed(
         visible = [job for job in outcome.jobs if is_visible(job, tag)]
         return {"jobs": [_listed(job, live, utc) for job in visible]}
     job = the_job(outcome, pending.request)
-    run = wanted_run(pending.request)
+    run = wanted_run(pending.args)
     if not job.runs and run is None:
         return job_view(job, None, None, utc)
     pending.job, pending.run = job, chosen_run(job, run)
@@ -92,10 +96,9 @@ def _listed(job: JobRow, live: Live, utc: float) -> dict[str, Any]:
     return job_view(job, None, None if run is None else live(run.id), utc)
 
 
-def wanted_run(request: Request) -> int | None:
+def wanted_run(args: Arguments) -> int | None:
     """The number of the run that a request names; None: the newest of its job."""
-    run = request.args.get("run")
-    return None if run is None else int(run)
+    return None if args.get("run") is None else args.integer("run")
 
 
 def _failed(row: FailedRow) -> dict[str, Any]:

@@ -4,22 +4,19 @@ desk and by followers.
 
 from __future__ import annotations
 
+from traceback import format_exception
 from typing import Any
 
 import msgspec
 
 from zcrawl.errors import RefusedError, ZcrawlError
+from zcrawl.master.arguments import Arguments
 from zcrawl.master.events import Effects, Note, ReplyTo
 from zcrawl.mesh.messages import Reply, Request
 from zcrawl.store.queries import JobRow
 from zcrawl.store.rows import RunRow
 
 NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with the same id
-# What arguments of a wrong kind raise when they are used.
-BAD_ARGUMENTS = (
-    *(KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError),
-    *(RecursionError, msgspec.MsgspecError),
-)
 
 
 class Pending(msgspec.Struct):
@@ -32,6 +29,10 @@ class Pending(msgspec.Struct):
     runs_left: list[int] = msgspec.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
     until: float = 0.0  # a follower's patience with the leader
+
+    @property
+    def args(self) -> Arguments:
+        return Arguments(self.request)
 
 
 def reply(pending: Pending, data: dict[str, Any], effects: Effects) -> None:
@@ -46,8 +47,17 @@ def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
         effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
 
 
-def bad_request(request: Request, error: Exception) -> RefusedError:
-    return RefusedError(f"{request.op}: bad arguments: {error!r}", code="bad_request")
+def refuse_error(pending: Pending, error: Exception, effects: Effects) -> None:
+    """Refuse what failed. An error without a name is a bug of this master, and not of its client:
+    the log has its traceback. Only the planning of an answer fails like this, so memory is as it
+    was, and a leader goes on leading."""
+    if isinstance(error, ZcrawlError):
+        refuse(pending, error, effects)
+        return
+    op = pending.request.op
+    effects.append(Note("internal_error", f"{op}: {''.join(format_exception(error)).rstrip()}"))
+    text = f"{op}: an error of the master's own: {type(error).__name__}; its log has more"
+    refuse(pending, RefusedError(text, code="internal_error"), effects)
 
 
 def refusal(code: str, job: int, run: int) -> RefusedError:

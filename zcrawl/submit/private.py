@@ -52,10 +52,12 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
 
 def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
     """What the typed URLs of a submission open: put there by this process (`roles.vouching`)."""
-    opened = tuple(args.get("opened") or ())
+    opened = args.get("opened") or ()
+    if not isinstance(opened, list | tuple) or not all(isinstance(one, str) for one in opened):
+        raise RefusedError("submit: opened must be a list of texts", code="bad_request")
     for entry in opened:
         check_private_host(entry)
-    return opened
+    return tuple(opened)
 
 
 def without_private(spec: JobSpec) -> JobSpec:
