@@ -25,6 +25,7 @@ import msgspec
 from zcrawl.runtime.lives_file import Lives
 from zcrawl.runtime.nursery_os import Forked, Nursery
 from zcrawl.runtime.parent_os import DRAINED, REFUSED
+from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.runtime.watchdog_os import STUCK
 
 BACKOFF_LEAST_S: Final = 0.1
@@ -94,14 +95,14 @@ class Supervisor:
         self._pipe: tuple[int, int] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._not_started = ""  # why the last process was not started
 
     async def __aenter__(self) -> Supervisor:
         self._pipe = os.pipe()  # both ends are closed on exec, but for the child's reading end
-        loop = asyncio.get_running_loop()
         for child in self.children:
             self._spawn(child)
             watching = self._watch(child)
-            self._tasks.append(loop.create_task(watching, name=f"watch {child.id}"))
+            self._tasks.append(supervised(watching, f"watch {child.id}", self._log))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -133,7 +134,7 @@ class Supervisor:
             with contextlib.suppress(OSError):  # none were written down
                 text = self._stderr.read_bytes()[-2_000:].decode(errors="replace").strip()
                 last = text.rpartition("\n")[2]
-        return last or "no message"
+        return self._not_started or last or "no message"
 
     def ask_to_leave(self) -> None:
         """Workers finish what they began and end; from now on none is started again."""
@@ -175,22 +176,30 @@ class Supervisor:
             self._pipe = None
 
     def _spawn(self, child: Child) -> None:
+        """Start a process. OSError: there is none, and the last that lived is still the last."""
         assert self._pipe is not None
-        child.incarnation = new_incarnation()
+        incarnation = new_incarnation()
+        last = child.incarnation or child.died
         if self._lives is not None:
-            self._lives.began(child.id, child.incarnation)
-        child.started_at = asyncio.get_running_loop().time()
+            self._lives.began(child.id, incarnation)
         told = {
             **self._spec,
             "id": child.id,
-            "incarnation": child.incarnation,
+            "incarnation": incarnation,
             "replaces": child.died,
             "after": child.ended,
             "parent_pipe": self._pipe[0],
             "parent": os.getpid(),
         }
-        with (self._stderr or Path(os.devnull)).open("ab") as errors:
-            child.process = self._start(told, errors.fileno())
+        try:
+            with (self._stderr or Path(os.devnull)).open("ab") as errors:
+                child.process = self._start(told, errors.fileno())
+        except OSError:
+            if self._lives is not None:
+                self._lives.began(child.id, last)
+            raise
+        child.incarnation = incarnation
+        child.started_at = asyncio.get_running_loop().time()
         self._log("worker_started", f"{child.id}: pid {child.process.pid}")
 
     def _start(self, told: dict[str, Any], errors: int) -> Process:
@@ -208,15 +217,17 @@ class Supervisor:
         )
 
     async def _watch(self, child: Child) -> None:
-        while not self._stopping or not _is_gone(child):
+        while True:
             assert child.process is not None
             code = await _ended(child.process)
             child.died, child.ended = child.incarnation, ""
             if code == DRAINED and child.renewing and not self._stopping:
                 child.renewing = False
-                self._restart(child)
+                started = await self._start_again(child)
                 child.renewed.set()
-                continue
+                if started:
+                    continue
+                return
             child.renewed.set()
             if code == DRAINED:
                 child.left = True
@@ -233,17 +244,28 @@ class Supervisor:
             if lived_s > STEADY_S:
                 child.backoff_s = BACKOFF_LEAST_S
                 child.false_starts = 0
-            await asyncio.sleep(child.backoff_s)
-            child.backoff_s = min(child.backoff_s * 2, BACKOFF_MOST_S)
-            self._restart(child)
+            await self._back_off(child)
+            if not await self._start_again(child):
+                return
 
-    def _restart(self, child: Child) -> None:
-        if not self._stopping:
+    async def _back_off(self, child: Child) -> None:
+        await asyncio.sleep(child.backoff_s)
+        child.backoff_s = min(child.backoff_s * 2, BACKOFF_MOST_S)
+
+    async def _start_again(self, child: Child) -> bool:
+        """Until there is a process. False: the supervisor stops."""
+        while not self._stopping:
             child.restarts += 1
             try:
                 self._spawn(child)
+                self._not_started = ""
+                return True
             except OSError as error:  # no memory, no process: it is tried again
+                self._not_started = f"cannot start a process: {error}"
                 self._log("worker_not_started", f"{child.id}: {error}")
+                child.false_starts += 1
+                await self._back_off(child)
+        return False
 
 
 def how_it_ended(code: int) -> str:
@@ -271,6 +293,8 @@ def _signal(child: Child, number: int) -> None:
 
 async def _ended(process: Process) -> int:
     """The exit code, as soon as there is one, without a thread and without SIGCHLD."""
+    if process.poll() is not None:  # reaped: its pid may be another process's by now
+        return process.wait()
     loop = asyncio.get_running_loop()
     try:
         pidfd = os.pidfd_open(process.pid)
