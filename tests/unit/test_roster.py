@@ -21,7 +21,7 @@ def roster_of(workers: int) -> Roster:
 
 
 @pytest.mark.parametrize(
-    ("workers", "interval_s"), [(1, 1.0), (200, 1.0), (201, 1.005), (500, 2.5)]
+    ("workers", "interval_s"), [(1, 1.0), (200, 1.0), (201, 1.005), (300, 1.5), (500, 2.0)]
 )
 def test_silence_is_counted_in_heartbeats_which_are_rarer_above_200_workers(
     workers: int, interval_s: float

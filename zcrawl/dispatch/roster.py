@@ -19,6 +19,7 @@ as long as the entry, and no other line of a living process takes its place.
 from __future__ import annotations
 
 import enum
+import math
 
 import msgspec
 
@@ -112,11 +113,23 @@ class Greeting(enum.Enum):
 class Roster:
     def __init__(self) -> None:
         self.workers: dict[str, WorkerInfo] = {}
+        self._slowest_s = HEARTBEAT_S  # the interval of those who have not heard of a shorter one
+        self._slowest_until = -math.inf
 
     @property
     def heartbeat_s(self) -> float:
-        wanted = HEARTBEAT_S * max(1.0, len(self.workers) / WORKERS_PER_HEARTBEAT_S)
+        """How often workers and the leader say that they live, by the number of those who do."""
+        present = sum(info.present for info in self.workers.values())
+        wanted = HEARTBEAT_S * max(1.0, present / WORKERS_PER_HEARTBEAT_S)
         return min(HEARTBEAT_MOST_S, wanted)
+
+    def _judged_by_s(self, now: float) -> float:
+        """The interval by which silence is judged: a shorter one counts when everybody has heard of
+        it. Its BEAT may be one old interval away, the heartbeat after it another."""
+        current = self.heartbeat_s
+        if current >= self._slowest_s or now >= self._slowest_until:
+            self._slowest_s, self._slowest_until = current, now + 2 * current
+        return self._slowest_s
 
     def judge(self, worker: str, incarnation: int, hello: Hello, route: bytes) -> Greeting:
         """What a HELLO is to the leader; changes nothing. A process keeps its route as long as it
@@ -219,16 +232,17 @@ class Roster:
     def tick(self, now: float) -> list[WorkerInfo]:
         """Silent workers become suspect, then lost; returns those that were lost just now."""
         lost = []
+        interval_s = self._judged_by_s(now)
         for info in list(self.workers.values()):
             silent = now - info.heard_at
             if not info.present:
                 if silent > FORGET_AFTER_S:
                     del self.workers[info.id]
                 continue
-            if silent > LOST_AFTER * self.heartbeat_s:
+            if silent > LOST_AFTER * interval_s:
                 info.state = NodeState.LOST
                 lost.append(info)
-            elif info.deaf or silent > SUSPECT_AFTER * self.heartbeat_s:
+            elif info.deaf or silent > SUSPECT_AFTER * interval_s:
                 info.state = NodeState.SUSPECT
             elif info.state is not NodeState.JOINING:
                 self._settle_state(info)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 HEARTBEAT_S = 1.0
 WORKERS_PER_HEARTBEAT_S = 200  # above this many workers the interval grows
-# But not further: a heartbeat and the BEAT that echoes it may each be one interval late, and
-# together they must not outlast PERMISSION_S. A key may greet under any number of names.
-HEARTBEAT_MOST_S = 3.0
+# But not further. A heartbeat waits up to one interval for the BEAT that echoes it, the next one
+# comes an interval later, and one message of the round may be lost: three intervals and the way
+# there and back must not outlast PERMISSION_S. A key may greet under any number of names.
+HEARTBEAT_MOST_S = 2.0
 SUSPECT_AFTER = 3  # intervals of silence
 LOST_AFTER = 10
 PERMISSION_S = 7.0

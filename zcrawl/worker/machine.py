@@ -261,6 +261,7 @@ class WorkerMachine:
 
     def _on_beat(self, beat: Beat, now: float, effects: Effects) -> None:
         self._beat_at, self._lower_beats = now, 0
+        self._pulse.adopt_interval(beat.interval_s, now)
         mine = beat.received.get(self.worker)
         if self.link is not Link.WELCOMED:
             return
@@ -282,7 +283,7 @@ class WorkerMachine:
         self.link = Link.WELCOMED
         self._welcomed_at = now
         self._refused_since = None
-        self._pulse.interval_s = welcome.heartbeat_s
+        self._pulse.adopt_interval(welcome.heartbeat_s, now)
         for settled in self.outbox.restart(welcome.watermark, now):
             effects.append(Note("settled_by_welcome", str(settled.result.seq)))
         self.assignments.welcome(header, welcome, now, effects)

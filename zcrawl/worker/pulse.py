@@ -7,6 +7,7 @@ and what was measured since the last one. Pure.
 from __future__ import annotations
 
 from zcrawl.mesh.messages import Heartbeat
+from zcrawl.mesh.timing import HEARTBEAT_MOST_S
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.outbox import Outbox
@@ -16,7 +17,7 @@ class Pulse:
     def __init__(
         self, intake: Intake, outbox: Outbox, assignments: Assignments, slots: int
     ) -> None:
-        self.interval_s = 1.0  # as the leader's WELCOME says
+        self.interval_s = 1.0  # as the leader says
         self.due_at = 0.0
         self._intake, self._outbox, self._assignments = intake, outbox, assignments
         self._slots = slots
@@ -24,6 +25,13 @@ class Pulse:
         self._counted = 0
         self._rss_bytes = 0
         self._lag_ms = 0.0
+
+    def adopt_interval(self, interval_s: float, now: float) -> None:
+        """As a WELCOME or BEAT says: it follows the number of workers, and the leader judges the
+        silence of all by it."""
+        if interval_s != self.interval_s and interval_s > 0:
+            self.interval_s = min(interval_s, HEARTBEAT_MOST_S)
+            self.due_at = min(self.due_at, now + self.interval_s)
 
     def count(self) -> None:
         """A fetch has ended."""
