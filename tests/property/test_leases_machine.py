@@ -72,7 +72,7 @@ class LeasesMachine(RuleBasedStateMachine):
         """Lost is only what arrived or is overdue, is not held, and has no result on its way."""
         worker = self.workers[at]
         mine = [one for one in self.open.values() if one.worker is worker]
-        held = {one.token for one in mine if (pick >> one.row.seq) & 1}
+        held = {one.token: bool(pick & 1) for one in mine if (pick >> one.row.seq) & 1}
         lost = self.leases.lost_on_the_way(worker, held, assigned, everything, self.now, PATIENCE_S)
         expected = [
             one

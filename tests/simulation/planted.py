@@ -14,6 +14,7 @@ from zcrawl.dispatch.hearing import Hearing
 from zcrawl.master import inheriting, leader
 from zcrawl.master.commits import Batch, Commits
 from zcrawl.master.epoch_hints import EpochHints
+from zcrawl.master.overdue import OverdueLeases
 from zcrawl.mesh.messages import Header
 from zcrawl.model import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
@@ -154,6 +155,13 @@ def forget_owners_when_their_lease_is_over() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def believe_every_heartbeat() -> Iterator[None]:
+    """A worker that has lost an attempt says for ever that it runs, and nobody wonders."""
+    with mock.patch.object(OverdueLeases, "_is_due", lambda self, lease, now: False):
+        yield
+
+
+@contextlib.contextmanager
 def truncate_after_the_fence() -> Iterator[None]:
     """A leader opens the file itself and cuts it, after its fence and before its next commit."""
 
@@ -185,6 +193,19 @@ def forget_to_store_the_cursor() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def take_overdue_leases_back_unasked() -> Iterator[None]:
+    """An overdue request is leased again while its worker still holds it."""
+
+    def tick(self: OverdueLeases, now: float, effects: Any) -> None:
+        for lease in list(self._state.leases.by_seq.values()):
+            if lease.started_at is not None and not lease.received and self._is_due(lease, now):
+                self.take_back(lease, effects)
+
+    with mock.patch.object(OverdueLeases, "tick", tick):
+        yield
+
+
 ALL = (
     drop_the_duplicate_check,
     ack_before_commit,
@@ -199,4 +220,6 @@ ALL = (
     forget_owners_when_their_lease_is_over,
     truncate_after_the_fence,
     forget_to_store_the_cursor,
+    believe_every_heartbeat,
+    take_overdue_leases_back_unasked,
 )

@@ -14,6 +14,7 @@ from zcrawl.testing.sim_faults import (
     BOGUS_EPOCHS_ONLY,
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,
+    LOST_ATTEMPTS_ONLY,
     MASTERS_AWAY,
     OUTPUT_PAUSES,
     draw,
@@ -32,6 +33,7 @@ def story_goes_wrong(seed: int) -> str | None:
         run_world(seed, DEAF_WORKERS)
         run_world(seed, MASTERS_AWAY, nothing_was_fetched_twice, pages=60)
         run_world(seed, OUTPUT_PAUSES)
+        run_world(seed, LOST_ATTEMPTS_ONLY)
     except AssertionError as error:
         return str(error)
     return None

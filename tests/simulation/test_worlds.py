@@ -13,6 +13,7 @@ from zcrawl.testing.sim_faults import (
     CALM,
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,
+    LOST_ATTEMPTS_ONLY,
     MASTERS_AWAY,
     OUTPUT_PAUSES,
     Faults,
@@ -28,8 +29,8 @@ CHUNK = 50
 def test_guarantees_hold_in_worlds_full_of_faults(first: int) -> None:
     """Loss, duplication, reordering, crashes, pauses, partitions, leader changes, failed and
     unknown commits, poison and unreadable results, pages that change or fail on a second fetch,
-    operators who pause, workers that hear nothing or speak of epochs that nobody had, and a second
-    run of the same job: every guarantee holds."""
+    operators who pause, workers that hear nothing, speak of epochs that nobody had or lose
+    attempts, and a second run of the same job: every guarantee holds."""
     for seed in range(first, first + CHUNK):
         run_world(seed, draw(random.Random(seed)))
 
@@ -69,6 +70,18 @@ def test_output_files_hold_each_item_once_whenever_a_leader_is_paused(first: int
         world = run_world(seed, OUTPUT_PAUSES)
         paused += any("is paused" in what for _, what in world.trace)
     assert paused > CHUNK // 4, "the worlds do have paused leaders"
+
+
+@pytest.mark.parametrize("first", range(50_000, 50_050, 25))
+def test_an_attempt_that_a_worker_loses_is_tried_again(first: int) -> None:
+    """A worker forgets fetches and goes on saying that they run: each is noticed, taken back when
+    the worker lets go of it, and done by another attempt. The crawl completes, every page once."""
+    lost = overdue = 0
+    for seed in range(first, first + 25):
+        world = run_world(seed, LOST_ATTEMPTS_ONLY)
+        lost += len(world.fetches.lost)
+        overdue += sum(" lease_taken_back " in what for _, what in world.trace)
+    assert lost == overdue > 25
 
 
 def test_a_single_worker_goes_on_when_it_hears_again() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
+from zcrawl.dispatch import started
 from zcrawl.testing.sim_faults import Faults
-from zcrawl.testing.verify import verify
+from zcrawl.testing.verify import only_lost_attempts_are_overdue, verify
 from zcrawl.testing.world import World
 
 
@@ -14,8 +16,9 @@ def run_world(seed: int, faults: Faults, *checks: Callable[[World], None], **opt
     """`checks` are held to after those of every world; `options` are the world's own."""
     world = World(seed, faults, **options)
     try:
-        world.run()
-        for check in (verify, *checks):
+        with mock.patch.multiple(started, OVERDUE_LEAST_S=8.0, STEPS=1, OVERDUE_FACTOR=1.0):
+            world.run()
+        for check in (verify, only_lost_attempts_are_overdue, *checks):
             check(world)
     except Exception as error:
         error.add_note(f"seed {seed}, faults {faults}")

@@ -53,7 +53,7 @@ BODIES: list[Body] = [
     Welcome(7, 1.0, 1, [grant()], [1, 2]),
     Assign([grant()], [assignment(1, 2, parent="http://a.test/")]),
     Ack(9, 8, b"\x00\x01", 12, [(10, 11)]),
-    Cancel([1], [2]),
+    Cancel([1], [(1, 2)]),
     Rehello("unknown"),
     Stale("stale_epoch"),
     NotLeader(None),

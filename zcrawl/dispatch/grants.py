@@ -66,6 +66,7 @@ class HostState(msgspec.Struct):
     pages: dict[int, int] = msgspec.field(default_factory=dict)  # done, of runs with a limit
     wanted_owner: str = ""  # a person's wish: the id of a worker
     leased: int = 0  # open leases, whoever has them
+    waits_until: float = 0.0  # it asked for a long pause, which running attempts wait for too
     robots_at: str = ""  # origin that its robots.txt leads to, while nobody has fetched it there
     # Of jobs that limit domains or addresses, and of hosts with a robots.txt elsewhere (`groups`):
     address: str = ""  # where it is; empty: not known

@@ -9,6 +9,8 @@ the loss of the worker, the end of the run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
@@ -24,6 +26,8 @@ class Lease(msgspec.Struct):
     number: int  # of the ASSIGN that carried it
     sent_at: float
     received: bool = False
+    started_at: float | None = None  # since when its worker says that it runs, less its pauses
+    recalled_at: float | None = None  # it is overdue, and its worker was told so last
 
 
 class Leases:
@@ -98,21 +102,32 @@ class Leases:
     def lost_on_the_way(
         self,
         worker: WorkerInfo,
-        held: set[Token],
+        held: Mapping[Token, bool],
         assigned: int,
         all_received: bool,
         now: float,
         patience_s: float,
     ) -> list[Lease]:
         """Leases that a heartbeat proves lost: the ASSIGN arrived or is long overdue, the worker
-        does not hold the request, and every result that it produced is here."""
+        does not hold the request, and every result that it produced is here. `held`: what it holds,
+        and whether that has started."""
         lost = []
         for lease in self.by_worker.get(worker.name, {}).values():
-            if lease.received or lease.token in held or not all_received:
+            started = held.get(lease.token)
+            if started and lease.started_at is None:
+                lease.started_at = now
+            if lease.received or started is not None or not all_received:
                 continue
             if lease.number <= assigned or now - lease.sent_at > patience_s:
                 lost.append(lease)
         return lost
+
+    def slept(self, worker: WorkerInfo, gap_s: float) -> None:
+        """Nothing was heard of the worker for so long: its attempts may have stood still."""
+        for lease in self.by_worker.get(worker.name, {}).values():
+            if lease.started_at is not None:
+                lease.started_at += gap_s
+        worker.strays = {token: since + gap_s for token, since in worker.strays.items()}
 
     def check(self) -> None:
         counted: dict[str, int] = {}

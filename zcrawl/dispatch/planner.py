@@ -35,7 +35,10 @@ from zcrawl.dispatch.verdicts import Verdicts
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
 from zcrawl.mesh.messages import Assignment, Manner
+from zcrawl.model import OVERDUE
 from zcrawl.store.rows import QueuedRow
+
+LONG_WAIT_S = 5.0  # of a host, beyond its pace
 
 
 class Planner:
@@ -56,6 +59,7 @@ class Planner:
         self._parked: dict[str, dict[int, None]] = {}  # worker name → hosts that want its credit
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = Plan()
+        self.overdue: set[int] = set()  # requests whose attempts were all lost: they end
 
     # ------------------------------------------------------------ hosts and runs
 
@@ -101,6 +105,13 @@ class Planner:
             self.granter.renew_demand(host)
         if manner is not None:
             self.verdicts.learn_manner(host, manner)
+
+    def learn_wait(self, host_id: int, now: float, next_in_s: float) -> None:
+        """A worker says when its host may be asked again: a long wait holds up what runs, too."""
+        if next_in_s > LONG_WAIT_S:
+            host = self.hosts.get(host_id)
+            if host is not None and next_in_s > LONG_WAIT_S + 2 * host.interval_s:
+                host.waits_until = max(host.waits_until, now + next_in_s)
 
     def wake(self, host_id: int) -> None:
         host = self.hosts.get(host_id)
@@ -282,7 +293,8 @@ class Planner:
         row = self._next_row(host, worker)
         if row is None:
             return
-        self._send(host, worker, part, row, now)
+        verdict = OVERDUE if row.seq in self.overdue else ""
+        self._send(host, worker, part, row, now, verdict)
         host.pace.take(now)
         self.groups.sent(host, now)
         self._push(host, host.pace.ready_at() - LOOKAHEAD_S)

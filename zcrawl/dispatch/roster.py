@@ -45,6 +45,7 @@ class WorkerInfo(msgspec.Struct):
     slots: int
     hello: int
     heard_at: float  # its last word; of a deaf one: the last that counted
+    beat_at: float = 0.0  # its last heartbeat, or the HELLO before it
     route: bytes = b""  # the way to it
     hearing: Hearing = msgspec.field(default_factory=Hearing)
     state: NodeState = NodeState.JOINING
@@ -62,6 +63,7 @@ class WorkerInfo(msgspec.Struct):
     leases: int = 0  # open: assigned, result not received
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
     lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
+    strays: dict[tuple[int, int], float] = msgspec.field(default_factory=dict)  # see `overdue`
     on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
     reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
 
@@ -156,6 +158,7 @@ class Roster:
         known = self.workers.get(worker)
         if known is not None and known.incarnation == incarnation:  # its leases point to it
             known.hello, known.heard_at, known.echo = hello.hello, now, 0.0
+            known.beat_at = now
             known.state, known.runs, known.lacks = NodeState.JOINING, {}, {}
             known.route = route
             known.hearing.joined()
@@ -166,6 +169,7 @@ class Roster:
             slots=max(1, hello.slots),
             hello=hello.hello,
             heard_at=now,
+            beat_at=now,
             route=route,
             version=hello.version,
             hostname=hello.hostname,
@@ -186,7 +190,7 @@ class Roster:
         return None if info is None or not info.present else info
 
     def heartbeat(self, info: WorkerInfo, beat: Heartbeat, now: float) -> None:
-        info.heard_at = now
+        info.heard_at = info.beat_at = now
         info.rate = beat.rate
         info.slots = max(1, beat.slots)
         info.running, info.waiting = beat.running, beat.waiting
@@ -195,6 +199,11 @@ class Roster:
         if beat.hello == info.hello:
             info.echo = max(info.echo, beat.sent_at)
         self._settle_state(info)
+
+    def silence_s(self, info: WorkerInfo, now: float) -> float:
+        """How long a worker was silent beyond a few lost heartbeats; 0: not at all."""
+        gap_s = now - info.beat_at
+        return gap_s if gap_s > SUSPECT_AFTER * self.heartbeat_s else 0.0
 
     def reported(self, info: WorkerInfo, heard: int, now: float) -> bool:
         """How far it has heard us, by a heartbeat; whether it is deaf from now on."""

@@ -73,6 +73,7 @@ class Commits:
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s
             state.planner.learn_pace(result.host, next_at, result.crawl_delay_s, result.manner)
+            state.planner.learn_wait(result.host, now, result.host_next_in_s)
             if result.address:
                 state.planner.granter.learn_address(result.host, result.address)
             if result.robots is not None:
@@ -186,6 +187,7 @@ class Commits:
         known = state.frontier.remove(change.run, host, change.seq)
         on_trial = state.planner.forget_trial(host, change.seq)
         closed = state.close_lease(change.seq)
+        state.planner.overdue.discard(change.seq)
         row = state.withheld.pop(change.seq, None) or known or on_trial
         row = closed.row if closed is not None else row
         if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:

@@ -34,6 +34,7 @@ from zcrawl.master.events import (
 )
 from zcrawl.master.inheriting import GREETING_S, LEASE_S, inherit
 from zcrawl.master.membership import Membership
+from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
 from zcrawl.master.refusals import REQUEST, Refusals
@@ -110,7 +111,8 @@ class Leader:
         self._alone = alone
         self._began = now
         self._assigned = self._announced = False
-        self.membership = Membership(self.state)
+        self.overdue = OverdueLeases(self.state)
+        self.membership = Membership(self.state, self.overdue)
         self.commits = Commits(self.state)
         self.desk = Desk(self.state)
         self.recall = Recall(self.state)
@@ -315,6 +317,7 @@ class Leader:
 
     def _on_tick(self, now: float, effects: Effects) -> None:
         self.membership.tick(now, effects)
+        self.overdue.tick(now, effects)
         self._keep_lease(now, effects)
         self._beat(now, effects)
         self.commits.tick(now, effects)

@@ -2,8 +2,8 @@
 
 A part of the leader. What is said to a worker goes by the route that its HELLO came by, what a
 HELLO is refused with by the route of that HELLO. Leases of a worker that is gone are given back;
-those that had started go on trial (rule 9). What a joining worker holds is adopted, not repeated
-(rule 12).
+those that may have started go on trial (rule 9). What a joining worker holds is adopted, not
+repeated (rule 12).
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ import msgspec
 
 from zcrawl.dispatch.hearing import LOSSES_MOST, PATIENCE_S
 from zcrawl.dispatch.roster import Greeting, WorkerInfo
+from zcrawl.dispatch.started import suspects
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
     LACKS,
@@ -38,8 +40,8 @@ BY_LINE = (Kind.ACCEPT, Kind.REJECT, Kind.BYE)  # a worker publishes no such mes
 
 
 class Membership:
-    def __init__(self, state: LeaderState) -> None:
-        self._state = state
+    def __init__(self, state: LeaderState, overdue: OverdueLeases) -> None:
+        self._state, self._overdue = state, overdue
 
     # ------------------------------------------------------------ coming
 
@@ -165,7 +167,8 @@ class Membership:
             extra=url.extra,
             known=url.known,
         )
-        state.leases.open(token, row, info, 0, now)
+        lease = state.leases.open(token, row, info, 0, now)
+        lease.started_at = now if one.started else None
         state.planner.lease_adopted(info, row)
 
     def _await_results(self, info: WorkerInfo, hello: Hello, is_new: bool) -> None:
@@ -191,21 +194,29 @@ class Membership:
             effects.append(to_worker(info, Rehello("deaf" if info.deaf else "unknown")))
             return
         newest = beat.hello == info.hello and beat.sent_at >= info.echo
+        slept_s = state.roster.silence_s(info, now)
         if not newest:
             state.roster.hear(info, now)
             return
         state.beat_soon = state.beat_soon or info.echo == 0.0  # it waits for its permission
         state.roster.heartbeat(info, beat, now)
+        if slept_s:
+            state.leases.slept(info, slept_s)
         stream = state.receiver.stream((header.source, header.incarnation))
+        held = {(epoch, n): started for epoch, n, started in beat.held}
+        self._overdue.hear(info, held, now)
         lost = state.leases.lost_on_the_way(
             info,
-            {(epoch, n) for epoch, n, _ in beat.held},
+            held,
             beat.assigned,
             stream.received >= beat.produced,
             now,
             PATIENCE_S,
         )
         for lease in lost:
+            if lease.recalled_at is not None:
+                self._overdue.take_back(lease, effects)
+                continue
             effects.append(Note("assignment_lost", str(lease.row.seq)))
             state.give_back(lease)
         if state.roster.reported(info, beat.heard, now):
@@ -269,10 +280,10 @@ class Membership:
         for seq, (run, host) in state.promised.pop(info.name, {}).items():
             state.release(run, host, seq)
         on_trial, alone = info.on_trial, info.reserved
-        for lease in state.leases.of_worker(info):
-            if lease.received:
-                continue  # its result is here and will be committed
-            if not blame:
+        leases = [one for one in state.leases.of_worker(info) if not one.received]
+        blamed = suspects(leases, state.planner.hosts, info, now) if blame else set()
+        for lease in leases:
+            if lease.row.seq not in blamed:
                 state.give_back(lease)
                 continue
             state.leases.close(lease.row.seq)

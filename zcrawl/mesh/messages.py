@@ -253,7 +253,7 @@ class Ack(_Body, frozen=True):
 
 class Cancel(_Body, frozen=True):
     runs: list[int]
-    leases: list[int] = []
+    leases: list[tuple[int, int]] = []  # (epoch, n)
 
 
 class Rehello(_Body, frozen=True):

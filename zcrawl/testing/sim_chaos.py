@@ -35,6 +35,7 @@ class Chaos:
             (faults.pauses_by_operator, self._world.clients.pause_run),
             (faults.deaf_workers, self._deafen),
             (faults.bogus_epochs, self._bogus_epoch),
+            (faults.lost_attempts, self._lose_an_attempt),
         ]
         for name in list(self._world.workers)[: faults.deaf_for_ever]:
             self._world.deaf[name] = float("inf")
@@ -119,6 +120,9 @@ class Chaos:
         until = self._world.now + self._world.rng.choice([2.0, 8.0, 30.0])
         self._world.trace.append((self._world.now, f"{worker.name} is deaf until {until}"))
         self._world.deaf[worker.name] = max(until, self._world.deaf.get(worker.name, 0.0))
+
+    def _lose_an_attempt(self) -> None:
+        self._world.fetches.to_lose += 1
 
     def _bogus_epoch(self) -> None:
         worker = self._any(self._world.workers)

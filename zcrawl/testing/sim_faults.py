@@ -30,6 +30,7 @@ class Faults:
     bogus_epochs: int = 0  # a worker says something in an epoch that nobody ever had
     output_pauses: float = 0.0  # of the effects of outputs: the master is paused before it
     disk_full: float = 0.0  # of writes to outputs
+    lost_attempts: int = 0  # a worker forgets a fetch, and goes on saying that it runs
     until_s: float = 40.0  # faults end here, so that the crawl must complete
 
 
@@ -37,6 +38,7 @@ CALM = Faults()
 LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
 MASTERS_AWAY = Faults(absences=1, longest_delay_s=0.02, until_s=10.0)
 DEAF_WORKERS = Faults(deaf_workers=3, deaf_for_ever=1, longest_delay_s=0.02)
+LOST_ATTEMPTS_ONLY = Faults(lost_attempts=4, longest_delay_s=0.02)
 BOGUS_EPOCHS_ONLY = Faults(bogus_epochs=6, longest_delay_s=0.02)
 OUTPUT_PAUSES = Faults(output_pauses=0.03, disk_full=0.05, longest_delay_s=0.02)
 
@@ -69,4 +71,5 @@ def draw(rng: random.Random) -> Faults:
         bogus_epochs=some(2),
         output_pauses=rng.choice([0.0, 0.0, 0.01, 0.05]),
         disk_full=rng.choice([0.0, 0.0, 0.1]),
+        lost_attempts=some(2),
     )

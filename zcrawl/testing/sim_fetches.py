@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class Fetches:
     def __init__(self, world: World) -> None:
         self._world = world
+        self.to_lose = 0  # of the next fetches: what comes of them is forgotten
+        self.lost: set[str] = set()  # URLs that this happened to, each once
 
     def start(self, worker: SimWorker, held: Held) -> None:
         world, one = self._world, held.assignment
@@ -56,6 +58,11 @@ class Fetches:
             return
         if world.web.page_behind(visit.url).kills:
             world.chaos.crash_worker(worker)
+            return
+        if self.to_lose and visit.url not in self.lost:
+            self.to_lose -= 1
+            self.lost.add(visit.url)
+            world.trace.append((world.now, f"{worker.name} loses {visit.url}"))
             return
         result = world.web.answer(held.assignment, world.now)
         world.tell_worker(worker, w.FetchEnded(seq, result))

@@ -187,6 +187,15 @@ def leadership_never_changed(world: World) -> None:
     assert epochs == {1} and not falls, f"leadership changed: epochs {epochs}, {falls}"
 
 
+def only_lost_attempts_are_overdue(world: World) -> None:
+    """However long workers sleep, hosts wait and leaders change: no attempt that a worker still has
+    is taken from it. A fetch takes 6 s at most here, the leaders' patience is above 18 s."""
+    for at, what in world.trace:
+        if " lease_overdue " in what:
+            url = what.rpartition(" ")[2]
+            assert url in world.fetches.lost, f"{at}: {what}, and nobody has lost it"
+
+
 def known_pages_are_looked_at_once(world: World) -> None:
     """For worlds whose job remembers its pages and looks at all of them in every run: what an
     earlier run has found is in the next one, once, and each look at a page is counted once."""

@@ -191,7 +191,7 @@ class Assignments:
     def cancel(self, cancel: Cancel, effects: Effects) -> None:
         runs, leases = set(cancel.runs), set(cancel.leases)
         for seq, held in list(self._intake.held.items()):
-            if held.assignment.run in runs or held.assignment.n in leases:
+            if held.assignment.run in runs or (held.epoch, held.assignment.n) in leases:
                 if held.started:
                     effects.append(CancelFetch(seq))
                 self._intake.finish(seq)

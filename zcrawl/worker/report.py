@@ -10,7 +10,7 @@ import msgspec
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.breaker import HOST_DOWN
 from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Hello, Result
-from zcrawl.model import Outcome
+from zcrawl.model import OVERDUE, Outcome
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.outbox import Outbox
 
@@ -53,7 +53,7 @@ def parts(result: Result) -> list[Result]:
 
 def by_verdict(one: Assignment, epoch: int) -> Result:
     """The leader has decided: the request ends without being fetched."""
-    down = one.verdict == HOST_DOWN
+    failed = one.verdict in (HOST_DOWN, OVERDUE)
     return Result(
         lease_epoch=epoch,
         lease_n=one.n,
@@ -61,9 +61,9 @@ def by_verdict(one: Assignment, epoch: int) -> Result:
         run=one.run,
         host=one.host,
         attempt=one.attempt,
-        outcome=Outcome.FAILED if down else Outcome.SKIPPED,
+        outcome=Outcome.FAILED if failed else Outcome.SKIPPED,
         reason=one.verdict,
-        retry=RetryClass.PERMANENT if down else None,
+        retry=RetryClass.PERMANENT if failed else None,
         depth=one.depth,
     )
 

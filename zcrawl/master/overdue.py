@@ -1,0 +1,113 @@
+"""Leases that heartbeats renew far beyond the time that an attempt can take.
+
+A part of the leader. A worker that has lost an attempt (a bug, its own or a library's) holds the
+request for ever: its heartbeats say that it runs. What becomes of such a lease:
+
+| state       | event                                         | next                               |
+|-------------|-----------------------------------------------|------------------------------------|
+| open        | a heartbeat says that it has started          | started                            |
+| started     | no heartbeat for three intervals              | started, its clock goes on later   |
+| started     | its host is told to wait (Retry-After)        | started, its clock begins after it |
+| started     | older than `longest_attempt_s`                | overdue: noted, CANCEL to worker   |
+| overdue     | its result comes after all                    | committed like any other           |
+| overdue     | a heartbeat still has it, 10 s later          | overdue: CANCEL once more          |
+| overdue     | a heartbeat has it no more, all results here  | taken back: one attempt is counted |
+| taken back  | the job has retries left                      | queued                             |
+| taken back  | it has none                                   | ends dead: `attempt_overdue`       |
+| any         | its worker is gone, its run ends              | as every other lease               |
+
+A *stray* is an attempt that a worker says it runs and that the leader has no lease for: its worker
+was lost and came back, and another one had the request meanwhile. It ends by itself, unless it was
+lost too: then it would use up a slot and its host's concurrency for ever. A stray that is as old is
+cancelled as well, and nothing else becomes of it.
+
+Nothing is leased again before the worker has said that it let go, so no host gets two requests for
+one. A result that comes later still meets rule 6: it counts unless a newer attempt is known. A new
+leader counts from its takeover on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from zcrawl.dispatch.leases import Lease, Token
+from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.started import longest_attempt_s
+from zcrawl.master.events import Effects, Note
+from zcrawl.master.state import LeaderState, to_worker
+from zcrawl.mesh.messages import Cancel
+from zcrawl.submit.spec import JobSpec
+
+LOOK_S = 5.0
+AGAIN_S = 10.0
+
+
+class OverdueLeases:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._look_at = 0.0
+
+    def tick(self, now: float, effects: Effects) -> None:
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_S
+        for lease in self._state.leases.by_seq.values():
+            if lease.started_at is not None and not lease.received and self._is_due(lease, now):
+                self._recall(lease, now, effects)
+        for worker in self._state.roster.workers.values():
+            if worker.strays and worker.present:
+                self._recall_strays(worker, now, effects)
+
+    def hear(self, worker: WorkerInfo, held: Mapping[Token, bool], now: float) -> None:
+        """A heartbeat says what its worker holds, and what of it has started."""
+        leases = self._state.leases.by_worker.get(worker.name, {}).values()
+        tokens = {lease.token for lease in leases}
+        strays = [token for token, started in held.items() if started and token not in tokens]
+        if strays or worker.strays:
+            worker.strays = {token: worker.strays.get(token, now) for token in strays}
+
+    def _recall_strays(self, worker: WorkerInfo, now: float, effects: Effects) -> None:
+        runs = self._state.runs.active.values()
+        patience_s = max(
+            (longest_attempt_s(active.spec, None, worker.slots) for active in runs),
+            default=longest_attempt_s(JobSpec(""), None, worker.slots),
+        )
+        due = [token for token, since in worker.strays.items() if now - since > patience_s]
+        if due:
+            text = f"{worker.id} says for {patience_s:.0f} s that it fetches what nobody asked for"
+            effects.append(Note("stray_attempt", f"{text}: {len(due)} requests"))
+            effects.append(to_worker(worker, Cancel([], due)))
+            again = dict.fromkeys(due, now - patience_s + AGAIN_S)
+            worker.strays = {**worker.strays, **again}
+
+    def _is_due(self, lease: Lease, now: float) -> bool:
+        if lease.recalled_at is not None:
+            return now - lease.recalled_at >= AGAIN_S
+        state, row = self._state, lease.row
+        active, host = state.runs.get(row.run), state.planner.hosts.get(row.host)
+        if active is None or lease.started_at is None:
+            return False
+        since = lease.started_at if host is None else max(lease.started_at, host.waits_until)
+        return now - since > longest_attempt_s(active.spec, host, lease.worker.slots)
+
+    def _recall(self, lease: Lease, now: float, effects: Effects) -> None:
+        state = self._state
+        if lease.recalled_at is None:
+            state.counters["leases_overdue"] += 1
+            age_s = now - (lease.started_at or now)
+            text = f"{lease.worker.id} says for {age_s:.0f} s that it fetches {lease.row.url}"
+            effects.append(Note("lease_overdue", f"run {lease.row.run}: {text}"))
+        lease.recalled_at = now
+        effects.append(to_worker(lease.worker, Cancel([], [lease.token])))
+
+    def take_back(self, lease: Lease, effects: Effects) -> None:
+        """Its worker has let go of it: it counts as a failed attempt."""
+        state, row = self._state, lease.row
+        active = state.runs.get(row.run)
+        lease.row = msgspec.structs.replace(row, attempts=row.attempts + 1)
+        if active is not None and lease.row.attempts > active.spec.fetch.retries:
+            state.planner.overdue.add(row.seq)
+        effects.append(Note("lease_taken_back", f"{row.seq}: attempt {lease.row.attempts}"))
+        state.give_back(lease)
