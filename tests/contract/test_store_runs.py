@@ -24,6 +24,16 @@ def test_a_run_completes_in_the_transaction_that_leaves_nothing_pending(world: W
     assert world.reload().runs == []
 
 
+def test_a_run_keeps_the_version_of_its_keys(world: World) -> None:
+    """Whatever changes in it, and whoever leads: each run has its own."""
+    old, new = (world.submit(A, B, canonical=version) for version in (1, 2))
+    world.finish(old.admitted[0], DONE)
+    world.finish(new.admitted[0], DONE)
+    assert {row.id: row.canonical for row in world.reload().runs} == {old.run: 1, new.run: 2}
+    paused = world.change_run(new.run, RunState.PAUSED, "by hand").row
+    assert paused is not None and paused.canonical == 2
+
+
 def test_max_pages_ends_a_run_in_the_middle_of_a_batch(world: World) -> None:
     """Its pending requests count as skipped at once; later results are dropped."""
     a, b, c, _ = world.submit(A, B, C, D, spec=TWO_PAGES).admitted

@@ -297,7 +297,7 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
     columns = {
         "hosts": ("slow", "failures", "opens", "address"),
         "pages": ("canonical", "alternates", "files"),
-        "runs": ("unchanged", "recall"),
+        "runs": ("unchanged", "recall", "canonical"),
         "requests": ("known",),
         "outputs": ("problem", "progress"),
     }

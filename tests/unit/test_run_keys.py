@@ -13,6 +13,7 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.extra import REDIRECTED, Extra, encode, request_key
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.seen import SeenTable
+from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.result import plan
 from zcrawl.result.plan import BAD_RESULT, ResultPlanner
@@ -22,7 +23,7 @@ from zcrawl.worker import outcome
 from zcrawl.worker.sending_loop import Sending
 
 SCOPE = Scope(hosts=("*",), collapse_scheme=True, collapse_www=True)
-RULES = canonical_rules(SCOPE)
+RULES = canonical_rules(SCOPE, CANONICAL_VERSION)
 HANDLER = Extra(handler="product")
 POST = Extra(method="POST", body=b"q=1", handler="search")
 PLAIN_PAGE, SECURE_PAGE = "http://x.test/a", "https://www.x.test/a"
@@ -109,4 +110,6 @@ def test_what_an_earlier_run_knew_under_other_rules_is_recalled_once() -> None:
     settle(story)
     rows = {row.url: row.key for row in story.store.requests(run)}
     assert sorted(rows) == ["http://x.test/?a=2&b=1", PLAIN_PAGE]
-    assert all(key == canonical_rules(after).key(url) for url, key in rows.items())
+    assert all(
+        key == canonical_rules(after, CANONICAL_VERSION).key(url) for url, key in rows.items()
+    )

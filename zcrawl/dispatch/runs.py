@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import CanonicalRules
+from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS, CanonicalRules
 from zcrawl.mesh.messages import Code, RunConfig
 from zcrawl.model import RunState
 from zcrawl.store.rows import RunRow
@@ -23,6 +23,16 @@ from zcrawl.submit.spec import JobSpec, SpiderCode
 from zcrawl.submit.stored import read_stored, refusal_of
 
 NO_CODE_RIGHT: Final = "code_not_allowed: the masters do not let jobs bring code any more"
+
+CANONICAL_CODE: Final = "canonical_version"
+
+
+def _unknown_version(version: int) -> str:
+    known = ", ".join(map(str, sorted(CANONICAL_VERSIONS)))
+    return (
+        f"{CANONICAL_CODE}: the run has version {version} of the canonical form, and the leader "
+        f"knows {known}; it goes on when a master of the version that began it leads"
+    )
 
 
 class ActiveRun(msgspec.Struct):
@@ -35,7 +45,7 @@ class ActiveRun(msgspec.Struct):
 
     @property
     def rules(self) -> CanonicalRules:
-        return canonical_rules(self.spec.scope)
+        return canonical_rules(self.spec.scope, self.row.canonical)
 
     @property
     def dispatches(self) -> bool:
@@ -44,7 +54,20 @@ class ActiveRun(msgspec.Struct):
     @property
     def waits(self) -> str:
         """What the run waits for, although nobody has paused it."""
+        if self.row.canonical not in CANONICAL_VERSIONS:
+            return _unknown_version(self.row.canonical)
         return NO_CODE_RIGHT if self.spec.code is not None and not self.runs_code else ""
+
+    @property
+    def old_keys(self) -> str:
+        """What to know of a run that an older version began; nothing, if it is of this version."""
+        version = self.row.canonical
+        if version == CANONICAL_VERSION or version not in CANONICAL_VERSIONS:
+            return ""
+        return (
+            f"run {self.row.id} goes on by version {version} of the canonical form, as it began; "
+            f"new runs have version {CANONICAL_VERSION}"
+        )
 
     def may_start(self, in_flight: int) -> bool:
         """`max_pages` reserves: what is done and what is in flight never exceed it."""
@@ -57,10 +80,14 @@ class ActiveRun(msgspec.Struct):
         code = given.code
         if code is None:
             spec = row.spec if given is self.spec else msgspec.json.encode(given)
-            return RunConfig(row.id, self.revision, spec, hosts, row.cookies)
+            return RunConfig(
+                row.id, self.revision, spec, hosts, row.cookies, canonical=row.canonical
+            )
         bare = msgspec.structs.replace(given, code=SpiderCode(code.sha256))
         spec = msgspec.json.encode(bare)
-        return RunConfig(row.id, self.revision, spec, hosts, row.cookies, code.sha256)
+        return RunConfig(
+            row.id, self.revision, spec, hosts, row.cookies, code.sha256, row.canonical
+        )
 
     def code(self) -> Code | None:
         """The spider's file, for workers that were told of its hash."""

@@ -122,13 +122,14 @@ class ScopeFilter:
         )
 
 
-def canonical_rules(scope: Scope) -> CanonicalRules:
-    """What a job adds to the canonical form."""
+def canonical_rules(scope: Scope, version: int) -> CanonicalRules:
+    """The rules of a run: the version of the form that is stored with it, and what its job adds."""
     return CanonicalRules(
         scope.sort_query,
         frozenset(scope.drop_params),
         scope.collapse_scheme,
         scope.collapse_www,
+        version,
     )
 
 

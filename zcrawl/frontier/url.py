@@ -19,7 +19,11 @@ serialisation (ada_url) of an http or https URL with these rules on top:
 11. at most 8,192 bytes
 
 Canonicalising twice changes nothing (a property test holds that). Anything else raises `BadUrl`.
-Change a rule and CANONICAL_VERSION has to change too: runs store it beside their keys.
+Change a rule and CANONICAL_VERSION has to change too. A run stores the version by which its keys
+are made and goes on by the rules of that version: `CanonicalRules.version` says which ones hold. A
+run of a version that is not in CANONICAL_VERSIONS waits for masters and workers that know it: a key
+by other rules would lose a page or fetch it twice. Whatever changes with a version belongs behind
+`rules.version`; a version leaves CANONICAL_VERSIONS when its rules are removed.
 """
 
 from __future__ import annotations
@@ -35,7 +39,8 @@ from ada_url import join_url, normalize_url
 
 from zcrawl.errors import BadUrl
 
-CANONICAL_VERSION: Final = 1
+CANONICAL_VERSION: Final = 1  # of new runs
+CANONICAL_VERSIONS: Final = frozenset({1})  # that this software can go on with
 MAX_URL_BYTES: Final = 8192
 KEY_BYTES: Final = 16
 
@@ -60,6 +65,12 @@ class CanonicalRules(msgspec.Struct, frozen=True):
     drop_params: frozenset[str] = frozenset()
     collapse_scheme: bool = False  # http and https have one key: the first one found is crawled
     collapse_www: bool = False  # the same for a leading `www.`
+    version: int = CANONICAL_VERSION  # of the form itself, as stored with the run
+
+    @property
+    def are_known(self) -> bool:
+        """Whether this software can make keys by them."""
+        return self.version in CANONICAL_VERSIONS
 
     def key(self, url: str) -> bytes:
         """The key of a canonical URL under these rules. Only the key collapses: the URL that is

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from zcrawl.dispatch.runs import CANONICAL_CODE
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import CanonicalRules
+from zcrawl.frontier.url import CANONICAL_VERSION, CanonicalRules
 from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
@@ -136,7 +137,7 @@ class Desk:
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
-        rules = stored or canonical_rules(spec.scope)
+        rules = stored or canonical_rules(spec.scope, CANONICAL_VERSION)
         seeds = desk_seeds.read(args.sequence("seeds") or list(spec.seeds), rules)
         seed_hosts = desk_seeds.netlocs(seeds)
         seeds += tuple(
@@ -160,6 +161,7 @@ class Desk:
             now=self._state.utc(now),
             by=pending.request.by,
             via=pending.request.via or self._state.me,
+            canonical=rules.version,
         )
         effects.append(Execute(command))
 
@@ -167,6 +169,8 @@ class Desk:
         args = pending.args
         run, urls = args.integer("run"), args.sequence("seeds")
         active = self._state.runs.get(run)
+        if active is not None and not active.rules.are_known:
+            raise RefusedError(active.waits, code=CANONICAL_CODE)
         # A run that memory does not have has ended or never was: the store says which.
         seeds = desk_seeds.read(urls, active.rules) if active is not None else ()
         command = AddSeeds(
@@ -328,7 +332,7 @@ class Desk:
                 rules = None
                 for stored in filter(is_visible, outcome.jobs):
                     spec = check_right(stored.spec, self._state.allow_code)
-                    rules = canonical_rules(spec.scope)
+                    rules = canonical_rules(spec.scope, CANONICAL_VERSION)
                 self._submit_now(pending, now, effects, rules)
                 return
             if pending.request.op in ("act", "tune"):

@@ -44,6 +44,8 @@ class Recall:
         for run in state.recalls:
             active = state.runs.active[run]
             # What an earlier run left queued is remembered when it is swept.
+            if not active.rules.are_known:
+                continue  # it waits for a master that can make its keys
             if active.row.job not in state.sweeps.values() and active.row.recall is not None:
                 self._busy = run
                 query = ReadKnown(active.row.job, active.row.recall, CHUNK)

@@ -280,6 +280,7 @@ class RunConfig(_Body, frozen=True):
     seed_hosts: list[str]  # netlocs that the default scope allows
     cookies: bytes = b""  # JSON: host → its cookies, as results brought them
     code: str = ""  # SHA-256 of the spider's file, which CODE brings
+    canonical: int = 1  # version of the canonical form by which its keys are made
 
 
 class Config(_Body, frozen=True):

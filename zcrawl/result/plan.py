@@ -267,6 +267,8 @@ def _is_true(
     """Whether a worker told the canonical form and its key under the rules of the run."""
     try:
         rules = active.rules
+        if not rules.are_known:
+            return True  # its workers know them; this master commits what they did, and waits
         if canonicalize(url, rules) != url:
             return False
         if redirected:

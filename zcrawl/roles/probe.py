@@ -26,7 +26,14 @@ from zcrawl.fetch.secrets import names_in
 from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import LinkResolver, canonicalize, join, netloc_of, origin_of
+from zcrawl.frontier.url import (
+    CANONICAL_VERSION,
+    LinkResolver,
+    canonicalize,
+    join,
+    netloc_of,
+    origin_of,
+)
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
 from zcrawl.model import Outcome
 from zcrawl.parse.charset import encoding_of
@@ -104,7 +111,7 @@ async def probe(
     none of them is a page that the crawl may meet, one step behind a seed. Without seeds it is the
     only one."""
     keyring = Keyring(rights, os.environ)
-    rules = canonical_rules(spec.scope)
+    rules = canonical_rules(spec.scope, CANONICAL_VERSION)
     start = canonicalize(url, rules)
     seeds = [canonicalize(seed, rules) for seed in spec.seeds or (url,)]
     hosts = sorted({origin_of(seed).partition("://")[2] for seed in seeds})

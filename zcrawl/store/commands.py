@@ -142,6 +142,7 @@ class SubmitJob(_Data, frozen=True):
     now: float
     by: str = ""  # who asked, and through which master
     via: str = ""
+    canonical: int = 1  # version of the canonical form by which the keys of `seeds` are made
 
 
 class Submitted(_Data, frozen=True):

@@ -84,6 +84,7 @@ class RunRow(_Data, frozen=True):
     cookies: bytes = b""  # see cookie_jar
     # Of a job that remembers its pages: those up to this id are admitted, RECALLED: all of them.
     recall: int | None = None
+    canonical: int = 1  # version of the canonical form by which its keys are made
 
 
 class HostRow(_Data, frozen=True):

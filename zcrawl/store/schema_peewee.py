@@ -87,6 +87,7 @@ class Run(peewee.Model):
     cookies = peewee.BlobField(null=True)  # see cookie_jar
     unchanged = peewee.BigIntegerField(**default("0"))
     recall = peewee.BigIntegerField(null=True)  # among the known pages of its job; see RunRow
+    canonical = peewee.IntegerField(**default("1"))  # version of the canonical form of its keys
 
     class Meta:
         table_name = "runs"
@@ -346,6 +347,11 @@ def _keep_pieces_of_outputs(session: Session) -> None:
     _add_fields(session, Output, "progress")
 
 
+def _tell_canonical_versions(session: Session) -> None:
+    """By which version of the canonical form the keys of a run are made; until now it was one."""
+    _add_fields(session, Run, "canonical")
+
+
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
 # with the newest version at once; a test compares both ways. Each step can be repeated.
 MIGRATIONS: dict[int, Callable[[Session], None]] = {
@@ -361,6 +367,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     11: _tell_ages_and_askers,
     12: _tell_what_hinders_outputs,
     13: _keep_pieces_of_outputs,
+    14: _tell_canonical_versions,
 }
 VERSION = max(MIGRATIONS)
 

@@ -27,7 +27,7 @@ RUN_COLUMNS = (
     "r.id, r.job, j.name, r.state, r.reason, r.spec, r.max_pages, r.seed_hosts, r.seeding, "
     "r.created_at, r.started_at, r.ended_at, "
     "r.admitted, r.pending, r.done, r.failed, r.skipped, r.items, r.bytes, r.cookies, "
-    "r.unchanged, r.recall"
+    "r.unchanged, r.recall, r.canonical"
 )
 RUN_SELECT = f"SELECT {RUN_COLUMNS} FROM runs r JOIN jobs j ON j.id = r.job "
 QUEUED_SELECT = (
@@ -70,6 +70,7 @@ class RunRecord(msgspec.Struct):
     cookies: Blob  # NULL in the row: empty here
     unchanged: int
     recall: int | None
+    canonical: int
     cookies_changed: bool = False
     hosts_changed: bool = False  # `seed_hosts` is written only when it must be
 
@@ -107,6 +108,7 @@ class RunRecord(msgspec.Struct):
             ended_at=self.ended_at,
             cookies=self.cookies,
             recall=self.recall,
+            canonical=self.canonical,
         )
 
     def set_cookies(self, host: str, cookies: Blob) -> None:

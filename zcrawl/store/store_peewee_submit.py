@@ -59,7 +59,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     run_id = ids.take("runs")
     session.run(
         "INSERT INTO runs (id, job, state, spec, max_pages, seed_hosts, seeding, created_at, "
-        "started_at, recall) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "started_at, recall, canonical) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             run_id,
             job,
@@ -71,6 +71,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
             command.now,
             command.now,
             recall,
+            command.canonical,
         ),
     )
     for path, format in outputs_of(spec, command.name, command.output, run_id):

@@ -222,6 +222,7 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         tables.jobs[job.id] = job
     job.spec = spec
     run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
+    run.canonical = command.canonical
     run.recall = first_recall(spec)
     tables.runs[run.id] = run
     for path, format in outputs_of(spec, command.name, command.output, run.id):

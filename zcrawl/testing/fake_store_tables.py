@@ -52,6 +52,7 @@ class FakeRun:
     bytes: int = 0
     unchanged: int = 0
     recall: int | None = None
+    canonical: int = 1
 
     def row(self) -> RunRow:
         return RunRow(
@@ -78,6 +79,7 @@ class FakeRun:
             ended_at=self.ended_at,
             cookies=self.cookies,
             recall=self.recall,
+            canonical=self.canonical,
         )
 
     @property

@@ -13,12 +13,12 @@ import msgspec
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.recrawl import decode
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import origin_of
+from zcrawl.frontier.url import CANONICAL_VERSION, origin_of
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
 from zcrawl.model import UNCHANGED, Outcome
 from zcrawl.submit.spec import Scope
 
-RULES = canonical_rules(Scope())  # of the runs of every simulated world
+RULES = canonical_rules(Scope(), CANONICAL_VERSION)  # of the runs of every simulated world
 
 
 @dataclasses.dataclass

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from zcrawl.errors import AddressMoved, FetchError, JobError, RetryClass
+from zcrawl.errors import AddressMoved, FetchError, JobError, PluginError, RetryClass
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.keyring import HeaderSecrets, Keyring, not_released
 from zcrawl.fetch.policy import parse_retry_after
@@ -63,7 +63,12 @@ class RunContext:
             raise JobError(f"run {config.run}: {error}", code="bad_spec") from None
         spec = self.spec
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
-        self.rules = canonical_rules(spec.scope)
+        self.rules = canonical_rules(spec.scope, config.canonical)
+        if not self.rules.are_known:
+            raise PluginError(
+                f"version {config.canonical} of the canonical form: this worker is older or newer",
+                code=PluginError.MISSING,
+            )
         self.plan = _plan(spec)
         self.captures = wants_capture(spec)
         self.remembers = spec.recrawl.incremental
