@@ -5,12 +5,16 @@ All of these end before a page is fetched: nothing listens at the address of the
 
 from __future__ import annotations
 
+import datetime
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.integration.crawling import wait_until
 
 URL = "http://127.0.0.1:9/"  # the port of `discard`: nobody answers there
 SPIDER = """
@@ -153,3 +157,31 @@ def test_an_optional_package_that_is_missing_is_told_before_the_crawl(
     )
     done = zcrawl("crawl", "job.toml", folder=tmp_path, env={"PYTHONPATH": str(tmp_path)})
     told_before_the_crawl(done, f"pip install 'zcrawl[{extra}]'")
+
+
+def closed_hours() -> str:
+    """Hours of the day that neither are now nor begin within an hour."""
+    now = datetime.datetime.now(datetime.UTC).hour
+    return f"{(now + 3) % 24:02}:00-{(now + 5) % 24:02}:00"
+
+
+def test_a_crawl_outside_its_hours_says_what_it_waits_for(tmp_path: Path) -> None:
+    """Nothing happens for hours, and the display says why, as the console does."""
+    (tmp_path / "job.toml").write_text(
+        f'name = "a"\nseeds = ["{URL}"]\n[politeness]\nrobots = false\n'
+        f'hours = ["{closed_hours()}"]\n'
+    )
+    with (tmp_path / "err").open("w") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "zcrawl", "crawl", "job.toml", "--data", "data"],
+            cwd=tmp_path,
+            stderr=err,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            wait_until(lambda: "outside the hours of its job" in (tmp_path / "err").read_text())
+            job = zcrawl("job", "a", "--data", "data", "--json", folder=tmp_path)
+            assert "outside the hours of its job" in job.stdout
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,6 +18,9 @@ from zcrawl.cli.specs import (
     with_capture,
 )
 from zcrawl.errors import UsageError
+
+if TYPE_CHECKING:
+    from zcrawl.cli.connect import Ask
 
 POLL_S: Final = 0.5
 
@@ -49,8 +52,7 @@ def submit_command(
     """Give a job to the cluster; print its id.
 
     The cluster is the one of the configuration, or what `zcrawl up` runs in the data folder. A
-    name that exists is refused
-    unless --update or --again says what is meant.
+    name that exists is refused unless --update or --again says what is meant.
     """
     if update and again:
         raise UsageError("--update and --again exclude each other")
@@ -68,6 +70,24 @@ def submit_command(
     return run_async(_submit(settings, submission, mode, to, wait))
 
 
+async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the views of the job and of the run when the run has ended. Says what it waits for."""
+    from zcrawl.cli import output
+    from zcrawl.cli.crawl_session import ENDED
+
+    last = ""
+    while True:
+        view = await ask("job", {"ref": str(job)})
+        (own,) = (row for row in view["runs"] if row["run"] == run)
+        if own["state"] in ENDED:
+            return view, own
+        reason = (view if view["run"] == run else own)["reason"]
+        if reason != last:
+            last = reason
+            output.note_if(reason and f"{own['state']}: {reason}")
+        await asyncio.sleep(POLL_S)
+
+
 async def _submit(
     settings: Settings,
     submission: Submission,
@@ -76,7 +96,7 @@ async def _submit(
     wait: bool,
 ) -> int:
     from zcrawl.cli import connect, output
-    from zcrawl.cli.crawl_session import ENDED, closing_lines, exit_code
+    from zcrawl.cli.crawl_session import closing_lines, exit_code
     from zcrawl.cli.feed import send_seeds
     from zcrawl.submit.advice import advice
     from zcrawl.submit.outputs import is_remote
@@ -97,12 +117,14 @@ async def _submit(
             if settings.json:
                 output.print_json({"job": reply["job"], "run": reply["run"]})
             return code
-        while True:
-            view = await ask("job", {"ref": str(reply["job"])})
-            (own,) = (run for run in view["runs"] if run["run"] == reply["run"])
-            if own["state"] in ENDED:
-                break
-            await asyncio.sleep(POLL_S)
+        try:
+            view, own = await _wait(ask, reply["job"], reply["run"])
+        except asyncio.CancelledError:
+            job = reply["job"]
+            output.note(
+                f"job {job} goes on; zcrawl job {job} shows it, zcrawl cancel {job} ends it"
+            )
+            raise
     reasons = view if view["run"] == reply["run"] else {}
     own |= {key: reasons.get(key, {}) for key in ("failed_reasons", "skipped_reasons", "dropped")}
     if settings.json:

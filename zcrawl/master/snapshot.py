@@ -5,9 +5,11 @@ Pure reading: whoever shows something about the cluster reads only this.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Final
 
 from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
 from zcrawl.store.rows import RunRow
@@ -17,13 +19,15 @@ from zcrawl.telemetry.views import LiveRun, run_view
 
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
+MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
+HELD_UP: Final = ("hours", "away", "no_worker", "inherited")  # of `dispatch.why`
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
     utc = state.utc(now)
     in_flight = state.leases.by_run
     failing = commits.failing
-    waits = waiting_runs(state)
+    waits = waiting_runs(state, now)
     return {
         "leader": state.me,
         "epoch": state.epoch,
@@ -112,16 +116,17 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
         in_flight=len(leases),
         workers=sorted({lease.worker.id for lease in leases}),
         in_flight_urls=[lease.row.url for lease in leases[:50]],
-        waiting=waiting(state, run) or state.mishaps.why(now),
+        waiting=waiting(state, run, now) or state.mishaps.why(now),
     )
 
 
-def waiting(state: LeaderState, run: int) -> str:
-    """Why a run cannot go on: no worker has what it needs, or it lacks a right. Empty: it can."""
-    return waiting_runs(state).get(run, "") if run in state.runs.active else ""
+def waiting(state: LeaderState, run: int, now: float) -> str:
+    """Return why a run cannot go on: no worker has what it needs, it lacks a right, or its hosts
+    cannot be asked now. Empty: it can."""
+    return waiting_runs(state, now).get(run, "") if run in state.runs.active else ""
 
 
-def waiting_runs(state: LeaderState) -> dict[int, str]:
+def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
     """All such runs. One look at each worker, and not one for each run: most lack nothing."""
     usable = 0
     lacking: dict[int, list[str]] = {}
@@ -135,7 +140,32 @@ def waiting_runs(state: LeaderState) -> dict[int, str]:
         for run, whats in lacking.items()
         if len(whats) == usable
     }
-    return waits | {run: one.waits for run, one in state.runs.active.items() if one.waits}
+    waits |= {run: active.waits for run, active in state.runs.active.items() if active.waits}
+    return waits | _held_up(state, waits, now)
+
+
+def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int, str]:
+    """Return the runs of which nothing is in flight because of their hosts, each with what the
+    first of them waits for. A run with a host that is only paced is not held up."""
+    idle = {
+        run
+        for run, active in state.runs.active.items()
+        if active.dispatches and run not in waits and not state.leases.by_run.get(run)
+    }
+    reasons: dict[int, str] = {}
+    hosts = itertools.islice(state.planner.hosts.values(), MOST_HOSTS) if idle else ()
+    for host in hosts:
+        if idle.isdisjoint(host.runs):
+            continue
+        queue = host_queue(host, state.frontier)
+        reason = why(host, queue, state.frontier, state.runs, state.roster, now, state.clock_offset)
+        for run in idle.intersection(host.runs):
+            if reason.code in HELD_UP:
+                reasons.setdefault(run, f"waiting: {host.origin}: {reason.text}")
+            elif reason.code != "idle":
+                idle.discard(run)
+                reasons.pop(run, None)
+    return reasons
 
 
 def _run(
