@@ -20,7 +20,7 @@ from zcrawl.telemetry.views import LiveRun, run_view
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
 MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
-HELD_UP: Final = ("hours", "away", "no_worker", "inherited")  # of `dispatch.why`
+HELD_UP: Final = ("hours", "away", "inherited")  # of `dispatch.why`
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
