@@ -38,7 +38,7 @@ from zcrawl.mesh.security import MeshKeys
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
 
 PAGES = 200_000  # more than a series of trials can fetch
 LOAD = Politeness(rate=200.0, concurrency=32, robots=False, spread=True)
@@ -107,7 +107,7 @@ def nodes(
 
 def failover(folder: Path, consul: str, database: Mariadb, trials: int, keys: bool) -> None:
     with page_site(folder, PAGES) as site, nodes(folder, consul, database, 3, 2, keys=keys) as made:
-        made.submit(site, LOAD)
+        made.submit(site, LOAD, output=Output())
         for name in ("SIGTERM", "SIGKILL", "SIGSTOP"):
             took = [one_failover(made, signal.Signals[name]) for _ in range(trials)]
             print(

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from tests.integration.crawling import ZCRAWL, children, wait_until
+from tests.integration.output_files import verify_files, wait_written
 from tests.servers.mariadb import Mariadb
 from tests.servers.namespaces import Hosts
 from tests.servers.page_site import PageSite
@@ -29,7 +30,7 @@ from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
 
 FAST = Politeness(rate=0.0, concurrency=16, spread=True, robots=False)
 STOP_TIMEOUT_S = 40.0
@@ -110,6 +111,7 @@ class Cluster:
         self.hosts: Hosts | None = None  # each node runs on the host of its name
         self.masters: dict[str, Node] = {}
         self.workers: dict[str, Node] = {}
+        self._rotates: dict[int, bool] = {}
         self._submitted: dict[int, tuple[int, PageSite]] = {}  # run: its job and what it crawls
         self.config = self.write_config("client", {})[1]
 
@@ -215,11 +217,13 @@ class Cluster:
     ) -> tuple[int, int]:
         # On a cluster a typed URL opens nothing, and the site is on loopback.
         fetch = msgspec.structs.replace(more.pop("fetch", Fetch()), allow_private=True)
+        output = more.setdefault("output", Output(to=("jsonl",)))  # `complete` looks at it
         spec = JobSpec(name, seeds=(site.seed,), politeness=politeness, fetch=fetch, **more)
         args = {"spec": to_dict(spec), "mode": "new", "seeds": [site.seed], "seeding": False}
         reply = self.ask("submit", args)
         job, run = int(reply["job"]), int(reply["run"])
         self._submitted[run] = (job, site)
+        self._rotates[run] = bool(output.rotate_bytes or output.rotate_seconds)
         return job, run
 
     def job(self, job: int) -> dict[str, Any]:
@@ -243,6 +247,8 @@ class Cluster:
             self.ask("tune", {"ref": str(job), "rate": 0}, patience_s=10.0)
         self.wait_done(run)
         self.verify(run, site)
+        wait_written(self, job, run)
+        verify_files(self, job, site, rotates=self._rotates[run])
 
     def wait_done(self, run: int, patience_s: float = 120.0) -> None:
         def ended() -> bool:

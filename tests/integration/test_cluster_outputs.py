@@ -1,96 +1,33 @@
 """Output files of a cluster through failovers: each item once in the file that `job` names.
 
-Real masters and workers on a real Consul and a real MariaDB; `verify_files` reads the files that
-`job` names and compares them with the known page set.
+Real masters and workers on a real Consul and a real MariaDB. `Cluster.complete` reads the files
+that `job` names and compares them with the known page set, here for all formats; in all other tests
+of clusters it does so for JSON lines.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
+import subprocess
 import time
-from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.integration.cluster import Cluster, cluster
+from tests.integration.cluster import cluster
 from tests.integration.crawling import wait_until
+from tests.integration.output_files import outputs_of, verify_files
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
-from tests.servers.page_site import PageSite, page_site
-from zcrawl.submit.outputs import part_path
+from tests.servers.page_site import page_site
 from zcrawl.submit.spec import Output, Politeness
 
-pq = pytest.importorskip("pyarrow.parquet")
-warcio = pytest.importorskip("warcio.archiveiterator")
+pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("warcio.archiveiterator")
 
 STEADY = Politeness(rate=100.0, concurrency=16, robots=False)
 ALL = ("jsonl", "csv", "parquet", "warc")
 PAGES = 800
-
-
-def urls_in(form: str, data: bytes) -> list[str]:
-    match form:
-        case "jsonl":
-            return [json.loads(line)["url"] for line in data.splitlines()]
-        case "csv":
-            return [row["url"] for row in csv.DictReader(io.StringIO(data.decode()))]
-        case "parquet":
-            return list(pq.read_table(io.BytesIO(data))["url"].to_pylist())
-        case _:
-            records = warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
-            found = [(one.rec_type, one.rec_headers["WARC-Target-URI"]) for one in records]
-            return [url for kind, url in found if kind == "response"]
-
-
-def outputs_of(made: Cluster, job: int) -> dict[str, dict[str, Any]]:
-    return {one["format"]: one for one in made.job(job)["outputs"]}
-
-
-def files_of(made: Cluster, output: dict[str, Any], rotates: bool) -> list[Path]:
-    """All complete parts, as `job` names them: each on the disk of its master."""
-    found = []
-    for place in output["places"]:
-        last = Path(place["file"])
-        if place["master"]:
-            assert last.is_relative_to(made.folder / place["master"]), place
-        for part in range(place["first"], place["last"] + 1):
-            name = Path(part_path(output["path"], part, rotates)).name
-            found.append(last if part == place["last"] else last.parent / name)
-    return found
-
-
-def verify_files(made: Cluster, job: int, site: PageSite, *, rotates: bool = False) -> None:
-    expected = Counter(site.urls())
-    for form, output in outputs_of(made, job).items():
-        files = files_of(made, output, rotates)
-        assert len(files) == output["parts"], output
-        urls = [url for file in files for url in urls_in(form, file.read_bytes())]
-        assert Counter(urls) == expected, f"{form}: an item is missing or there twice"
-
-
-def wait_written(made: Cluster, job: int, run: int) -> None:
-    """All that is committed is in complete files."""
-
-    def written() -> bool:
-        rows = made.rows(
-            "SELECT progress, item_cursor, (SELECT MAX(id) FROM items WHERE items.run = o.run AND "
-            "kind = IF(o.format = 'warc', 3, 0)) FROM outputs o WHERE run = %s",
-            run,
-        )
-        return all(
-            cursor == last and "pieces" not in json.loads(bytes(progress or b'{"pieces":[]}'))
-            for progress, cursor, last in rows
-        )
-
-    try:
-        wait_until(written)
-    except AssertionError:
-        logs = "\n".join(f"== {node.name}\n{node.text()[-1500:]}" for node in made.masters.values())
-        raise AssertionError(f"not written: {outputs_of(made, job)}\n{logs}") from None
 
 
 @pytest.mark.parametrize("rotate", [0, 20_000])
@@ -113,8 +50,6 @@ def test_masters_with_disks_of_their_own_leave_one_whole_file_each(
             leader.start()
             made.wait_more(run, 150)
         made.complete(run)
-        wait_written(made, job, run)
-        verify_files(made, job, site, rotates=bool(rotate))
         assert all(one["problem"] == "" for one in outputs_of(made, job).values())
 
 
@@ -172,8 +107,6 @@ def test_a_leader_that_sleeps_between_its_fence_and_the_file_does_no_harm(
         sleepers = [node for node in made.masters.values() if is_stopped(node.pid)]
         assert len(sleepers) == 1
         made.complete(run)
-        wait_written(made, job, run)
-        verify_files(made, job, site)
         before = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("site*")}
         sleepers[0].resume()
         wait_until(lambda: "deposed" in sleepers[0].text() or "step_down" in sleepers[0].text())
@@ -186,3 +119,39 @@ def test_a_leader_that_sleeps_between_its_fence_and_the_file_does_no_harm(
 
 def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real disk of 32 KB, too small for the output."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=32k,mode=700", "tmpfs", str(folder)]
+    subprocess.run(["mount", *options], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_is_told_and_the_file_is_whole_when_there_is_room(
+    tmp_path: Path, small_disk: Path, consul: ConsulServer, mysql: Mariadb
+) -> None:
+    """The crawl goes on and completes in the database; the leader is killed meanwhile; `job` says
+    why the file is not written; then it is written, with each item once."""
+    shared = {"outputs__dir": str(small_disk), "outputs__shared": True}
+    with (
+        page_site(tmp_path, PAGES) as site,
+        cluster(tmp_path, consul.url, mysql, masters=2, workers=1, **shared) as made,
+    ):
+        job, run = made.submit(site, STEADY, output=Output(to=("jsonl", "csv")))
+        wait_until(lambda: any("disk_full" in one["problem"] for one in made.job(job)["outputs"]))
+        leader, epoch = made.leader(), made.epoch()
+        leader.kill()
+        wait_until(lambda: made.epoch() > epoch)
+        leader.start()
+        made.wait_done(run)
+        wait_until(lambda: any("disk_full" in one["problem"] for one in made.job(job)["outputs"]))
+        subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
+        made.complete(run)
+        assert all(output["problem"] == "" for output in outputs_of(made, job).values())
+        left = [path.name for path in small_disk.glob(".*") if path.name != ".zcrawl-shared"]
+        assert left == [], "no piece is left behind"

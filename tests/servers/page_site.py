@@ -73,7 +73,9 @@ def page_site(
 def page(n: int, pages: int) -> bytes:
     children = [child for child in range(FAN * n + 1, FAN * n + FAN + 1) if child < pages]
     links = "".join(f'<a href="/p/{child}">page {child}</a>\n' for child in [0, *children])
-    return f"<html><title>page {n}</title><body>{links}</body></html>".encode()
+    # A text of its own in letters: pages that differ in numbers only are an endless space.
+    word = "".join("abcdefghij"[int(digit)] for digit in str(n))
+    return f"<html><title>page {n}</title><body><p>{word}</p>{links}</body></html>".encode()
 
 
 async def _serve(pages: int, delay_s: float, log: Path, host: str) -> None:
