@@ -18,7 +18,7 @@ async def test_an_embedded_cluster_is_refused_while_a_master_leads(tmp_path: Pat
     master = backend.begin(Role.MASTER, "m1")
     assert await backend.until(lambda: master.leads)
     assert is_locked(tmp_path)
-    with pytest.raises(RefusedError, match=rf"in use by process {master.me.pid}$"):
+    with pytest.raises(RefusedError, match=rf"in use by process {master.me.pid}\."):
         await FileLock(tmp_path).acquire(0.1)
     await backend.end()
     lock = FileLock(tmp_path)

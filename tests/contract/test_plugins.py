@@ -42,19 +42,25 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def crawled(
+def crawl_command(
     tmp_path: Path, package: Path | None, job: str
-) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+) -> subprocess.CompletedProcess[str]:
     (tmp_path / "job.toml").write_text(job)
     paths = [os.environ.get("PYTHONPATH", "")]
     if package is not None:
         paths.insert(0, str(package / "installed"))
-    done = command(
+    return command(
         *("crawl", "--job", "job.toml", "--data", "d", "--out", "out.jsonl", "--workers", 1),
         *("--rate", 0, "--json", "--allow-private"),
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
     )
+
+
+def crawled(
+    tmp_path: Path, package: Path | None, job: str
+) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    done = crawl_command(tmp_path, package, job)
     assert done.returncode in (0, 1), done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     return summary, items(tmp_path / "out.jsonl"), done.stderr
@@ -174,18 +180,15 @@ def test_an_engine_gets_the_jobs_options(package: Path, tmp_path: Path) -> None:
         ("folder = 1", "TypeError: Files.__init__() got an unexpected keyword argument 'folder'"),
     ],
 )
-def test_options_that_an_engine_does_not_take_fail_its_pages_by_name(
+def test_options_that_an_engine_does_not_take_are_told_before_the_crawl(
     package: Path, tmp_path: Path, options: str, says: str
 ) -> None:
-    """The worker's log has what the plugin raised."""
-    fetch = FILES.replace("[politeness]", "retries = 0\n[politeness]")
-    job = f'name = "o"\nseeds = ["http://files.test/"]\n{fetch}'
-    summary, found, _ = crawled(tmp_path, package, f"{job}[plugins.files]\n{options}\n")
-    assert (summary["pages"], summary["failed"], found) == (0, 1, [])
-    told = command("job", "o", "--data", "d", "--json", cwd=tmp_path)
-    assert json.loads(told.stdout)["failed_reasons"] == {"plugin_broken": 1}
-    logs = "".join(path.read_text() for path in (tmp_path / "d").rglob("*.log"))
-    assert says in logs
+    """With what the plugin raised, and before a page is asked for."""
+    job = f'name = "o"\nseeds = ["http://files.test/"]\n{FILES}'
+    done = crawl_command(tmp_path, package, f"{job}[plugins.files]\n{options}\n")
+    assert done.returncode == 2
+    error = json.loads(done.stdout)["error"]
+    assert error["code"] == "plugin_broken" and says in error["message"]
 
 
 def test_a_job_of_a_kind_that_a_package_adds_is_executed(package: Path, tmp_path: Path) -> None:
@@ -212,17 +215,14 @@ def test_an_executor_may_skip_its_task(package: Path, tmp_path: Path) -> None:
     assert json.loads(told.stdout)["skipped_reasons"] == {"no_folder": 1}
 
 
-def test_a_store_that_is_not_installed_keeps_nothing_from_being_crawled(tmp_path: Path) -> None:
-    """The command says what is missing; the items are in the database."""
-    with static_site({"/": ("text/html", b"<title>Home")}) as site:
-        job = f'name = "x"\nseeds = ["{site}/"]\n[output]\nto = ["plugin:nobody"]\n'
-        (tmp_path / "job.toml").write_text(job)
-        args = ("crawl", "--job", "job.toml", "--data", "d", "--workers", 1)
-        done = command(*args, "--allow-private", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "plugin:nobody: no store 'nobody' is installed on this master" in done.stderr
-    kept = command("export", "x", "--data", "d", cwd=tmp_path)
-    assert json.loads(kept.stdout)["title"] == "Home"
+def test_a_store_that_is_not_installed_is_told_before_the_crawl(tmp_path: Path) -> None:
+    """Not after hours of crawling, when nobody can write the items."""
+    job = 'name = "x"\nseeds = ["http://files.test/"]\n[output]\nto = ["plugin:nobody"]\n'
+    done = crawl_command(tmp_path, None, job)
+    assert done.returncode == 2
+    assert (
+        "output.to: no store 'nobody' is installed" in json.loads(done.stdout)["error"]["message"]
+    )
 
 
 def test_plugins_are_named_when_they_are_missing_or_broken(package: Path) -> None:
