@@ -10,6 +10,8 @@ from unittest import mock
 
 import msgspec
 
+from zcrawl.dispatch.granter import Granter
+from zcrawl.dispatch.grants import Part
 from zcrawl.dispatch.hearing import Hearing
 from zcrawl.master import inheriting, leader
 from zcrawl.master.commits import Batch, Commits
@@ -206,6 +208,19 @@ def take_overdue_leases_back_unasked() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def give_away_what_a_greeting_worker_goes_on_with() -> Iterator[None]:
+    """By its HELLO a worker gives up its hosts: others get them before it hears its WELCOME."""
+
+    def hasty(self: Granter, worker: Any, host_id: int, in_use: int, now: float) -> None:
+        host = self.hosts.get(host_id)
+        if host is not None:
+            host.parts.setdefault(worker.name, Part(0, 0, 0))
+
+    with mock.patch.object(Granter, "adopt", hasty):
+        yield
+
+
 ALL = (
     drop_the_duplicate_check,
     ack_before_commit,
@@ -222,4 +237,5 @@ ALL = (
     forget_to_store_the_cursor,
     believe_every_heartbeat,
     take_overdue_leases_back_unasked,
+    give_away_what_a_greeting_worker_goes_on_with,
 )

@@ -8,12 +8,18 @@ from collections import Counter
 import pytest
 
 from tests.unit.machine_tools import host_row, run_row, spec, worker_info
-from zcrawl.dispatch.granter import CONFIRM_AGAIN_S, LOAD_FACTOR, Granter
+from zcrawl.dispatch.granter import (
+    CONFIRM_AGAIN_S,
+    LOAD_FACTOR,
+    UNKNOWN_ATTEMPT_S,
+    Granter,
+)
 from zcrawl.dispatch.grants import HostState, Settlement
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.politeness import LONGEST_DELAY_S
 from zcrawl.mesh.messages import RobotsFile
+from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.store.rows import StoredRobots
 from zcrawl.submit.spec import Politeness
 
@@ -258,18 +264,59 @@ def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
     town.host.stored_owners = frozenset({"w1#1"})
     town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
     worker = town.roster.workers["w1"] = worker_info("w1")
-    assert town.granter.adopt(worker, 1, running=2)
     town.granter.process_joined("w1#1", 0.0)
+    town.granter.adopt(worker, 1, 2, 0.0)
     assert town.granted() == {"w1#1": 4}
     assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [4]
-    assert not town.granter.adopt(worker, 99, running=1), "an unknown host is nobody's"
+
+
+def test_a_host_that_becomes_known_after_a_worker_greeted_with_it_waits_for_that_worker() -> None:
+    """All its rows were settled, and then a new one was admitted: the worker may still start what
+    it held."""
+    town = Town(ONE_OWNER, workers=0)
+    worker = town.roster.workers["w1"] = worker_info("w1")
+    town.granter.adopt(worker, 99, 1, 0.0)
+    host = town.granter.know_host(host_row(99), 0.0, 1.0)
+    assert host.room(1.0) == 0 and host.pace.next_at >= PERMISSION_S
+    assert host.room(PERMISSION_S + UNKNOWN_ATTEMPT_S) > 0
+
+
+def test_of_two_stored_owners_of_one_host_the_first_that_greets_gets_no_grant() -> None:
+    """The other may be the one that starts requests there now: it keeps what runs, and gives back
+    the rest, until the other one has greeted too."""
+    town = Town(ONE_OWNER, workers=0)
+    town.host.stored_owners = frozenset({"w1#1", "w2#1"})
+    town.granter.inherit(host_row(1, owners=("w1#1", "w2#1")), 30.0, 30.0)
+    worker = town.roster.workers["w1"] = worker_info("w1")
+    town.granter.process_joined("w1#1", 0.0)
+    town.granter.adopt(worker, 1, 2, 0.0)
+    assert town.granted() == {}
+    assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [0]
+    town.join("w2")
+    town.host.wanted_owner = "w2"
+    town.settle_all(now=1.0)
+    assert town.granted() == {}, "it has not confirmed"
+    town.confirm("w1#1")
+    town.settle_all(now=1.0)
+    assert town.granted() == {"w2#1": 4}
+
+
+def test_owners_that_are_gone_are_not_stored_for_ever() -> None:
+    """The next leader would wait for them."""
+    town = Town(ONE_OWNER, workers=1)
+    town.settle_all()
+    town.host.stored_owners = frozenset({"w1#1", "w9#1"})
+    town.granter.dirty[1] = None
+    result = town.settle(now=1.0)
+    assert result.owners == ("w1#1",) and town.host.stored_owners == {"w1#1"}
+    assert town.settle(now=1.0).owners == ()
 
 
 def test_a_stranger_that_is_still_fetching_counts_but_gets_nothing() -> None:
     """What runs is in use in any case."""
     town = Town(ONE_OWNER, workers=0)
     worker = town.roster.workers["w1"] = worker_info("w1")
-    assert not town.granter.adopt(worker, 1, running=3)
+    town.granter.adopt(worker, 1, 3, 0.0)
     assert town.host.room(0.0) == 1
     assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [0]
 
@@ -292,3 +339,18 @@ def test_a_stored_robots_txt_is_given_to_each_owner_once_while_it_is_fresh() -> 
     assert town.granter.grant_of(town.host, "w1#1", 11.0).robots is None, "it has it"
     town.host.parts["w1#1"].told_robots = False
     assert town.granter.grant_of(town.host, "w1#1", 61.0).robots is None, "it has expired"
+
+
+def test_a_host_does_not_go_to_and_fro_between_workers_that_are_equally_full() -> None:
+    """It was never granted: each time its owner was stored, another one was chosen."""
+    town = Town(ONE_OWNER, workers=5, hosts=4)
+    for host in town.granter.hosts.values():
+        host.wanted_owner = "w1" if host.id in (1, 4) else f"w{host.id}"
+        town.settle(host)
+        host.wanted_owner = ""
+    chosen = []
+    for _ in range(6):
+        town.settle(town.granter.hosts[4])
+        chosen.append(tuple(town.granter.hosts[4].counted))
+    assert len(set(chosen[1:])) == 1, chosen
+    assert town.granted(town.granter.hosts[4])

@@ -158,6 +158,38 @@ def test_rehello_and_stale_make_it_greet_anew(body: Body) -> None:
     assert worker.machine.link is Link.GREETING, "a WELCOME to the old HELLO is too late"
 
 
+def test_a_worker_that_greets_a_new_leader_goes_on_with_what_it_holds() -> None:
+    """Rules 8 and 13: within the permission that it has, under the grants that it has."""
+    worker = Worker()
+    worker.welcome(grant(concurrency=1))
+    assert started(worker.assign(1, 2, 3)) == [1]
+    worker.now += 2.0
+    [hello] = sent(worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2"), Hello)
+    assert len(hello.held) == 3 and hello.granted == [(1, 1)]
+    assert worker.machine.link is Link.GREETING
+    assert started(worker.end(1)) == [2], "it goes on"
+    assert not started(worker.say(Assign([grant(2)], [assignment(9, 9, host=2)]), epoch=2))
+    worker.now = 100.0 + PERMISSION_S + 0.01
+    assert started(worker.end(2)) == [], "but not beyond the permission of before"
+
+
+def test_a_welcome_ends_what_a_greeting_worker_went_on_with() -> None:
+    """What the new leader does not grant is given back or forgotten; what runs is finished, and
+    then the lowered grant is confirmed."""
+    worker = Worker()
+    worker.welcome(grant(concurrency=1))
+    worker.assign(1, 2)
+    worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2")
+    fields = {"watermark": 0, "heartbeat_s": 1.0, "hello": 2, "keep": [1, 2]}
+    welcome = Welcome(grants=[grant(concurrency=0, revision=5)], **fields)
+    effects = worker.say(welcome, epoch=2, leader="m2")
+    assert sent(effects, Reject)[0].leases == [(1, 2, "no_grant")]
+    assert not any(one.grants for one in sent(effects, Accept)), "1 still runs"
+    effects = worker.end(1)
+    assert not started(effects)
+    assert [one.grants for one in sent(effects, Accept)] == [[(1, 5)]]
+
+
 @pytest.mark.parametrize("received", [{}, {"w1": (2, 0, 0.0)}])
 def test_a_worker_that_a_beat_does_not_list_greets_by_itself(received: dict[str, Any]) -> None:
     """The leader has forgotten it, or believes that it does not hear: there is no other way to
@@ -169,7 +201,7 @@ def test_a_worker_that_a_beat_does_not_list_greets_by_itself(received: dict[str,
     assert worker.machine.link is Link.WELCOMED
     worker.now += 0.1
     assert sent(worker.say(Beat("m1", 1.0, received)), Hello)[0].hello == 2
-    assert worker.machine.link is Link.GREETING and worker.machine.permitted_until == 0.0
+    assert worker.machine.link is Link.GREETING
 
 
 def test_it_says_how_far_it_has_heard_its_leader() -> None:

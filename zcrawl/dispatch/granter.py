@@ -21,9 +21,11 @@ from zcrawl.frontier.domains import literal_address
 from zcrawl.frontier.politeness import LONGEST_DELAY_S, Pace, combined_demand
 from zcrawl.frontier.robots_place import place_in, robots_group
 from zcrawl.mesh.messages import Grant, Manner, RobotsFile
+from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.store.rows import HostRow, StoredRobots
 
 CONFIRM_AGAIN_S = 1.0
+UNKNOWN_ATTEMPT_S = 20.0  # of a run that has ended: how long a request may take
 LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts
 
 
@@ -36,6 +38,8 @@ class Granter:
         self.revision = 0
         self.clock_offset = 0.0  # UTC = now + clock_offset
         self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
+        # Hosts that a worker greeted with and nobody knows here → (its process, until when)
+        self._strangers: dict[int, tuple[str, float]] = {}
         self._roster, self._runs = roster, runs
         self._by_origin: dict[str, int] = {}
         self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
@@ -58,6 +62,11 @@ class Granter:
                 self.groups.lead(host, place_in(row.robots.status, row.robots.body))
             self.hosts[row.id] = host
             self._by_origin[row.origin] = row.id
+            if row.id in self._strangers:
+                name, until = self._strangers.pop(row.id)
+                host.inherited, host.inherited_until = {name}, until
+                self.assume_a_start(row.id, min(until, now + PERMISSION_S))
+                host.next_at_before_inheritance = host.pace.next_at
         return host
 
     def inherit(self, row: HostRow, over_at: float, until: float) -> None:
@@ -183,30 +192,39 @@ class Granter:
                 host.storing = False
                 self.dirty[host_id] = None
 
-    def adopt(self, worker: WorkerInfo, host_id: int, running: int) -> bool:
-        """On HELLO, of a host that the worker still holds: whether it may go on there. What runs
-        is in use in any case; a sole owner keeps its host, others keep what they are using."""
+    def adopt(self, worker: WorkerInfo, host_id: int, in_use: int, now: float) -> None:
+        """On HELLO, of a host that the worker still holds requests of. It goes on with them until
+        the WELCOME comes, at most `in_use` at a time: so many count until it has confirmed what
+        the WELCOME grants. A stored owner keeps its host, unless somebody else may start requests
+        there too; one of several keeps what it had."""
         host = self.hosts.get(host_id)
         if host is None:
-            return False
+            self._strangers[host_id] = (worker.name, now + PERMISSION_S + UNKNOWN_ATTEMPT_S)
+            return
         part = host.parts.get(worker.name)
         if part is None:
             part = host.parts[worker.name] = Part(0, 0, 0)
-        part.in_use = max(part.in_use, running)
-        others = any(name != worker.name for name in (*host.parts, *host.inherited))
+        part.in_use = max(part.in_use, in_use)
         self.groups.suspect(host)
         if host.clan is not None:
             if worker.name in host.stored_owners:
                 host.clan.owner = host.clan.owner or worker.name
             if host.clan.owner != worker.name:
-                return False
+                return
+            if part.granted == 0 and self.groups.blocked(host, worker.name, now) is not None:
+                return
         if worker.name in host.stored_owners and part.granted == 0:
-            want = running if others else host.demand.concurrency
-            self.groups.goes_on(host, worker.name)
-            self._raise(host, part, want)
+            others = [one for name, one in host.parts.items() if name != worker.name]
+            want = host.demand.concurrency
+            if host.demand.spread and (others or host.inherited):
+                want = in_use
+            elif host.inherited or any(one.gone_at == math.inf for one in others):
+                want = 0  # those who have not greeted or confirmed may start requests
+            if want:
+                self.groups.goes_on(host, worker.name)
+                self._raise(host, part, want)
         if part.granted:
             self._count(host, host.counted | {worker.name})
-        return part.granted > 0
 
     def grants_for_welcome(self, worker: WorkerInfo, now: float) -> list[Grant]:
         """The grants that count from now on; all others of this worker are void."""
@@ -266,6 +284,10 @@ class Granter:
                 result.lowered.append(name)
         if not host.demand.spread and self._another_may_start(host, desired):
             return result  # its confirmation, or its loss, brings us back
+        if self._owners_left(host, desired, now):
+            host.storing = True
+            result.owners = tuple(sorted(desired))
+            return result
         room = host.room(now)
         if room <= 0:
             result.look_again_at = self._look_again_at(host, now)
@@ -302,6 +324,17 @@ class Granter:
             for name, part in host.parts.items()
         )
 
+    def _owners_left(self, host: HostState, desired: dict[str, int], now: float) -> bool:
+        """Stored owners that have given the host up, or are gone for good: the next leader is not
+        to wait for them."""
+        if not desired or host.parts.keys() != desired.keys():
+            return False
+        if host.stored_owners.issubset(desired):
+            return False
+        if host.inherited and now < host.inherited_until:
+            return False
+        return all(part.granted == desired[name] for name, part in host.parts.items())
+
     def unconfirmed(self, now: float) -> list[tuple[int, str]]:
         """Lowered parts whose confirmation is overdue: the word was lost, say it again."""
         overdue = []
@@ -326,8 +359,12 @@ class Granter:
             owner = next((name for name in names if name in host.counted), None)
             if owner is not None and not self._overloaded(owner, len(names)):
                 return [owner]
-        names = by_score(host.origin, names)
-        return names if host.demand.spread else self._without_full(names)
+            best = self._without_full(by_score(host.origin, names))
+            # Only to one that has less then: else the host would go to and fro for ever.
+            if owner is not None and self._owned.get(best[0], 0) + 1 >= self._owned[owner]:
+                return [owner]
+            return best
+        return by_score(host.origin, names)
 
     def _rank_clan(
         self, host: HostState, clan: Clan, usable: list[WorkerInfo], names: list[str]

@@ -97,9 +97,9 @@ class Membership:
             if hello.replaces:
                 state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
             info = state.roster.join(header.source, header.incarnation, hello, route, now)
+            state.planner.process_joined(info.name, now)
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new=not same)
-            state.planner.process_joined(info.name, now)
             effects.append(Note("worker_joined", f"{info.id}: {info.slots} slots"))
         else:
             info = state.roster.workers[header.source]
@@ -119,8 +119,8 @@ class Membership:
         effects.append(to_worker(info, welcome))
 
     def _adopt(self, info: WorkerInfo, hello: Hello, now: float) -> None:
-        """What a worker reports as running stays with it, unless somebody else has it by now;
-        what has not started stays if the worker may go on with that host."""
+        """What a worker holds stays with it, unless somebody else has it by now. It may start any
+        of it before the WELCOME comes; what it must not go on with by then it gives back."""
         state = self._state
         # Results may overtake HELLO: what they settled is not held any more.
         stream = state.receiver.stream((info.id, info.incarnation))
@@ -130,12 +130,13 @@ class Membership:
             if one.assignment.seq in settled:
                 continue
             by_host.setdefault(one.assignment.host, []).append(one)
+        granted = dict(hello.granted)
         for host, leases in by_host.items():
             running = sum(one.started for one in leases)
-            may_go_on = state.planner.granter.adopt(info, host, running)
+            in_use = max(running, min(len(leases), granted.get(host, len(leases))))
+            state.planner.granter.adopt(info, host, in_use, now)
             for one in leases:
-                if one.started or may_go_on:
-                    self._adopt_lease(info, one, now)
+                self._adopt_lease(info, one, now)
 
     def _adopt_lease(self, info: WorkerInfo, one: HeldLease, now: float) -> None:
         state, url = self._state, one.assignment

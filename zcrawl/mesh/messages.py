@@ -104,6 +104,8 @@ class Hello(_Body, frozen=True):
     reported: list[tuple[int, int, int, int]]  # (number, run, host, seq) of unsettled results
     replaces: int = 0  # incarnation that the worker's supervisor saw die
     heard: Number = 0  # the highest sequence that came from this leader, in this epoch
+    # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
+    granted: list[tuple[int, int]] = []
 
 
 class Heartbeat(_Body, frozen=True):

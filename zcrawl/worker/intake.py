@@ -295,6 +295,11 @@ class Intake:
         host = self.hosts.get(host_id)
         return 0.0 if host is None else min(max(0.0, host.pace.next_at - now), LONGEST_TOLD_S)
 
+    def granted(self) -> list[tuple[int, int]]:
+        """(host, requests at a time) of the hosts that it holds requests of."""
+        hosts = {held.assignment.host for held in self.held.values()}
+        return [(host_id, self.hosts[host_id].grant.concurrency) for host_id in sorted(hosts)]
+
     def queued(self) -> list[int]:
         return [seq for seq, held in self.held.items() if not held.started]
 

@@ -6,12 +6,27 @@ Called by `worker_loop` with real sockets and by the simulated world. It decides
 State of the link to the leader:
 
     ALONE ──BEAT──▶ GREETING ──WELCOME──▶ WELCOMED
-      ▲                ▲  ▲ STALE/REHELLO     │
-      └────────────────┴──┴──────────────────-┘ higher epoch, REHELLO, STALE, not in BEAT
+                       ▲ ▲  STALE, REHELLO     │
+                       │ └─ 7 s without answer │
+                       └───────────────────────┘ higher epoch, REHELLO, STALE, not in BEAT
 
-Only a WELCOMED worker starts requests, and none later than PERMISSION_S after it sent the newest
-heartbeat that a BEAT echoed: the leader moves a host LOST_AFTER_S (10 s) after the last heartbeat
-it received, so no two owners start requests at the same time, whoever was paused in between.
+What may start, and what the leader counts as in use meanwhile:
+
+| link     | starts                  | under                     | the leader counts          |
+|----------|-------------------------|---------------------------|----------------------------|
+| ALONE    | nothing                 | –                         | –                          |
+| GREETING | what HELLO said it held | the grants of before      | until HELLO comes: stored  |
+|          |                         |                           | owners; then: all of HELLO |
+| WELCOMED | what it holds           | WELCOME, later ASSIGNs    | its parts; a lowered one   |
+|          |                         |                           | until it is confirmed      |
+
+In each state nothing starts later than PERMISSION_S after the worker sent the newest heartbeat that
+a BEAT echoed, of whichever epoch. Greeting does not end this permission and does not extend it:
+what a worker holds can only become less until WELCOME. A leader moves a host LOST_AFTER (10)
+heartbeats after the last one it received; a new leader moves it when its owner's HELLO is here and
+the WELCOME that takes it away is confirmed, or when the stored lease, and with it any permission
+that an earlier leader gave, is over. So no two owners start requests at the same time, whoever was
+paused in between.
 
 A leader has no way to a worker that it has forgotten, and one that it believes deaf does not hear
 it: both are missing in BEAT, and greet by themselves.
@@ -167,8 +182,9 @@ class WorkerMachine:
         if self.link is Link.ALONE:
             return float("inf")
         if self.link is Link.GREETING:
-            return self._hello_at + HELLO_AGAIN_S
-        moments = [self._pulse.due_at, self.outbox.next_resend_at()]
+            moments = [self._hello_at + HELLO_AGAIN_S]
+        else:
+            moments = [self._pulse.due_at, self.outbox.next_resend_at()]
         if now <= self.permitted_until:
             moments.append(self.intake.next_hop_at())
             if (
@@ -247,7 +263,6 @@ class WorkerMachine:
         if not self.leader:
             return
         self.link = Link.GREETING
-        self.permitted_until = 0.0
         self._hello_number += 1
         self._greeted_at = now
         self._say_hello(now, effects)
@@ -342,7 +357,7 @@ class WorkerMachine:
             effects.append(PublishToAll(part, entry.number, part.seq))
 
     def _start_due(self, now: float, effects: Effects) -> None:
-        if self.link is not Link.WELCOMED or now > self.permitted_until:
+        if now > self.permitted_until:
             return
         running = self.intake.running
         free = min(self.intake.places(self.slots, now) - running, self.outbox.room(running))
@@ -397,6 +412,6 @@ class WorkerMachine:
     def check(self) -> None:
         self.intake.check()
         self.outbox.check()
-        assert self.link is Link.WELCOMED or self.permitted_until == 0.0, (
-            "only a welcomed worker may start requests"
+        assert self.link is not Link.ALONE or self.permitted_until == 0.0, (
+            "a worker that follows nobody starts nothing"
         )

@@ -110,4 +110,5 @@ def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: i
         reported=outbox.reported(),
         replaces=about.replaces,
         heard=heard,
+        granted=intake.granted(),
     )
