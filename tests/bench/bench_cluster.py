@@ -1,10 +1,12 @@
 """`make bench-cluster`: how fast a cluster fails over, what Consul and MariaDB cost, what a
-follower's forward adds.
+follower's forward adds, how long servers are asked for nothing while another leader takes over.
 
 Failover: a leader under load gets a signal; the time until another leader's first assignment is
 taken from that leader's log. Throughput: the same crawl of the PostgreSQL manual, in turns, on the
-embedded form and on the cluster, by the run's own clock. `--keys` does all of it with encrypted
-sockets and a key for each node. A measurement, never a test.
+embedded form and on the cluster, by the run's own clock. Gap: 60 hosts at 2 a second, two workers,
+kill -9 of the leader again and again; the server's log tells the longest pause and whether any host
+was asked too soon. BEFORE has what the same measurement gave before workers held URLs ahead.
+`--keys` does all of it with encrypted sockets and a key for each node. A measurement, never a test.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tests.integration.crawling import ZCRAWL, wait_until
 from tests.servers.consul import consul_server
 from tests.servers.mariadb import Mariadb, mariadb
 from tests.servers.nginx_site import nginx_site
-from tests.servers.page_site import page_site
+from tests.servers.page_site import many_sites, page_site
 from tests.servers.reference_set import POSTGRES_MANUAL
 from zcrawl.mesh.keys_zmq_file import AllowList, new_pair, write_key_file
 from zcrawl.mesh.roles import Role
@@ -40,9 +42,14 @@ from zcrawl.roles.client import MeshClient
 from zcrawl.submit.job_toml import to_dict
 from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
 
+PARTS = ["failover", "gap", "throughput", "forward"]
 PAGES = 200_000  # more than a series of trials can fetch
 LOAD = Politeness(rate=200.0, concurrency=32, robots=False, spread=True)
 SETTLE_S = 2.0
+HOSTS = 60
+PACED = Politeness(rate=2.0, concurrency=2, robots=False)
+WATCHED_S = 8.0  # before and after each kill
+BEFORE = "2.1 s, at most 2.8 s (two idle cores)"
 CRAWL = Politeness(rate=0.0, concurrency=32, spread=True)
 
 
@@ -50,14 +57,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--trials", type=int, default=10, help="of each kind of failover")
     parser.add_argument("--rounds", type=int, default=5, help="of each crawl")
-    parser.add_argument("--only", choices=["failover", "throughput", "forward"])
+    parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--keys", action="store_true", help="encrypted, with a key for each node")
     asked = parser.parse_args()
-    parts = [asked.only] if asked.only else ["failover", "throughput", "forward"]
+    parts = [asked.only] if asked.only else PARTS
     with consul_server() as consul, mariadb(durable=True) as database:
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "failover" in parts:
                 failover(Path(folder), consul.url, database, asked.trials, asked.keys)
+        with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
+            if "gap" in parts:
+                gap(Path(folder), consul.url, database, asked.trials, asked.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "throughput" in parts:
                 throughput(Path(folder), consul.url, database, asked.rounds, asked.keys)
@@ -143,6 +153,60 @@ def one_failover(made: Cluster, how: signal.Signals) -> float:
 def first_assignments(node: Node) -> list[float]:
     found = re.findall(r"^(\S+) \S+ first_assignment ", node.text(), re.MULTILINE)
     return [datetime.datetime.fromisoformat(moment).timestamp() for moment in found]
+
+
+# ---------------------------------------------------------------- the gap at the servers
+
+
+def gap(folder: Path, consul: str, database: Mariadb, trials: int, keys: bool) -> None:
+    with (
+        many_sites(folder, HOSTS, 5_000) as sites,
+        nodes(folder, consul, database, 3, 2, keys=keys, worker__slots=32) as made,
+    ):
+        submit_many(made, sites.seeds, PACED)
+        time.sleep(10 * SETTLE_S)
+        calm, gaps = [], []
+        for _ in range(trials):
+            begin = time.monotonic()
+            time.sleep(WATCHED_S)
+            killed = time.monotonic()
+            leader = made.leader()
+            leader.kill()
+            time.sleep(WATCHED_S)
+            calm.append(sites.longest_gap(begin, killed))
+            gaps.append(sites.longest_gap(killed, killed + WATCHED_S))
+            leader.start()
+            made.wait_ready(2)
+        starts = sites.starts()
+    early = max(requests_too_early(moments, PACED.rate) for moments in starts.values())
+    print(
+        f"gap of fetches at {HOSTS} hosts with {PACED.rate:g} a second, two workers, kill -9 of "
+        f"the leader, {trials} trials\n"
+        f"  before  {BEFORE}\n"
+        f"  now     {Spread.of(gaps).text(2)} s, at most {max(gaps):.2f} s\n"
+        f"  without a failover {Spread.of(calm).text(2)} s\n"
+        f"  requests beyond the pace of a host, in any window: {early:.2f} (1: the pace is broken; "
+        "less: some were noted late)",
+        flush=True,
+    )
+
+
+def requests_too_early(moments: list[float], rate: float) -> float:
+    """By how many requests the worst window of any length is beyond what the rate allows."""
+    worst = least = 0.0  # of n - rate * t, over the starts so far
+    for n, at in enumerate(moments):
+        beyond = n - rate * (at - moments[0])
+        worst, least = max(worst, beyond - least), min(least, beyond)
+    return worst
+
+
+def submit_many(
+    made: Cluster, seeds: tuple[str, ...], politeness: Politeness, name: str = "many"
+) -> int:
+    """One job with a seed on each host; its run."""
+    spec = JobSpec(name, seeds=seeds, politeness=politeness, fetch=Fetch(allow_private=True))
+    args = {"spec": to_dict(spec), "mode": "new", "seeds": list(seeds), "seeding": False}
+    return int(made.ask("submit", args)["run"])
 
 
 # ---------------------------------------------------------------- throughput

@@ -3,6 +3,9 @@
 Page n links to pages 4n+1 … 4n+4 (as far as there are so many), so breadth doubles twice a level;
 each page links back to the first one as well. With a delay every page takes that long, so a test
 can hold requests in flight. The log has `start|end MONOTONIC PATH` lines.
+
+`many_sites` is the same site at many loopback addresses, each a host of its own; its log has the
+address before each path.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import argparse
 import asyncio
 import contextlib
 import dataclasses
+import itertools
 import os
 import subprocess
 import sys
@@ -52,6 +56,38 @@ class PageSite:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class ManySites:
+    port: int
+    hosts: int
+    log: Path
+
+    @property
+    def seeds(self) -> tuple[str, ...]:
+        return tuple(f"http://127.0.0.{n}:{self.port}/p/0" for n in range(1, self.hosts + 1))
+
+    def starts(self, of: str = "") -> dict[str, list[float]]:
+        """When requests came to each host; of those whose URL ends so."""
+        moments: dict[str, list[float]] = {}
+        for line in self.log.read_text().splitlines():
+            what, at, path = line.split(" ", 2)
+            if what == "start" and path.endswith(of):
+                moments.setdefault(path.partition(":")[0], []).append(float(at))
+        return moments
+
+    def longest_gap(self, begin: float, end: float) -> float:
+        """The longest time within the two moments in which nobody asked for anything."""
+        every = sorted(at for moments in self.starts().values() for at in moments)
+        inside = [begin, *(at for at in every if begin < at < end), end]
+        return max(other - one for one, other in itertools.pairwise(inside))
+
+
+@contextlib.contextmanager
+def many_sites(folder: Path, hosts: int, pages: int) -> Iterator[ManySites]:
+    with page_site(folder, pages, host="0.0.0.0") as site:
+        yield ManySites(site.port, hosts, site.log)
+
+
 @contextlib.contextmanager
 def page_site(
     folder: Path, pages: int, delay_s: float = 0.0, host: str = "127.0.0.1"
@@ -89,7 +125,9 @@ async def _serve(pages: int, delay_s: float, log: Path, host: str) -> None:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 path = head.split(b" ", 2)[1].decode()
-                note("start", path)
+                where = head.lower().partition(b"\r\nhost: ")[2].split(b"\r\n")[0].decode()
+                noted = where + path if host == "0.0.0.0" else path
+                note("start", noted)
                 name, _, number = path.removeprefix("/").partition("/")
                 found = name == "p" and number.isdigit() and int(number) < pages
                 if found and delay_s:
@@ -102,7 +140,7 @@ async def _serve(pages: int, delay_s: float, log: Path, host: str) -> None:
                     + body
                 )
                 await writer.drain()
-                note("end", path)
+                note("end", noted)
         writer.close()
 
     server = await asyncio.start_server(answer, host, 0)

@@ -9,13 +9,13 @@ import pytest
 
 from tests.unit.machine_tools import host_row, row, run_row, spec, worker_info
 from zcrawl.dispatch.grants import HostState
-from zcrawl.dispatch.group import LOOKAHEAD_S
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.mesh.messages import Assignment
+from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model import RunState
 from zcrawl.store.rows import QueuedRow, RunCounters
 from zcrawl.submit.spec import Politeness, Scope
@@ -72,7 +72,7 @@ class Office:
         self.leases.receive(lease)
         self.planner.lease_left(lease.worker, lease.row)
         self.leases.close(seq)
-        self.planner.run_slot_freed(lease.row.run)
+        self.planner.request_settled(lease.row.run, lease.row.host)
 
     def crash(self, name: str) -> list[QueuedRow]:
         """The worker dies and comes back empty-handed; its rows are returned."""
@@ -112,16 +112,16 @@ def test_a_worker_holds_no_more_of_one_host_than_rule_8_allows() -> None:
     office.join("w1", slots=100)
     office.add(50)
     sent = [one for _ in range(60) for one in office.plan(1.0)]
-    assert len(sent) == 2 + 2, "its concurrency, one ahead of the pace and the burst"
+    assert len(sent) == 2 + 5, "its concurrency, and what its pace allows in 5 s"
 
 
 def test_dispatch_runs_ahead_of_the_pace_by_the_lookahead_only() -> None:
     """A slow host's URLs stay in the frontier until they are nearly due."""
     office = Office(Politeness(robots=False, rate=0.5, concurrency=4))
     office.add(10)
-    assert len(office.plan()) == 1
-    assert office.plan(2.0 - LOOKAHEAD_S - 0.01) == []
-    assert office.planner.next_due_at() == pytest.approx(100.0 + 2.0 - LOOKAHEAD_S)
+    assert len(office.plan()) == 3, "to start after 0, 2 and 4 s"
+    assert office.plan(6.0 - LOOKAHEAD_S - 0.01) == []
+    assert office.planner.next_due_at() == pytest.approx(100.0 + 6.0 - LOOKAHEAD_S)
     assert len(office.plan(0.02)) == 1
 
 

@@ -53,6 +53,7 @@ class Granter:
             demand = combined_demand([], row.crawl_delay_s)
             pace = Pace(demand.interval_s, demand.burst, next_at)
             host = HostState(row.id, row.origin, demand, pace, row.crawl_delay_s)
+            host.not_before = next_at
             host.stored_owners = frozenset(row.owners)
             if row.next_at or row.manner != Manner():
                 host.manner = row.manner
@@ -154,6 +155,7 @@ class Granter:
                 part.in_use = min(part.in_use, part.held)
             part.held = 0
             part.gone_at = last_start_at + longest
+            self._forget_ahead(host)
             self._uncount(host, name)
             self._look_at(host)
 
@@ -166,10 +168,16 @@ class Granter:
                 host.pace.next_at = host.next_at_before_inheritance
             if inherited or (part is not None and part.held):
                 self.assume_a_start(host.id, now)
+                self._forget_ahead(host)
             host.inherited.discard(name)
             self._uncount(host, name)
             if inherited or part is not None:
                 self._look_at(host)
+
+    def _forget_ahead(self, host: HostState) -> None:
+        """What its only owner was sent ahead of the pace is not started there."""
+        if not host.demand.spread and not host.inherited:
+            host.pace.next_at = host.not_before
 
     def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
         """A worker says that its part is in force: what it gave up is free now."""
@@ -310,6 +318,9 @@ class Granter:
             part = host.parts.setdefault(name, Part(0, 0, 0))
             if part.granted == 0:
                 part.first_at = host.pace.next_at
+                if host.demand.spread:  # that is behind what others hold ahead
+                    soon = max(host.not_before, now + host.interval_s)
+                    part.first_at = min(part.first_at, soon)
             if host.groups:
                 self.groups.claim(host, name, now)
             self._raise(host, part, want)
@@ -424,7 +435,7 @@ class Granter:
     def assume_a_start(self, host_id: int, moment: float) -> None:
         """A next owner must keep its distance from a request that nobody has reported yet."""
         host = self.hosts[host_id]
-        host.pace.next_at = max(host.pace.next_at, moment + host.demand.interval_s)
+        host.put_off_until(moment + host.demand.interval_s)
         self.groups.may_have_started(host, moment)
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ import math
 
 import msgspec
 
-from zcrawl.dispatch.group import HOLD_S, LOOKAHEAD_S, Clan, Group
+from zcrawl.dispatch.group import HOLD_S, NEAR_S, Clan, Group
 from zcrawl.frontier.politeness import Demand, Pace
 from zcrawl.mesh.messages import Manner
 from zcrawl.store.rows import QueuedRow, StoredRobots
@@ -55,6 +55,7 @@ class HostState(msgspec.Struct):
     inherited: set[str] = msgspec.field(default_factory=set)  # owners not heard of yet
     inherited_until: float = 0.0
     next_at_before_inheritance: float = 0.0
+    not_before: float = -math.inf  # as its owners said or may have done: `pace` falls no further
     counted: set[str] = msgspec.field(default_factory=set)  # owners counted as its load
     storing: bool = False  # owners are being committed: no ASSIGN before that
     runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
@@ -87,13 +88,22 @@ class HostState(msgspec.Struct):
             return 0
         return self.demand.concurrency - sum(part.in_use for part in self.parts.values())
 
+    def taken_back(self) -> None:
+        """A URL that was sent is not started: its place in the pace is free again."""
+        if self.pace.interval_s:
+            self.pace.next_at = max(self.not_before, self.pace.next_at - self.pace.interval_s)
+
+    def put_off_until(self, moment: float) -> None:
+        """No request starts before that moment, by what its owners say or may have done."""
+        self.not_before = max(self.not_before, moment)
+        self.pace.next_at = max(self.pace.next_at, moment)
+
     def hold_limit(self, part: Part, worker_rate: float) -> int:
         """How many URLs of this host a worker may hold."""
         interval = self.part_interval_s(part)
         if interval <= 0.0:
-            return part.granted + max(8, math.ceil(LOOKAHEAD_S * worker_rate))
-        ahead = math.ceil(LOOKAHEAD_S / interval) + self.demand.burst
-        return part.granted + min(ahead, math.ceil(HOLD_S / interval))
+            return part.granted + max(8, math.ceil(NEAR_S * worker_rate))
+        return part.granted + math.ceil(HOLD_S / interval)
 
     def part_interval_s(self, part: Part) -> float:
         """A part of the concurrency has the same part of the rate."""

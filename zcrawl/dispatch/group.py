@@ -10,9 +10,10 @@ import math
 import msgspec
 
 from zcrawl.frontier.politeness import Pace
+from zcrawl.mesh.timing import LOOKAHEAD_S
 
-LOOKAHEAD_S = 0.25  # how far ahead of a pace URLs are dispatched
-HOLD_S = 5.0  # rule 8: a worker never holds more than concurrency + 5 s × rate URLs of one host
+NEAR_S = 0.25  # what its pace allows so soon is sent by the credit for what starts now
+HOLD_S = LOOKAHEAD_S  # rule 8: of one host a worker holds concurrency + 5 s × rate URLs at most
 UNPACED_AHEAD = 8  # URLs that a worker holds beyond what may run, where only a number limits them
 
 
@@ -52,8 +53,8 @@ class Group(msgspec.Struct, eq=False):
         interval = self.pace.interval_s
         if interval <= 0.0:
             return self.concurrency + UNPACED_AHEAD if self.concurrency else math.inf
-        ahead = math.ceil(LOOKAHEAD_S / interval) + 1
-        return ahead + (self.concurrency or math.ceil(HOLD_S / interval))
+        ahead = math.ceil(HOLD_S / interval) + 1
+        return ahead + (self.concurrency or math.ceil(NEAR_S / interval))
 
     def ready_at(self) -> float:
         """When one more URL of it may be dispatched."""

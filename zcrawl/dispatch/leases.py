@@ -28,6 +28,7 @@ class Lease(msgspec.Struct):
     received: bool = False
     started_at: float | None = None  # since when its worker says that it runs, less its pauses
     recalled_at: float | None = None  # it is overdue, and its worker was told so last
+    ahead: bool = False  # sent long before its host's pace allows it: takes none of the credit
 
 
 class Leases:
@@ -47,16 +48,24 @@ class Leases:
         return seq in self.by_seq
 
     def open(
-        self, token: Token, row: QueuedRow, worker: WorkerInfo, number: int, now: float
+        self,
+        token: Token,
+        row: QueuedRow,
+        worker: WorkerInfo,
+        number: int,
+        now: float,
+        *,
+        ahead: bool = False,
     ) -> Lease:
         assert row.seq not in self.by_seq, "a request has one lease"
-        lease = Lease(token, row, worker, number, now)
+        lease = Lease(token, row, worker, number, now, ahead=ahead)
         self.by_seq[row.seq] = lease
         self.by_worker.setdefault(worker.name, {})[row.seq] = lease
         self.by_run[row.run] = self.by_run.get(row.run, 0) + 1
         lane = (row.run, row.host)
         self.by_lane[lane] = self.by_lane.get(lane, 0) + 1
         worker.leases += 1
+        worker.ahead += ahead
         return lease
 
     def receive(self, lease: Lease) -> None:
@@ -64,6 +73,7 @@ class Leases:
         if not lease.received:
             lease.received = True
             lease.worker.leases -= 1
+            lease.worker.ahead -= lease.ahead
             self._end_trial(lease)
 
     def close(self, seq: int) -> Lease | None:
@@ -83,6 +93,7 @@ class Leases:
             del self.by_lane[lane]
         if not lease.received:
             lease.worker.leases -= 1
+            lease.worker.ahead -= lease.ahead
         self._end_trial(lease)
         return lease
 
@@ -131,13 +142,16 @@ class Leases:
 
     def check(self) -> None:
         counted: dict[str, int] = {}
+        ahead: dict[str, int] = {}
         for seq, lease in self.by_seq.items():
             assert lease.row.seq == seq
             assert self.by_worker[lease.worker.name][seq] is lease, "each lease is its worker's"
             if not lease.received:
                 counted[lease.worker.name] = counted.get(lease.worker.name, 0) + 1
+                ahead[lease.worker.name] = ahead.get(lease.worker.name, 0) + lease.ahead
         for leases in self.by_worker.values():
             for lease in leases.values():
                 assert lease.worker.leases == counted.get(lease.worker.name, 0), "credit is counted"
+                assert lease.worker.ahead == ahead.get(lease.worker.name, 0), "ahead is counted"
         assert sum(self.by_run.values()) == len(self.by_seq)
         assert sum(self.by_lane.values()) == len(self.by_seq)

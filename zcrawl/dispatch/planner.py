@@ -1,8 +1,12 @@
 """The planner: which request goes to which worker now.
 
 Called by the leader after every event. Hosts with work stand in a heap by the moment at which
-their pace allows the next dispatch, so picking the next due host costs O(log hosts). A host that
-cannot go on leaves the heap and is woken by what it waits for:
+their pace allows the next dispatch, so picking the next due host costs O(log hosts). URLs are
+sent up to LOOKAHEAD_S ahead of the pace, so that workers go on while another leader takes over;
+those have a credit of their own, and where it is used up a URL goes NEAR_S before it can start. A
+run that has nothing at the owner of a host is not kept waiting by what others have there ahead:
+the worker takes runs in turn. A host that cannot go on leaves the heap and is woken by what it
+waits for:
 
 | waits for            | woken by                                   |
 |----------------------|--------------------------------------------|
@@ -25,7 +29,7 @@ import math
 
 from zcrawl.dispatch.granter import Granter
 from zcrawl.dispatch.grants import HostState, Part
-from zcrawl.dispatch.group import LOOKAHEAD_S
+from zcrawl.dispatch.group import NEAR_S
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.plan import Plan, Sending
 from zcrawl.dispatch.roster import Roster, WorkerInfo
@@ -35,6 +39,7 @@ from zcrawl.dispatch.verdicts import Verdicts
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
 from zcrawl.mesh.messages import Assignment, Manner
+from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model import OVERDUE
 from zcrawl.store.rows import QueuedRow
 
@@ -87,11 +92,15 @@ class Planner:
             if run in host.runs:
                 self.wake(host.id)
 
-    def run_slot_freed(self, run: int) -> None:
-        """A request of the run is settled: with max_pages its hosts may go on."""
+    def request_settled(self, run: int, host_id: int) -> None:
+        """With max_pages the hosts of its run may go on; and maybe it was all that its run had at
+        the owner of its host, while others have more there."""
         if run in self._capped:
             self._capped.discard(run)
             self.run_freed(run)
+        host = self.hosts.get(host_id)
+        if host is not None and len(host.runs) > 1:
+            self.wake(host_id)
 
     def learn_pace(
         self, host_id: int, next_at: float, crawl_delay_s: float, manner: Manner | None = None
@@ -99,7 +108,7 @@ class Planner:
         host = self.hosts.get(host_id)
         if host is None:
             return
-        host.pace.next_at = max(host.pace.next_at, next_at)
+        host.put_off_until(next_at)
         if crawl_delay_s > host.crawl_delay_s:
             host.crawl_delay_s = crawl_delay_s
             self.granter.renew_demand(host)
@@ -117,7 +126,8 @@ class Planner:
         host = self.hosts.get(host_id)
         if host is not None:
             # What only has to end waits for no pace.
-            self._push(host, -math.inf if host.verdicts else host.pace.ready_at() - LOOKAHEAD_S)
+            at_once = host.verdicts or (len(host.runs) > 1 and self._kept_waiting(host))
+            self._push(host, -math.inf if at_once else host.pace.ready_at() - LOOKAHEAD_S)
 
     def _push(self, host: HostState, moment: float) -> None:
         """Stand in the heap for `moment`, or for an earlier one already agreed."""
@@ -183,6 +193,19 @@ class Planner:
         self.wake(row.host)
         for host_id in self._trials.hosts:
             self.wake(host_id)  # one that waits for a worker without another suspect
+
+    def taken_back(self, host_id: int) -> None:
+        """A URL that was sent comes back and was never started."""
+        host = self.hosts.get(host_id)
+        if host is not None:
+            host.taken_back()
+
+    def is_closed(self, host_id: int, now: float) -> bool:
+        """Whether the hours of its jobs forbid to ask the host now."""
+        host = self.hosts.get(host_id)
+        if host is None or not host.demand.hours:
+            return False
+        return opens_in_s(host.demand.hours, now + self.granter.clock_offset) > 0
 
     def lease_cancelled(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
         """Its run ended; its request may still run until the worker hears of it."""
@@ -280,24 +303,56 @@ class Planner:
         if host.verdicts and self._end_a_row(host, now):
             self._push(host, now)
             return
-        opens_at = now + opens_in_s(host.demand.hours, now + self.granter.clock_offset)
-        ready_at = max(host.pace.ready_at() - LOOKAHEAD_S, opens_at)
-        if ready_at > now:
-            self._push(host, ready_at)
-            return
-        if host.groups and not self.groups.admits(host, now):
-            return
-        if (chosen := self._choose_worker(host)) is None:
+        ready_at = host.pace.ready_at()
+        if host.demand.hours:
+            opens_at = self._opens_at(host, now, ready_at)
+            if opens_at > now:
+                self._push(host, opens_at)
+                return
+        waiting: list[int] = []  # runs that have nothing there yet
+        if ready_at - LOOKAHEAD_S > now:
+            waiting = self._kept_waiting(host) if len(host.runs) > 1 else []
+            if not waiting:
+                self._push(host, ready_at - LOOKAHEAD_S)
+                return
+        if host.groups:
+            if not self.groups.admits(host, now):
+                return
+            ready_at = max(ready_at, *(group.pace.ready_at() for group in host.groups))
+        ahead = ready_at - NEAR_S > now and not waiting
+        if (chosen := self._choose_worker(host, ahead)) is None:
+            if ahead:
+                self._push(host, ready_at - NEAR_S)
             return
         worker, part = chosen
-        row = self._next_row(host, worker)
+        row = self._next_row(host, worker, waiting or host.runs)
         if row is None:
             return
         verdict = OVERDUE if row.seq in self.overdue else ""
-        self._send(host, worker, part, row, now, verdict)
+        self._send(host, worker, part, row, now, verdict, ahead=ahead)
         host.pace.take(now)
         self.groups.sent(host, now)
         self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
+
+    def _opens_at(self, host: HostState, now: float, ready_at: float) -> float:
+        """When a URL may be sent, by the hours of its jobs: not before it could start in them."""
+        hours, offset = host.demand.hours, self.granter.clock_offset
+        opens_at = now + opens_in_s(hours, now + offset)
+        if opens_at <= now < ready_at - NEAR_S and opens_in_s(hours, ready_at + offset) > 0:
+            return ready_at - NEAR_S  # it closes before
+        return opens_at
+
+    def _kept_waiting(self, host: HostState) -> list[int]:
+        """Runs that have rows of the host and nothing at any worker, while others have."""
+        held = self._leases.by_lane
+        return [
+            run
+            for run in host.runs
+            if (run, host.id) not in held
+            and self._frontier.has_ready((run, host.id))
+            and (active := self._runs.get(run)) is not None
+            and active.dispatches
+        ]
 
     def _end_a_row(self, host: HostState, now: float) -> bool:
         """Rows of a run that is done with this host end without a request, at no pace: a worker
@@ -320,10 +375,13 @@ class Planner:
             self._frontier.has_ready((run, host.id)) for run in host.runs
         )
 
-    def _choose_worker(self, host: HostState) -> tuple[WorkerInfo, Part] | None:
+    def _choose_worker(
+        self, host: HostState, ahead: bool = False
+    ) -> tuple[WorkerInfo, Part] | None:
         """The granted worker with room that has the least of its part in hand."""
         best: tuple[float, WorkerInfo, Part] | None = None
         granted = False
+        beside = len(host.runs) - 1  # a run that has nothing there yet may have one in any case
         for name, part in host.parts.items():
             worker = self._roster.workers.get(name.rpartition("#")[0])
             if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
@@ -331,9 +389,11 @@ class Planner:
             granted = True
             if worker.reserved and worker.leases == 0 and host.trials:
                 return worker, part
-            if worker.credit <= 0:
+            if ahead and worker.credit_ahead <= 0:
+                continue  # it is asked again when the URL can start
+            if not ahead and worker.credit <= 0:
                 self._parked.setdefault(name, {})[host.id] = None
-            elif part.held < host.hold_limit(part, worker.rate):
+            elif part.held < host.hold_limit(part, worker.rate) + beside:
                 load = part.held / part.granted
                 if best is None or load < best[0]:
                     best = (load, worker, part)
@@ -341,13 +401,16 @@ class Planner:
             self.granter.dirty[host.id] = None
         return None if best is None else best[1:]
 
-    def _next_row(self, host: HostState, worker: WorkerInfo) -> QueuedRow | None:
+    def _next_row(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> QueuedRow | None:
+        """Of these runs, in turn; crash suspects first."""
         row = self._trials.next_row(host, worker) if host.trials else None
         if row is not None or worker.reserved:
             return row
         for _ in range(len(host.runs)):
             run = host.runs[0]
             host.runs.append(host.runs.pop(0))
+            if run not in runs:
+                continue
             may = self._may_start(run, worker) and self.verdicts.may_have_more(run, host)
             row = self._frontier.pop((run, host.id)) if may else None
             if row is not None:
@@ -371,10 +434,12 @@ class Planner:
         row: QueuedRow,
         now: float,
         verdict: str = "",
+        *,
+        ahead: bool = False,
     ) -> None:
         sending = self._sending(worker)
         n = self._leases.next_n()
-        self._leases.open((self.epoch, n), row, worker, sending.number, now)
+        self._leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
         sending.urls.append(
             Assignment(
                 n=n,

@@ -28,8 +28,10 @@ from zcrawl.mesh.messages import Heartbeat, Hello
 from zcrawl.mesh.timing import (
     HEARTBEAT_MOST_S,
     HEARTBEAT_S,
+    LOOKAHEAD_S,
     LOST_AFTER,
     SUSPECT_AFTER,
+    WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
 from zcrawl.model import NodeState
@@ -37,6 +39,7 @@ from zcrawl.model import NodeState
 FORGET_AFTER_S = 600.0  # lost and offline workers leave the list
 PREFETCH_FACTOR = 1.25
 PREFETCH_S = 0.25  # of the measured rate
+AHEAD_FACTOR = 1.25  # what waits for a pace, beyond what the measured rate takes in LOOKAHEAD_S
 
 
 class WorkerInfo(msgspec.Struct):
@@ -61,6 +64,8 @@ class WorkerInfo(msgspec.Struct):
     echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
     draining: bool = False
     leases: int = 0  # open: assigned, result not received
+    unstarted: set[tuple[int, int]] = msgspec.field(default_factory=set)  # tokens, by its last word
+    ahead: int = 0  # of these, sent ahead of their hosts' pace
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
     lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
     strays: dict[tuple[int, int], float] = msgspec.field(default_factory=dict)  # see `overdue`
@@ -93,11 +98,21 @@ class WorkerInfo(msgspec.Struct):
 
     @property
     def credit(self) -> int:
-        """How many more assignments it may be sent (rule 10)."""
+        """How many more assignments it may be sent that can start at once (rule 10)."""
         if self.reserved:
             return 0
         prefetch = max(PREFETCH_FACTOR * self.slots, PREFETCH_S * self.rate)
-        return int(prefetch) - self.leases
+        return int(prefetch) - self.leases + self.ahead
+
+    @property
+    def credit_ahead(self) -> int:
+        """How many more it may be sent that wait there for their hosts' pace. What it holds in all
+        fits into its outbox, and it is not more than it does in that time: one whose slots are
+        full holds little of what others could do."""
+        if self.reserved:
+            return 0
+        most = max(PREFETCH_FACTOR * self.slots, AHEAD_FACTOR * LOOKAHEAD_S * self.rate)
+        return min(int(most) - self.ahead, WINDOW_RESULTS - self.leases)
 
     def next_number(self) -> int:
         return self.hearing.next_number()
@@ -259,7 +274,7 @@ class Roster:
 
     def check(self) -> None:
         for info in self.workers.values():
-            assert info.leases >= 0, "leases are counted"
+            assert 0 <= info.ahead <= info.leases, "leases are counted"
             assert info.id and info.slots > 0
             assert not (info.deaf and info.usable), "who does not hear gets no work"
             info.hearing.check()

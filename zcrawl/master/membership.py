@@ -18,6 +18,7 @@ from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
     LACKS,
+    WITHDRAWN,
     Accept,
     Bye,
     Header,
@@ -168,7 +169,9 @@ class Membership:
             extra=url.extra,
             known=url.known,
         )
-        lease = state.leases.open(token, row, info, 0, now)
+        paced = state.planner.hosts[url.host].interval_s > 0.0
+        ahead = paced and not one.started
+        lease = state.leases.open(token, row, info, 0, now, ahead=ahead)
         lease.started_at = now if one.started else None
         state.planner.lease_adopted(info, row)
 
@@ -206,6 +209,8 @@ class Membership:
         stream = state.receiver.stream((header.source, header.incarnation))
         held = {(epoch, n): started for epoch, n, started in beat.held}
         self._overdue.hear(info, held, now)
+        info.unstarted = {token for token, started in held.items() if not started}
+        state.withdraw(state.forbidden(info, now), effects)
         lost = state.leases.lost_on_the_way(
             info,
             held,
@@ -245,13 +250,15 @@ class Membership:
             reason = reasons.get(lease.token)
             if reason is None or lease.received:
                 continue
-            effects.append(Note("rejected", reason))
+            if reason != WITHDRAWN:
+                effects.append(Note("rejected", reason))
             if reason in ("unknown_run", "no_code"):
                 info.runs.pop(lease.row.run, None)
             elif reason.startswith(LACKS):
                 info.lacks[lease.row.run] = reason.removeprefix(LACKS)
                 state.planner.worker_lacks(lease.row.run)
-            pause = 0.0 if reason == "draining" else now + REJECT_PAUSE_S
+            pause = 0.0 if reason in ("draining", WITHDRAWN) else now + REJECT_PAUSE_S
+            state.planner.taken_back(lease.row.host)
             state.give_back(lease, pause)
 
     # ------------------------------------------------------------ going

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from zcrawl.dispatch.leases import Lease, Leases
+from zcrawl.dispatch.leases import Lease, Leases, Token
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
@@ -122,7 +122,7 @@ class LeaderState:
         if lease is not None:
             if not lease.received:
                 self.planner.lease_left(lease.worker, lease.row)
-            self.planner.run_slot_freed(lease.row.run)
+            self.planner.request_settled(lease.row.run, lease.row.host)
             self.planner.verdicts.lease_closed(lease.row.run, lease.row.host)
         return lease
 
@@ -138,7 +138,9 @@ class LeaderState:
             self.recalls.pop(row.id, None)
         if active is not None:
             if politeness is not None and active.spec.politeness is not politeness:
-                self._pace_changed(row.id)
+                self._pace_changed(row.id, effects)
+            elif dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(row.id), effects)
             if not dispatched:
                 self.planner.run_freed(row.id)
             return
@@ -156,11 +158,40 @@ class LeaderState:
             self.watch.forget_run(old)
         self._end_run(row.id, now, effects)
 
-    def _pace_changed(self, run: int) -> None:
+    def _pace_changed(self, run: int, effects: Effects) -> None:
+        """Its workers hear of it at once, and hold no more than the new pace allows."""
+        self.withdraw(self.leases.of_run(run), effects)
         for host in self.planner.hosts.values():
             if run in host.runs:
                 self.planner.granter.renew_demand(host)
+                self.planner.granter.news[host.id] = None
                 self.planner.wake(host.id)
+
+    def withdraw(self, leases: Iterable[Lease], effects: Effects) -> None:
+        """What workers hold of these and have not started goes back: they reject it."""
+        tokens: dict[str, list[Token]] = {}
+        workers = {}
+        for lease in leases:
+            if not lease.received and lease.worker.present:
+                workers[lease.worker.name] = lease.worker
+                tokens.setdefault(lease.worker.name, []).append(lease.token)
+        for name, worker in workers.items():
+            effects.append(to_worker(worker, Cancel([], [], tokens[name])))
+
+    def forbidden(self, worker: WorkerInfo, now: float) -> list[Lease]:
+        """What a worker holds, has not started by its last word, and must not start now: of a run
+        that is paused, of a host outside of its hours. The word about it was lost, or the hours
+        ended since."""
+        active = self.runs.active.values()
+        paused = {one.row.id for one in active if not one.dispatches}
+        if not worker.unstarted or not (paused or any(one.spec.politeness.hours for one in active)):
+            return []
+        return [
+            lease
+            for lease in self.leases.of_worker(worker)
+            if lease.token in worker.unstarted
+            and (lease.row.run in paused or self.planner.is_closed(lease.row.host, now))
+        ]
 
     def _end_run(self, run: int, now: float, effects: Effects) -> None:
         """Nothing of a run that ended stays in memory, here and at the workers."""

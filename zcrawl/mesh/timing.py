@@ -16,3 +16,8 @@ HEARTBEAT_MOST_S = 2.0
 SUSPECT_AFTER = 3  # intervals of silence
 LOST_AFTER = 10
 PERMISSION_S = 7.0
+
+# How far ahead of its host's pace a URL may be given to a worker: longer than a failover takes, and
+# shorter than the permission. What it fetches while nobody leads has to fit into its outbox.
+LOOKAHEAD_S = 5.0
+WINDOW_RESULTS = 500  # below the sockets' high-water mark of 1000

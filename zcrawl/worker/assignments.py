@@ -11,6 +11,7 @@ import hashlib
 
 from zcrawl.mesh.messages import (
     LACKS,
+    WITHDRAWN,
     Accept,
     Assign,
     Assignment,
@@ -188,7 +189,20 @@ class Assignments:
         if confirmed:
             effects.append(SendToMaster(leader, Accept(self.assigned, confirmed)))
 
-    def cancel(self, cancel: Cancel, effects: Effects) -> None:
+    def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: Effects) -> None:
+        """The leader does not want these started now: what has not started goes back."""
+        wanted = set(tokens)
+        refused: list[Refusal] = []
+        for seq in self._intake.queued():
+            held = self._intake.held[seq]
+            if (held.epoch, held.assignment.n) in wanted:
+                self._intake.finish(seq)
+                refused.append((held.epoch, held.assignment.n, WITHDRAWN))
+        _reject(leader, refused, effects)
+
+    def cancel(self, leader: str, cancel: Cancel, effects: Effects) -> None:
+        if cancel.withdrawn:
+            self.withdraw(leader, cancel.withdrawn, effects)
         runs, leases = set(cancel.runs), set(cancel.leases)
         for seq, held in list(self._intake.held.items()):
             if held.assignment.run in runs or (held.epoch, held.assignment.n) in leases:

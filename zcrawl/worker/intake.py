@@ -4,6 +4,10 @@ Who fills the host queues: ASSIGN, through the worker machine. Who empties them:
 when a slot is free, the host's pace allows, its grant has room and the permission to start is
 fresh; or a cancel, a drain, a lost grant.
 
+Of one host the runs take turns, and each run's requests go by priority, depth and number: a
+worker holds some seconds of requests, and what comes later may be more urgent. Hosts that may start
+at the same moment take turns too.
+
 A request is held once, whatever the number of assignments that named it: a newer lease replaces
 the token. A lowered grant is in force, and is reported so, when no more than that many of the
 host's requests run.
@@ -30,11 +34,18 @@ from zcrawl.worker.group_work import GroupBook, Keys
 from zcrawl.worker.manners import HostManners
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
-LONGEST_WAIT_S = 5.0  # what cannot start sooner goes back: it would use up this worker's credit
+LONGEST_WAIT_S = 7.0  # what cannot start sooner goes back: it would use up this worker's credit
 LONGEST_TOLD_S = 100_000.0  # until a host's next request; a RESULT that says more is refused
 STALLED_S = 1.0  # after this a request to a host that never answered takes nobody's slot
 MOST_STALLED = 4  # times the slots, of such requests
 STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
+
+
+NO_KEY = (0, 0, 0, 0)
+
+
+def _key(one: Assignment) -> tuple[int, int, int, int]:
+    return one.run, one.prio, one.depth, one.seq
 
 
 class Held(msgspec.Struct):
@@ -58,6 +69,9 @@ class HostWork(msgspec.Struct):
     manners: HostManners = msgspec.field(default_factory=HostManners)
     crawl_delay_s: float = 0.0  # from robots.txt, before the leader has put it into a grant
     queue: deque[int] = msgspec.field(default_factory=deque)
+    last_key: tuple[int, int, int, int] = NO_KEY  # of the newest in the queue
+    mixed: bool = False  # the queue is not in the order in which it is to be worked off
+    turns: dict[int, int] = msgspec.field(default_factory=dict)  # run → its last turn, if mixed
     hops: deque[int] = msgspec.field(default_factory=deque)  # running, want one more request
     running: int = 0
     scheduled: bool = False  # stands in the heap of those that want to start a request
@@ -85,8 +99,9 @@ class Intake:
         self._first_asked: dict[
             int, float
         ] = {}  # running, of hosts that never answered: since when
-        self._timers: list[tuple[float, int]] = []
-        self._hop_timers: list[tuple[float, int]] = []
+        self._timers: list[tuple[float, int, int]] = []  # (moment, turn, host)
+        self._hop_timers: list[tuple[float, int, int]] = []
+        self._turn = 0
         self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
         self._turned_at = math.inf
         self._stood_still_until = -math.inf
@@ -140,6 +155,12 @@ class Intake:
         if len(self.held) >= MOST_HELD:
             return "over_capacity"
         self.held[assignment.seq] = Held(assignment, epoch)
+        key = _key(assignment)
+        if not host.queue:
+            host.mixed = False
+        elif key[0] != host.last_key[0] or key < host.last_key:
+            host.mixed = True
+        host.last_key = key
         host.queue.append(assignment.seq)
         self._schedule(assignment.host)
         return None
@@ -170,7 +191,7 @@ class Intake:
                 continue  # it is called when there is
             if host.queue and host.has_room:
                 host.pace.take(now)
-                held = self.held[host.queue.popleft()]
+                held = self.held[self._take_next(host)]
                 held.started, held.started_at = True, now
                 if host.manners.breaker.one_at_a_time:
                     self._first_asked[held.assignment.seq] = now
@@ -182,16 +203,34 @@ class Intake:
             self._schedule(host_id)
         return started, hops
 
-    def _next_due(self, timers: list[tuple[float, int]], now: float) -> int | None:
+    def _take_next(self, host: HostWork) -> int:
+        """Off its queue: of the run whose turn it is, what sorts first."""
+        if not host.mixed:
+            return host.queue.popleft()
+        turns = host.turns
+
+        def order(seq: int) -> tuple[int, ...]:
+            key = _key(self.held[seq].assignment)
+            return turns.get(key[0], 0), *key[1:]
+
+        seq = min(host.queue, key=order)
+        host.queue.remove(seq)
+        self._turn += 1
+        turns[self.held[seq].assignment.run] = self._turn
+        if not host.queue:
+            turns.clear()
+        return seq
+
+    def _next_due(self, timers: list[tuple[float, int, int]], now: float) -> int | None:
         """Take the next host off the heap whose pace allows a request now."""
         while timers and timers[0][0] <= now:
-            host = self.hosts.get(timers[0][1])
+            host = self.hosts.get(timers[0][2])
             if host is None:
                 heapq.heappop(timers)
             elif (ready_at := self._ready_at(host)) > now:
-                heapq.heapreplace(timers, (ready_at, timers[0][1]))
+                heapq.heapreplace(timers, (ready_at, timers[0][1], timers[0][2]))
             else:
-                return heapq.heappop(timers)[1]
+                return heapq.heappop(timers)[2]
         return None
 
     def _ready_at(self, host: HostWork) -> float:
@@ -335,10 +374,12 @@ class Intake:
             return
         if host.hops and not host.hop_scheduled:
             host.hop_scheduled = True
-            heapq.heappush(self._hop_timers, (self._ready_at(host), host_id))
+            self._turn += 1
+            heapq.heappush(self._hop_timers, (self._ready_at(host), self._turn, host_id))
         if host.queue and host.has_room and not host.scheduled:
             host.scheduled = True
-            heapq.heappush(self._timers, (self._ready_at(host), host_id))
+            self._turn += 1
+            heapq.heappush(self._timers, (self._ready_at(host), self._turn, host_id))
 
     def check(self) -> None:
         queued = [seq for host in self.hosts.values() for seq in host.queue]

@@ -244,7 +244,7 @@ class WorkerMachine:
             case Ack():
                 self._on_ack(body, now, effects)
             case Cancel():
-                self.assignments.cancel(body, effects)
+                self.assignments.cancel(header.source, body, effects)
             case Rehello():
                 self._greet(now, effects)
             case Stale():

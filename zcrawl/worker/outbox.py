@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from zcrawl.mesh.messages import Ack, Result
+from zcrawl.mesh.timing import WINDOW_RESULTS
 from zcrawl.model import Disposition
 
-WINDOW_RESULTS = 500  # below the sockets' high-water mark of 1000
 WINDOW_BYTES = 8_000_000
 RESEND_AFTER_S = 1.0
 RESEND_MOST_S = 8.0
