@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.machine_tools import LeaderStory, held_leases, spec, urls
 from zcrawl.master.inheriting import GREETING_S
-from zcrawl.mesh.messages import Assignment, Welcome
+from zcrawl.mesh.messages import Accept, Assignment, Welcome
 from zcrawl.store.commands import ExtendLease
 from zcrawl.submit.spec import Politeness
 
@@ -73,3 +73,20 @@ def test_the_wait_begins_when_workers_can_hear_who_leads() -> None:
     assert later.assigned("w2") == []
     later.wait(2.0, each=lambda: later.beat("w2"))
     assert later.assigned("w2")
+
+
+def test_what_a_worker_confirmed_to_an_earlier_leader_confirms_nothing_to_the_next() -> None:
+    """The word comes late, to a master that leads again: it is about another grant."""
+    story, held = left_alone()
+    later = successor(story)
+    later.join(held=held_leases(held, 1, started=True))
+    [host] = later.leader.state.planner.hosts.values()
+    part = host.parts["w1#1"]
+    part.granted = 0  # it was lowered, and has not confirmed
+    before = story.leader.state.planner.granter
+    first = before.hosts[host.id].parts["w1#1"].revision
+    for revision in range(first - 5, first + 6):
+        later.hear(Accept(0, [(host.id, revision)]), epoch=1)
+    assert part.in_use > 0
+    later.hear(Accept(0, [(host.id, part.revision)]))
+    assert "w1#1" not in host.parts

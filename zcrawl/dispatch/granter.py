@@ -30,12 +30,14 @@ LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the
 
 
 class Granter:
-    def __init__(self, roster: Roster, runs: Runs) -> None:
+    def __init__(self, roster: Roster, runs: Runs, first_revision: int = 0) -> None:
+        """`first_revision`: unlike all of earlier leaders, so that what a worker confirms late is
+        not taken for a grant of this one."""
         self.hosts: dict[int, HostState] = {}
         self.groups = Groups(self.hosts)
         self.dirty: dict[int, None] = {}  # hosts whose parts need a look
         self.news: dict[int, None] = {}  # hosts whose owners have to hear of their groups
-        self.revision = 0
+        self.revision = first_revision
         self.clock_offset = 0.0  # UTC = now + clock_offset
         self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
         # Hosts that a worker greeted with and nobody knows here → (its process, until when)

@@ -51,7 +51,7 @@ class Planner:
         self, epoch: int, roster: Roster, leases: Leases, frontier: Frontier, runs: Runs
     ) -> None:
         self.epoch = epoch
-        self.granter = Granter(roster, runs)
+        self.granter = Granter(roster, runs, first_revision=epoch << 32)
         self.hosts = self.granter.hosts
         self.groups = self.granter.groups
         self.verdicts = Verdicts(self.hosts, leases, runs, self.wake)
