@@ -74,9 +74,12 @@ def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
     return "errors", {"sort": "count", "desc": True, **found}
 
 
-def _drain(row: Row, typed: str) -> Request:
-    node = text(row, "id")
-    return Request("drain", {"node": node}, f"zcrawl drain {_q(node)}")
+def _set_drain(op: str) -> Callable[[Row, str], Request]:
+    def request(row: Row, typed: str) -> Request:
+        node = text(row, "id")
+        return Request(op, {"node": node}, f"zcrawl {op} {_q(node)}")
+
+    return request
 
 
 def _tune(row: Row, typed: str) -> Request:
@@ -140,7 +143,8 @@ ACTIONS: Final = (
         _goes_on,
         ask="rate and concurrency per host, e.g. rate=5 concurrency=2",
     ),
-    Action("drain", "d", "drain", (Page.NODES, Page.NODE), _drain, _is_worker, True),
+    Action("drain", "d", "drain", (Page.NODES, Page.NODE), _set_drain("drain"), _is_worker, True),
+    Action("undrain", "u", "undrain", (Page.NODES, Page.NODE), _set_drain("undrain"), _is_worker),
     Action(
         "step_down",
         "l",

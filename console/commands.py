@@ -26,6 +26,7 @@ WORDS: Final = (
     "host",
     *JOB_ACTIONS,
     "drain",
+    "undrain",
     "reassign",
     "stepdown",
     "submit",
@@ -110,8 +111,8 @@ def _about(name: str, rest: Sequence[str], view: View) -> Parsed:
         return GoTo(Place(Page.NODE, ref, (("id", ref),)))
     if name == "host":
         return GoTo(Place(Page.HOSTS, "", (("filter", ref),)))  # it has no number that one knows
-    if name == "drain":
-        return Do(BY_NAME["drain"], [{"id": ref, "kind": "worker"}])
+    if name in ("drain", "undrain"):
+        return Do(BY_NAME[name], [{"id": ref, "kind": "worker"}])
     if name == "reassign":
         return (
             Do(BY_NAME["reassign"], [{"host": ref}], more) if more else Mistake("to which worker?")
@@ -160,7 +161,7 @@ def completions(typed: str, view: View) -> list[str]:
     values: list[str] = []
     if name in ("job", "items") or name in JOB_ACTIONS:
         values = [text(row, "name") for row in job_rows(view)]
-    elif name in ("node", "drain"):
+    elif name in ("node", "drain", "undrain"):
         values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
     elif name in ("host", "reassign"):
         values = [text(row, "host") for row in view.known.rows("hosts:")]

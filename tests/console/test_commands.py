@@ -61,6 +61,7 @@ def test_a_host_is_found_by_its_name() -> None:
         ("tune docs rate=5 run=1", "zcrawl tune 1 --rate 5 --run 1"),
         ("retry docs", "zcrawl retry 1"),
         ("drain w1", "zcrawl drain w1"),
+        ("undrain w1", "zcrawl undrain w1"),
         ("tune docs rate=5 concurrency=2", "zcrawl tune 1 --rate 5 --concurrency 2"),
         ("tune docs 5 2", "zcrawl tune 1 --rate 5 --concurrency 2"),
         ("reassign https://x.test w2", "zcrawl reassign https://x.test w2"),

@@ -14,22 +14,27 @@ from zcrawl.store.commands import (
     AdmitKnown,
     Applied,
     ApplyResults,
+    Asked,
     Change,
     ChangeRun,
     Command,
     CountCrash,
     CrashCounted,
+    DrainSet,
     KnownAdmitted,
     Loaded,
     Reload,
     Retried,
     RetryDead,
     RunChanged,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Submitted,
     Sweep,
     Swept,
     TakeOver,
+    WishSet,
 )
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (
@@ -83,6 +88,10 @@ def page(url: str, size: int = 10) -> Page:
 def timeless(loaded: Loaded) -> Loaded:
     """Without the database's own time, which differs from one call to the next."""
     return msgspec.structs.replace(loaded, utc=0.0)
+
+
+def asked(request: str, at: float = 100.0, changed: int = 0) -> Asked:
+    return Asked(request, "pause", "ann@laptop", "m2", at, changed)
 
 
 class World:
@@ -164,6 +173,13 @@ class World:
     def change_run(self, run: int, state: RunState, reason: str = "") -> RunChanged:
         return self.do(ChangeRun(self.epoch, "r", run, state, reason, self.now), RunChanged)
 
+    def retry(
+        self, run: int, limit: int = 10, request: str = "r", reason: str = "", host: int = 0
+    ) -> Retried:
+        """One part of a retry; under the same request the next one."""
+        command = RetryDead(self.epoch, run, limit, self.now, asked(request), reason, host)
+        return self.do(command, Retried)
+
     def sweep(self, run: int, limit: int = 100) -> Swept:
         return self.do(Sweep(self.epoch, run, limit), Swept)
 
@@ -203,7 +219,9 @@ def live_through(world: World) -> None:
     world.finish(b, DEAD, reason="dns")
     for after in (None, (0, 0, 1)):
         world.ask(Refill((LaneWant(a.run, a.host, after, 5),)), Refilled)
-    world.do(RetryDead(1, a.run, 0, 5, 1.0), Retried)
+    world.retry(a.run, 1)
+    world.do(SetDrain(1, "w1", True, 7, 1.0, "draining", asked("d")), DrainSet)
+    world.do(SetWish(1, a.host, "w1", b"{}", asked("w")), WishSet)
     world.do(CountCrash(1, c.seq, 3, True, 1.0), CrashCounted)
     world.failures(a.run)
     world.ask(ReadItems(a.run, 0, 5), Items)

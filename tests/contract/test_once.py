@@ -12,11 +12,10 @@ from typing import Any, NamedTuple, cast
 import msgspec
 import pytest
 
-from tests.unit.machine_tools import LeaderStory, hello, result_of, spec, urls
+from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
 from zcrawl.master import rights
 from zcrawl.master.desk import Desk
-from zcrawl.mesh.messages import Drain
 from zcrawl.model import Outcome, RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, ListJobs
@@ -44,14 +43,6 @@ def fail_all(story: LeaderStory) -> None:
     """Whatever is assigned fails for good."""
     for one in story.assigned():
         story.report(result_of(one, story.master.epoch, retry=RetryClass.PERMANENT, **FAILED))
-    story.sent.clear()
-
-
-def replace_worker(story: LeaderStory) -> None:
-    """The process ends, and another one of the same name comes."""
-    story.hear(hello(pid=8, replaces=1), "w1", 2)
-    story.beat("w1", 2)
-    story.tick()
     story.sent.clear()
 
 
@@ -121,7 +112,17 @@ CASES = {
         lambda story: pace(story) == 2.5,
     ),
     "drain": Case(
-        "drain", {"node": "w1"}, replace_worker, lambda story: story.bodies(Drain, "w1") == []
+        "drain",
+        {"node": "w1"},
+        lambda story: done(story, "undrain", node="w1"),
+        lambda story: story.leader.state.drains == {},
+    ),
+    "undrain": Case(
+        "undrain",
+        {"node": "w1"},
+        lambda story: done(story, "drain", node="w1"),
+        lambda story: set(story.leader.state.drains) == {"w1"},
+        before=lambda story: done(story, "drain", node="w1"),
     ),
     "reassign": Case(
         "reassign",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World
 from zcrawl.model import RunState
-from zcrawl.store.commands import CountCrash, CrashCounted, Retried, RetryDead
+from zcrawl.store.commands import CountCrash, CrashCounted
 from zcrawl.store.queries import Failures, LaneWant, ReadFailed, Refill, Refilled
 from zcrawl.store.rows import RunCounters
 
@@ -16,16 +16,16 @@ def test_dead_requests_can_be_tried_again(world: World) -> None:
         world.finish(row, DEAD, reason="dns", attempts=4, status=500)
     world.finish(rows[3], DONE)
     assert world.run_row(rows[0].run).state is RunState.COMPLETED
-    first = world.do(RetryDead(1, rows[0].run, 0, 2, 1.0), Retried)
-    assert (first.refused, first.rows, first.last, first.more) == ("", rows[:2], rows[1].seq, True)
+    first = world.retry(rows[0].run, 2)
+    assert (first.refused, first.rows, first.changed, first.more) == ("", rows[:2], 2, True)
     assert [host.id for host in first.hosts] == [rows[0].host]
     assert first.row is not None
     assert (first.row.state, first.row.ended_at, first.row.reason) == (RunState.RUNNING, 0.0, "")
     assert first.row.counters == RunCounters(4, 2, done=1, failed=1, items=1, bytes=10)
     assert world.tallies(rows[0].run).failed == {"dns": 1}
-    second = world.do(RetryDead(1, rows[0].run, first.last, 2, 1.0), Retried)
-    assert (second.rows, second.more) == ([rows[2]], False)
-    assert world.do(RetryDead(1, 99, 0, 2, 1.0), Retried).refused == "no_such_run"
+    second = world.retry(rows[0].run, 2)
+    assert (second.rows, second.changed, second.more) == ([rows[2]], 3, False)
+    assert world.retry(99, request="other").refused == "no_such_run"
     assert world.finish(rows[0], DONE).runs[0].counters.done == 2
 
 
@@ -38,9 +38,9 @@ def test_a_retry_can_be_of_one_reason_or_one_host(world: World) -> None:
     world.finish(c, DEAD, reason="dns")
     found = world.ask(ReadFailed(a.run, 0, 9, "dns", a.host), Failures).rows
     assert [row.url for row in found] == [A]
-    retried = world.do(RetryDead(1, a.run, 0, 10, 1.0, "dns", c.host), Retried)
+    retried = world.retry(a.run, reason="dns", host=c.host)
     assert retried.rows == [c]
-    retried = world.do(RetryDead(1, a.run, 0, 10, 1.0, reason="tls"), Retried)
+    retried = world.retry(a.run, request="other", reason="tls")
     assert retried.rows == [b]
     assert world.failures(a.run) == [(A, DEAD, "dns")]
 
@@ -49,8 +49,8 @@ def test_retrying_nothing_leaves_a_run_completed(world: World) -> None:
     """A run without dead requests is not reopened."""
     row = world.submit(A).admitted[0]
     world.finish(row, DONE)
-    retried = world.do(RetryDead(1, row.run, 5, 2, 1.0), Retried)
-    assert (retried.rows, retried.last, retried.more) == ([], 5, False)
+    retried = world.retry(row.run)
+    assert (retried.rows, retried.changed, retried.more) == ([], 0, False)
     assert retried.row is not None and retried.row.state is RunState.COMPLETED
 
 
@@ -59,7 +59,7 @@ def test_a_reopened_run_does_not_revive_what_it_had_skipped(world: World) -> Non
     a = world.submit(A, B, C).admitted[0]
     world.finish(a, DEAD, reason="dns")
     world.change_run(a.run, RunState.COMPLETED, "stopped")
-    retried = world.do(RetryDead(1, a.run, 0, 10, 1.0), Retried)
+    retried = world.retry(a.run)
     assert retried.rows == [a]
     assert retried.row is not None
     assert retried.row.counters == RunCounters(admitted=3, pending=1, skipped=2)

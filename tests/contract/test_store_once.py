@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.contract.store_world import World
+from tests.contract.store_world import World, asked
 from zcrawl.errors import Fenced
 from zcrawl.model import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
@@ -13,12 +13,10 @@ from zcrawl.store.commands import (
     ChangeRun,
     Forget,
     Forgotten,
-    KeepReply,
-    ReplyKept,
-    Retried,
-    RetryDead,
     RunChanged,
+    SetWish,
     TuneRun,
+    WishSet,
 )
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
 from zcrawl.store.rows import QueuedRow
@@ -26,13 +24,14 @@ from zcrawl.store.rows import QueuedRow
 A, B, C = (f"https://a.test/{name}" for name in "abc")
 
 
-def asked(request: str, at: float = 100.0, changed: int = 0) -> Asked:
-    return Asked(request, "pause", "ann@laptop", "m2", at, changed)
-
-
 def reply_to(world: World, request: str) -> dict[str, object] | None:
     reply = world.ask(FindReply(request), FoundReply).reply
     return None if reply is None else dict(msgspec.json.decode(reply))
+
+
+def do_something(world: World, one: Asked) -> bytes:
+    """Any action that keeps its answer."""
+    return world.do(SetWish(1, 1, "w1", b"{}", one), WishSet).reply
 
 
 def test_the_answer_to_an_action_is_stored_with_it(world: World) -> None:
@@ -61,7 +60,7 @@ def test_a_refusal_is_not_stored(world: World) -> None:
         ChangeRun(1, "p", 99, RunState.PAUSED, "", 1.0, asked("p")),
     ):
         assert world.do(command, RunChanged).refused
-    assert world.do(RetryDead(1, run, 0, 5, 1.0, asked=asked("p")), Retried).refused
+    assert world.retry(run, request="p").refused
     assert reply_to(world, "p") is None
 
 
@@ -89,7 +88,7 @@ def test_an_answer_outlives_its_run(world: World) -> None:
         pass
     again = world.do(command, RunChanged)
     assert again.row is None and msgspec.json.decode(again.reply)["state"] == "deleted"
-    assert world.do(RetryDead(1, run, 0, 5, 1.0, asked=asked("d")), Retried).reply == again.reply
+    assert world.retry(run, request="d").reply == again.reply
 
 
 def test_a_tuned_run_is_not_tuned_again(world: World) -> None:
@@ -107,24 +106,15 @@ def test_a_retry_is_answered_when_its_last_part_is_done(world: World) -> None:
     rows = world.submit(A, B, C).admitted
     for row in rows:
         world.finish(row, RequestState.DEAD, reason="x")
-    first = world.do(RetryDead(1, rows[0].run, 0, 2, 1.0, asked=asked("r")), Retried)
+    first = world.retry(rows[0].run, 2)
     assert (len(first.rows), first.more, reply_to(world, "r")) == (2, True, None)
-    rest = RetryDead(1, rows[0].run, first.last, 2, 1.0, asked=asked("r", changed=2))
-    assert len(world.do(rest, Retried).rows) == 1
+    assert len(world.retry(rows[0].run, 2).rows) == 1
     told = reply_to(world, "r")
     assert told is not None and told["changed"] == 3
     world.finish(rows[0], RequestState.DEAD, reason="x")
-    again = world.do(RetryDead(1, rows[0].run, 0, 2, 1.0, asked=asked("r")), Retried)
+    again = world.retry(rows[0].run, 2)
     assert (again.rows, again.refused, msgspec.json.decode(again.reply)) == ([], "", told)
     assert world.run_row(rows[0].run).counters.failed == 1
-
-
-def test_an_answer_can_be_kept_alone(world: World) -> None:
-    """The first one counts."""
-    first = world.do(KeepReply(1, asked("k"), b'{"node":"w1"}'), ReplyKept)
-    assert first.reply == b'{"node":"w1"}'
-    assert world.do(KeepReply(1, asked("k"), b'{"node":"w2"}'), ReplyKept) == first
-    assert reply_to(world, "k") == {"node": "w1"}
 
 
 def test_a_submission_has_its_answer_too(world: World) -> None:
@@ -136,7 +126,7 @@ def test_a_submission_has_its_answer_too(world: World) -> None:
 def test_long_words_of_a_client_do_not_fail_the_action(world: World) -> None:
     """They are cut."""
     long = Asked("l", "x" * 300, "ä" * 300, "m" * 300, 1.0)
-    world.do(KeepReply(1, long, b"{}"), ReplyKept)
+    assert do_something(world, long) == b"{}"
     assert reply_to(world, "l") == {}
 
 
@@ -192,8 +182,8 @@ def test_pages_do_not_come_twice_when_their_watermark_is_gone(world: World) -> N
 def test_old_answers_are_forgotten_a_few_at_a_time(world: World) -> None:
     """Young ones stay, whatever their number."""
     for number in range(5):
-        world.do(KeepReply(1, asked(f"old{number}", at=10.0), b"{}"), ReplyKept)
-        world.do(KeepReply(1, asked(f"new{number}", at=100.0), b"{}"), ReplyKept)
+        do_something(world, asked(f"old{number}", at=10.0))
+        do_something(world, asked(f"new{number}", at=100.0))
     world.submit(A, request="s", now=10.0)
     assert [forget(world, limit=2) for _ in range(4)] == [True, True, True, False]
     assert [reply_to(world, f"old{n}") for n in range(5)] == [None] * 5
@@ -203,7 +193,7 @@ def test_old_answers_are_forgotten_a_few_at_a_time(world: World) -> None:
 
 def test_forgetting_is_fenced(world: World) -> None:
     """Like every command of a leader."""
-    world.do(KeepReply(1, asked("k", at=1.0), b"{}"), ReplyKept)
+    do_something(world, asked("k", at=1.0))
     with pytest.raises(Fenced):
         world.store.execute(Forget(99, (), world.now, world.now, 5))
     assert reply_to(world, "k") == {}

@@ -11,7 +11,7 @@ from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, k
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
-from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Retried, RetryDead, Submitted
+from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Submitted
 from zcrawl.store.queries import KnownPages, LaneWant, ReadKnown, Refill, Refilled
 from zcrawl.store.rows import KnownRow, QueuedRow
 
@@ -276,7 +276,7 @@ def test_a_run_that_ends_meets_no_more(world: World) -> None:
     for row in rows:
         world.finish(row, DEAD, reason="http_500", status=500)
     assert world.run_row(third.run).state is RunState.COMPLETED
-    retried = world.do(RetryDead(world.epoch, third.run, 0, 10, world.now), Retried)
+    retried = world.retry(third.run)
     assert {row.url for row in retried.rows} == {A, B, C}
     assert world.run_row(third.run).recall == RECALLED
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, E, World, links
 from zcrawl.model import Disposition, RunState
-from zcrawl.store.commands import Retried, RetryDead, RunChanged, TuneRun
+from zcrawl.store.commands import RunChanged, TuneRun
 from zcrawl.store.queries import Items, JobList, ListJobs, Outputs, ReadItems, ReadOutputs
 from zcrawl.store.rows import RunCounters
 
@@ -54,7 +54,7 @@ def test_max_pages_ends_a_run_in_the_middle_of_a_batch(world: World) -> None:
     assert not world.sweep(a.run, 2).more
     assert world.failures(a.run) == derived
     assert world.reload().runs == []
-    retried = world.do(RetryDead(world.epoch, a.run, 0, 10, 1.0), Retried)
+    retried = world.retry(a.run)
     assert retried.refused == "run_ended"
 
 
@@ -103,7 +103,7 @@ def test_a_cancelled_run_skips_what_is_pending(world: World) -> None:
         pass
     assert world.failures(a.run) == expected
     assert world.reload().sweeps == []
-    assert world.do(RetryDead(1, a.run, 0, 10, 1.0), Retried).refused == "run_ended"
+    assert world.retry(a.run).refused == "run_ended"
 
 
 def test_a_sweep_leaves_a_run_alone_that_goes_on(world: World) -> None:

@@ -204,19 +204,26 @@ def test_failed_urls_are_retried_when_the_server_has_recovered(
 
 
 def test_nodes_are_shown_and_drained(web: MisbehavingWeb, zcrawl: Operator) -> None:
-    """A drained worker finishes, leaves, is not started again, and the other one does its work."""
+    """A drained worker finishes and gets nothing, the other one does its work; undrained, it is
+    there again."""
     with zcrawl.up(2) as process:
         wait_until(lambda: len(zcrawl.ok("nodes")["workers"]) == 2, 20)
         reply = zcrawl.ok("nodes")
         assert {row["id"] for row in reply["workers"]} == {"w1", "w2"}
         zcrawl.ok("submit", web.url("/good/60/0"), "--rate", 30, "--name", "g")
         assert zcrawl.ok("drain", "w1")["state"] == "draining"
-        wait_until(lambda: len(children(process.pid)) == 1, 35)
         view = zcrawl.until_job("g", "state", "completed")
         assert (view["pages"], view["failed"]) == (60, 0)
         states = {row["id"]: row["state"] for row in zcrawl.ok("nodes")["workers"]}
-        assert states.get("w1", "offline") == "offline" and states["w2"] in ("idle", "busy")
+        assert states["w1"] == "draining" and states["w2"] in ("idle", "busy")
+        assert "drained: w1" in zcrawl("nodes").stderr
+        assert len(children(process.pid)) == 2
         assert zcrawl.refused("drain", "w9")[:2] == (1, "no_such_node")
+        assert zcrawl.ok("undrain", "w1") == {"node": "w1", "state": "idle", "changed": 1}
+        assert zcrawl("undrain", "w1").stderr.strip().endswith("w1: idle, as it was before")
+        assert zcrawl.ok("drain", "w2")["changed"] == 1
+        again = zcrawl.ok("submit", web.url("/good/9/0"), "--name", "h", "--rate", 0, "--wait")
+        assert again["pages"] == 9
     assert zcrawl.refused("nodes")[0] == 3
 
 

@@ -23,7 +23,7 @@ TABLE = {
     "hello": {state: {S.JOINING} for state in S},
     "heartbeat": {state: {*ALIVE, S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
     "hear": {S.SUSPECT: {*ALIVE, S.DRAINING}},
-    "drain": {state: {S.DRAINING} for state in S if state not in (S.LOST, S.OFFLINE)},
+    "drain": {S.IDLE: {S.DRAINING}, S.BUSY: {S.DRAINING}, S.DRAINING: ALIVE},
     "deaf": {state: {S.SUSPECT} for state in S if state not in (S.LOST, S.OFFLINE)},
     "bye": {state: {S.OFFLINE} for state in S if state not in (S.LOST, S.OFFLINE)},
     "tick": {
@@ -161,15 +161,16 @@ class RosterMachine(RuleBasedStateMachine):
                 self.heard[worker] = self.now
             self.follow("hear", before)
 
-    @rule(worker=IDS, incarnation=INCARNATIONS, leave=st.booleans())
-    def drain_or_leave(self, worker: str, incarnation: int, leave: bool) -> None:
+    @rule(worker=IDS, incarnation=INCARNATIONS, leave=st.booleans(), on=st.booleans())
+    def drain_or_leave(self, worker: str, incarnation: int, leave: bool, on: bool) -> None:
         info, before = self.roster.find(worker, incarnation), self.states()
         if info is not None and leave:
             self.roster.leave(info)
             self.follow("bye", before)
             assert self.roster.find(worker, incarnation) is None, "who left is not found"
         elif info is not None:
-            self.roster.drain(info)
+            self.roster.set_drained(info, on)
+            assert not (on and info.usable), "a drained worker gets no work"
             self.follow("drain", before)
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 4.0, 9.0, 700.0]))
@@ -198,9 +199,9 @@ class RosterMachine(RuleBasedStateMachine):
         self.roster.check()
         for info in self.roster.workers.values():
             if info.usable:
-                assert info.state in (S.JOINING, *ALIVE) and not info.draining
+                assert info.state in (S.JOINING, *ALIVE) and not (info.draining or info.drained)
             if info.state is S.DRAINING:
-                assert info.draining
+                assert info.draining or info.drained
             if info.deaf:
                 assert not info.usable
 

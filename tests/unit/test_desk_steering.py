@@ -103,7 +103,9 @@ def test_a_host_goes_to_the_worker_that_is_named() -> None:
 )
 def test_a_bad_reassignment_is_refused(args: dict[str, Any], code: str) -> None:
     """By name."""
-    reply = leading(*urls(3)).ask("reassign", **args)
+    story = leading(*urls(3))
+    story.wait(3.25, lambda: [story.beat(name) for name in story.leader.state.roster.workers])
+    reply = story.ask("reassign", **args)
     assert reply is not None and (reply.ok, reply.data["code"]) == (False, code)
 
 

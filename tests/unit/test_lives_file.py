@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,25 @@ def test_the_next_life_knows_the_last_incarnations(tmp_path: Path) -> None:
         second.began("w-1", 8)
     with Lives(tmp_path / "lives") as third:
         assert third.before == {"w-1": 8}
+
+
+def test_a_life_ends_with_an_orderly_stop(tmp_path: Path) -> None:
+    """A node that crashed, and is started again by systemd, goes on with its life, also after a
+    reboot; a person who stops it and starts it again begins another one."""
+    path = tmp_path / "lives"
+    first = Lives(path)
+    first.__enter__()
+    first.began("w", 5)
+    os.close(first.fd)  # a crash
+    with pytest.raises(RuntimeError, match="it fails"), Lives(path) as second:
+        second.began("w", 6)
+        assert second.life == first.life != 0
+        raise RuntimeError("it fails")
+    with Lives(path) as third:
+        third.began("w", 7)
+        assert third.life == first.life
+    with Lives(path) as fourth:
+        assert fourth.life not in (0, first.life)
 
 
 def test_nothing_is_known_while_a_worker_of_the_last_life_lives(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_a_suspect_that_is_settled_elsewhere_frees_the_reserved_worker() -> None
 def test_an_unusable_worker_gets_nothing() -> None:
     """Suspect and draining workers keep what they have and get nothing new."""
     office = Office(SPREAD, workers=2)
-    office.roster.drain(office.roster.workers["w1"])
+    office.roster.set_drained(office.roster.workers["w1"], True)
     office.add(30)
     assert {name for name, _ in office.plan()} == {"w2"}
 

@@ -9,7 +9,7 @@ from zcrawl.master.inheriting import LEASE_S
 from zcrawl.mesh.messages import Stale
 from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.roles.client import GIVE_UP_S
-from zcrawl.store.commands import Asked, Forget, KeepReply
+from zcrawl.store.commands import Asked, Forget, SetWish
 from zcrawl.submit.spec import Fetch
 from zcrawl.testing.fake_store import Fault
 
@@ -117,7 +117,7 @@ def test_many_rows_go_in_small_transactions() -> None:
     utc = story.leader.state.utc(story.now)
     for number in range(1_200):
         asked = Asked(f"a{number}", "pause", "", "", utc)
-        story.store.execute(KeepReply(story.master.epoch, asked, b"{}"))
+        story.store.execute(SetWish(story.master.epoch, 1, "w1", b"{}", asked))
     for number in range(250):
         key = (f"w{number}", 1)
         story.store.tables.watermarks[key] = 5

@@ -39,7 +39,17 @@ def test_who_may_not_operate_changes_nothing(leads: bool, role: str) -> None:
     """Every request that is no read is refused, by the leader and by any other master; also for a
     role that this master has never heard of."""
     story = LeaderStory().elect() if leads else LeaderStory()
-    ops = {"submit", "add_seeds", "act", "tune", "reassign", "step_down", "drain", "made_up"}
+    ops = {
+        "submit",
+        "add_seeds",
+        "act",
+        "tune",
+        "reassign",
+        "step_down",
+        "drain",
+        "undrain",
+        "made_up",
+    }
     if leads:
         ops |= story.leader.desk._ops.keys() - READS
     for op in ops:

@@ -156,6 +156,19 @@ def test_a_drain_finishes_gives_back_says_bye_and_exits(asked: w.DrainAsked | No
     assert not of(worker.tick(1.0), w.Exit), "once"
 
 
+def test_a_worker_that_an_operator_drains_gives_back_and_stays() -> None:
+    """It finishes what runs; what the leader sends it later, undrained, it takes."""
+    worker = Worker(slots=1)
+    worker.welcome(grant(concurrency=4))
+    worker.assign(1, 2)
+    effects = worker.say(Drain(False))
+    assert sent(effects, Reject)[0].leases == [(1, 2, "draining")]
+    effects = worker.end(1) + worker.say(ack(1, Disposition.APPLIED)) + worker.tick(1.0)
+    assert not of(effects, w.Exit) and not sent(effects, Bye)
+    assert not any(beat.draining for beat in sent(effects, Heartbeat)), "its own word is another"
+    assert started(worker.assign(3)) == [3]
+
+
 def test_a_drained_worker_without_a_leader_just_exits() -> None:
     """There is nobody to say BYE to."""
     worker = Worker()

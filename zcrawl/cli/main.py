@@ -46,6 +46,7 @@ COMMANDS: Final = {
         "Show masters and workers, and where Consul and the mesh differ.",
     ),
     "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
+    "undrain": ("zcrawl.cli.nodes", "Give a drained worker work again."),
     "console": ("zcrawl.cli.console_command", "Watch the cluster live, and act on it."),
     "reassign": ("zcrawl.cli.steer", "Give a host to another worker."),
     "step-down": ("zcrawl.cli.steer", "Make the leader hand over."),

@@ -1,5 +1,5 @@
-"""`zcrawl nodes` shows the mesh, `zcrawl drain` takes a worker out of it. Both need a running
-cluster: who lives is nowhere stored.
+"""`zcrawl nodes` shows the mesh, `drain` takes a worker out of it, `undrain` brings it back. All
+need a running cluster: who lives is nowhere stored.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ def nodes_command(settings: Settings) -> int:
                 "It comes back by itself when messages reach it; if they do not, look at the "
                 "network between the two, or restart the worker"
             )
+    if reply.get("drained"):
+        output.note(f"drained: {', '.join(reply['drained'])}; `zcrawl undrain NODE` ends it")
     if reply["catalogue"] != "ok":
         output.note(f"Consul: {reply['catalogue']}")
     for one in reply["differences"]:
@@ -84,14 +86,33 @@ def _lag(row: dict[str, Any]) -> str:
 @click.argument("node")
 @common
 def drain_command(settings: Settings, node: str) -> int:
-    """Let a worker finish, and give it nothing new."""
+    """Let a worker finish, and give it nothing new.
+
+    It is stored, and holds until `zcrawl undrain`, or until the node is stopped and started again.
+    """
+    return _set_drain(settings, "drain", node)
+
+
+@click.command("undrain", cls=Command)
+@click.argument("node")
+@common
+def undrain_command(settings: Settings, node: str) -> int:
+    """Give a drained worker work again."""
+    return _set_drain(settings, "undrain", node)
+
+
+def _set_drain(settings: Settings, op: str, node: str) -> int:
     from zcrawl.cli import output
 
-    reply = _ask(settings, "drain", {"node": node})
+    reply = _ask(settings, op, {"node": node})
     if settings.json:
         output.print_json(reply)
-    else:
-        output.note(f"{reply['node']}: {reply['state']}")
+        return 0
+    same = "" if reply.get("changed", 1) else ", as it was before"
+    output.note(f"{reply['node']}: {reply['state']}{same}")
+    if reply["state"] in ("lost", "offline"):
+        then = "gets no work when it comes back" if op == "drain" else "may work when it comes back"
+        output.note(f"it is not here; it {then}")
     return 0
 
 

@@ -162,10 +162,12 @@ class Planner:
         for host_id in self._parked.pop(name, {}):
             self.wake(host_id)
 
-    def worker_drains(self, worker: WorkerInfo) -> None:
+    def worker_drained(self, worker: WorkerInfo) -> None:
+        """It gets no work any more, or some again: then every host may be better placed."""
         for host in self.hosts.values():
-            if worker.name in host.parts:
+            if not worker.drained or worker.name in host.parts:
                 self.granter.dirty[host.id] = None
+                self.wake(host.id)
 
     def worker_lacks(self, run: int) -> None:
         """A worker cannot do a run's requests: their hosts go to one that can."""

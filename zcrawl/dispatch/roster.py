@@ -5,7 +5,7 @@ counts at a time; a second live process with the same id is refused (rule 5).
 
     joining ──heartbeat──▶ idle ⇄ busy ──3 silent──▶ suspect ──10 silent──▶ lost
        ▲                     │  └────────deaf──────────▲                     │
-       │                     └──DRAIN──▶ draining ──BYE──▶ offline            │
+       │                     └──drained, or it leaves──▶ draining ──BYE──▶ offline
        └───────────────────────────── HELLO ──────────────────────────────────┘
 
 A worker that does not hear the leader (`hearing`) counts as silent from then on, whatever it says:
@@ -62,7 +62,9 @@ class WorkerInfo(msgspec.Struct):
     rss_bytes: int = 0
     lag_ms: float = 0.0
     echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
-    draining: bool = False
+    draining: bool = False  # by its own word: it leaves
+    drained: bool = False  # by a person's, which is stored: it gets nothing until it is undrained
+    life: int = 0  # of its supervisor
     leases: int = 0  # open: assigned, result not received
     unstarted: set[tuple[int, int]] = msgspec.field(default_factory=set)  # tokens, by its last word
     ahead: int = 0  # of these, sent ahead of their hosts' pace
@@ -80,7 +82,7 @@ class WorkerInfo(msgspec.Struct):
     @property
     def usable(self) -> bool:
         """Whether new work may go there."""
-        return not self.draining and self.state in (
+        return not (self.draining or self.drained) and self.state in (
             NodeState.JOINING,
             NodeState.IDLE,
             NodeState.BUSY,
@@ -186,6 +188,7 @@ class Roster:
             heard_at=now,
             beat_at=now,
             route=route,
+            life=hello.life,
             version=hello.version,
             hostname=hello.hostname,
             pid=hello.pid,
@@ -241,14 +244,15 @@ class Roster:
             self._settle_state(info)
 
     def _settle_state(self, info: WorkerInfo) -> None:
-        if info.draining:
+        if info.draining or info.drained:
             info.state = NodeState.DRAINING
         else:
             info.state = NodeState.BUSY if info.leases else NodeState.IDLE
 
-    def drain(self, info: WorkerInfo) -> None:
-        info.draining = True
-        info.state = NodeState.DRAINING
+    def set_drained(self, info: WorkerInfo, drained: bool) -> None:
+        info.drained = drained
+        if info.state in (NodeState.IDLE, NodeState.BUSY, NodeState.DRAINING):
+            self._settle_state(info)
 
     def leave(self, info: WorkerInfo) -> None:
         info.state = NodeState.OFFLINE

@@ -20,6 +20,7 @@ from zcrawl.frontier.url import CANONICAL_VERSION, CanonicalRules
 from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
+from zcrawl.master.intents import Intents, NodeUnknown
 from zcrawl.master.replies import NO_LEADER, Pending, refuse, refuse_error, reply
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.master.state import LeaderState
@@ -31,14 +32,17 @@ from zcrawl.store.commands import (
     ChangeRun,
     Command,
     CommandOutcome,
-    KeepReply,
-    ReplyKept,
+    DrainSet,
+    Loaded,
     Retried,
     RetryDead,
     RunChanged,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Submitted,
     TuneRun,
+    WishSet,
 )
 from zcrawl.store.queries import (
     FindJob,
@@ -58,7 +62,6 @@ from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible
 
-RETRY_ROWS = 1_000
 ACTIONS = {
     "pause": (RunState.PAUSED, "paused by request"),
     "resume": (RunState.RUNNING, ""),
@@ -84,7 +87,10 @@ class Desk:
             "step_down": self._step_down,
             "nodes": self._nodes,
             "drain": self._drain,
+            "undrain": self._drain,
         }
+        self._intents = Intents(state)
+        self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
         self._ops |= dict.fromkeys(self._views.ops, self._view)
 
@@ -105,13 +111,33 @@ class Desk:
             self._begin(pending, now, effects)
 
     def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._do(pending, now, effects, audited=pending.request.op in once.AUDITED)
+
+    def _do(self, pending: Pending, now: float, effects: Effects, *, audited: bool = False) -> None:
         request = pending.request
         try:
-            if request.op in once.AUDITED:
+            if audited:
                 effects.append(Note("asked", once.audit_line(request, self._state.me)))
             self._ops[request.op](pending, now, effects)
+        except NodeUnknown as error:
+            if now < self._state.settled_at:
+                self._waiting[request.id] = pending
+            else:
+                self._refuse(pending, error, effects)
         except Exception as error:  # refused by its name, or as a bug of ours
             self._fail(pending, error, effects)
+
+    def inherit(self, loaded: Loaded) -> None:
+        """What the last leader was asked for and had not finished."""
+        self._intents.inherit(loaded)
+
+    def tick(self, now: float, effects: Effects) -> None:
+        self._intents.tick(now, effects)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for id, pending in waiting.items():
+                if id in self._pending:
+                    self._do(pending, now, effects)
 
     # ------------------------------------------------------------ submissions
 
@@ -207,36 +233,31 @@ class Desk:
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
-            only = pending.args.text("reason", ""), pending.args.integer("host", 0)
-            asked, epoch = self._asked(pending, now), self._state.epoch
-            retry = RetryDead(epoch, run.id, 0, RETRY_ROWS, asked.at, *only, asked)
-            effects.append(Execute(retry))
+            asked = self._asked(pending, now)
+            retry = self._intents.retry(run.id, pending.args, asked)
+            if retry is not None:
+                effects.append(Execute(retry))
         elif action in ACTIONS:
+            state, reason = ACTIONS[action]
             runs = job.runs if action == "delete" and wanted is None else [run]
-            pending.runs_left = [one.id for one in runs]
-            pending.count = sum(one.state is not ACTIONS[action][0] for one in runs)
-            self._change_next(pending, now, effects)
+            pending.count = sum(one.state is not state for one in runs)
+            others = tuple(one.id for one in runs if one is not run)
+            asked, epoch = self._asked(pending, now), self._state.epoch
+            id = pending.request.id
+            change = ChangeRun(epoch, id, run.id, state, reason, asked.at, asked, others)
+            effects.append(Execute(change))
         else:
             raise RefusedError(f"unknown action {action!r}", code="bad_request")
 
-    def _change_next(self, pending: Pending, now: float, effects: Effects) -> None:
-        state, reason = ACTIONS[pending.request.args["action"]]
-        run = pending.runs_left.pop()
-        asked = None if pending.runs_left else self._asked(pending, now)
-        epoch, utc = self._state.epoch, self._state.utc(now)
-        command = ChangeRun(epoch, pending.request.id, run, state, reason, utc, asked)
-        effects.append(Execute(command))
-
     def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
-        if done.row is not None:
-            self._state.put_run(done.row, now, effects)
+        for changed in (done.row, *done.others):
+            if changed is not None:
+                self._state.put_run(changed, now, effects)
         if done.reply:
             self._reply(pending, msgspec.json.decode(done.reply), effects)
         elif done.refused:
             error = replies.refusal(done.refused, 0, 0)
             self._refuse(pending, error, effects)
-        elif pending.runs_left:
-            self._change_next(pending, now, effects)
         elif done.row is not None:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
@@ -252,15 +273,13 @@ class Desk:
     def _asked(self, pending: Pending, now: float) -> Asked:
         return once.asked(pending.request, self._state.me, self._state.utc(now), pending.count)
 
-    def _keep(self, pending: Pending, data: dict[str, Any], now: float, effects: Effects) -> None:
-        """It was done in memory only; the answer goes out when it is stored."""
-        reply = msgspec.json.encode(data)
-        effects.append(Execute(KeepReply(self._state.epoch, self._asked(pending, now), reply)))
-
     def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
-        data = desk_steering.reassign(self._state, pending.args)
-        effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
-        self._keep(pending, data, now, effects)
+        asked = self._asked(pending, now)
+        effects.append(Execute(self._intents.reassign(pending.args, asked)))
+
+    def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
+        on, asked = pending.request.op == "drain", self._asked(pending, now)
+        effects.append(Execute(self._intents.drain(pending.args, on, asked)))
 
     def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
         data = desk_steering.step_down(self._state, pending.args)
@@ -272,8 +291,10 @@ class Desk:
         self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
     ) -> None:
         if done.reply:
+            self._intents.retried(command, False, now, effects)
             self._reply(pending, msgspec.json.decode(done.reply), effects)
             return
+        self._intents.retried(command, done.more, now, effects)
         if done.refused or done.row is None:
             error = replies.refusal(done.refused or "no_such_run", 0, command.run)
             self._refuse(pending, error, effects)
@@ -281,16 +302,8 @@ class Desk:
         self._state.put_run(done.row, now, effects)
         self._state.planner.verdicts.forgive(done.row.id)
         self._state.admit(done.rows, done.hosts, now)
-        asked = command.asked
-        changed = len(done.rows) + (asked.changed if asked is not None else 0)
-        if done.more:
-            if asked is not None:
-                asked = msgspec.structs.replace(asked, changed=changed)
-            utc = self._state.utc(now)
-            again = msgspec.structs.replace(command, after=done.last, now=utc, asked=asked)
-            effects.append(Execute(again))
-            return
-        self._reply(pending, run_reply(done.row, changed), effects)
+        if not done.more:
+            self._reply(pending, run_reply(done.row, done.changed), effects)
 
     # ------------------------------------------------------------ reads
 
@@ -302,15 +315,6 @@ class Desk:
 
     def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
         self._reply(pending, nodes_view(self._state, now), effects)
-
-    def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
-        node = pending.args.text("node")
-        info = self._state.roster.workers.get(node)
-        if info is None or not info.present:
-            known = ", ".join(sorted(self._state.roster.workers)) or "none"
-            raise RefusedError(f"no worker {node!r}; known: {known}", code="no_such_node")
-        self._state.drain(info, effects)
-        self._keep(pending, {"node": node, "state": str(info.state)}, now, effects)
 
     # ------------------------------------------------------------ the store's answers
 
@@ -370,11 +374,22 @@ class Desk:
                 self._changed(pending, outcome, now, effects)
             case RetryDead(), Retried():
                 self._retried(pending, command, outcome, now, effects)
-            case KeepReply(), ReplyKept():
-                self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            case SetDrain(), DrainSet():
+                self._state.set_drain(outcome.worker, outcome.row, effects)
+                if outcome.reply:
+                    self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            case SetWish(), WishSet():
+                self._state.set_wishes(outcome.wishes)
+                data = msgspec.json.decode(outcome.reply)
+                effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
+                self._reply(pending, data, effects)
             case _:
                 effects.append(Note("unexpected_outcome", type(outcome).__name__))
         return False
+
+    def goes_on(self, command: Command) -> bool:
+        """Whether a command that failed must be repeated: a part of what it does is stored."""
+        return isinstance(command, RetryDead) and self._intents.is_begun(command)
 
     def failed(self, command: Command, error: StoreError, effects: Effects) -> None:
         pending = self._of(command)
@@ -382,9 +397,7 @@ class Desk:
             self._refuse(pending, error, effects)
 
     def _of(self, command: Command) -> Pending | None:
-        asked = getattr(command, "asked", None)
-        request = getattr(command, "request", "") if asked is None else asked.request
-        return self._pending.get(request)
+        return self._pending.get(request_of(command))
 
     def withdraw(self, tag: str) -> Pending | None:
         """A request that somebody else answers."""
@@ -395,6 +408,7 @@ class Desk:
         for pending in self._pending.values():
             refuse(pending, UnreachableError("the leader stepped down", code=NO_LEADER), effects)
         self._pending.clear()
+        self._waiting.clear()
 
     # ------------------------------------------------------------ replies
 
@@ -409,3 +423,10 @@ class Desk:
     def _fail(self, pending: Pending, error: Exception, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse_error(pending, error, effects)
+
+
+def request_of(command: Command) -> str:
+    """The id of the client's request that a command carries out; empty: it is nobody's."""
+    asked = getattr(command, "asked", None)
+    request: str = getattr(command, "request", "") if asked is None else asked.request
+    return request

@@ -1,7 +1,7 @@
-"""What an operator changes while the crawl goes on: a run's pace, a host's worker, the leader.
+"""What an operator changes while the crawl goes on: a run's pace, the leader.
 
 A part of the desk: plain functions from arguments to what has to be done. A run's pace is stored
-with its spec, so it survives a failover; a host's worker is a wish that ends with this leader.
+with its spec, so it survives a failover.
 """
 
 from __future__ import annotations
@@ -35,25 +35,6 @@ def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     plain["politeness"] = {**plain.get("politeness", {}), **wanted}
     spec: JobSpec = spec_from_dict(plain, "change")
     return run, to_json(spec)
-
-
-def reassign(state: LeaderState, args: Arguments) -> dict[str, Any]:
-    """A host goes to the named worker as soon as the one that has it lets go."""
-    wanted, node = args.text("host"), args.text("node")
-    found = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
-    host = next(found, None)
-    if host is None:
-        raise RefusedError(f"no host {wanted!r} is being crawled", code="no_such_host")
-    worker = state.roster.workers.get(node)
-    if worker is None or not worker.usable:
-        raise RefusedError(f"no worker {node!r} that could take it", code="no_such_node")
-    if host.demand.spread:
-        raise RefusedError(
-            f"{host.origin} is shared by several workers (spread): nobody owns it", code="spread"
-        )
-    host.wanted_owner = worker.id
-    state.planner.granter.dirty[host.id] = None
-    return {"host": host.origin, "node": worker.id}
 
 
 def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:

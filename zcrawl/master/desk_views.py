@@ -21,6 +21,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.frontier.frontier import Lane
 from zcrawl.master.arguments import Arguments
 from zcrawl.master.desk_queues import queues
+from zcrawl.master.intents import NodeUnknown
 from zcrawl.master.paging import page, read_want
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.state import LeaderState
@@ -266,7 +267,7 @@ class DeskViews:
     def _node(self, args: Arguments, now: float) -> dict[str, Any]:
         info = self._state.roster.workers.get(args.text("node"))
         if info is None:
-            raise RefusedError(f"no worker {args['node']!r}", code="no_such_node")
+            raise NodeUnknown(args.text("node"), self._state)
         hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
         return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
 

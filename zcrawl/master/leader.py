@@ -7,12 +7,12 @@ planning and committing happen there, once per batch.
 
 from __future__ import annotations
 
-from zcrawl.errors import CommitUnknown, Fenced, StoreError
+from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.assigning import assigned
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
-from zcrawl.master.desk import Desk
+from zcrawl.master.desk import Desk, request_of
 from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.events import (
     Ask,
@@ -69,12 +69,13 @@ from zcrawl.store.commands import (
     Forget,
     Forgotten,
     GrantHosts,
-    KeepReply,
     KnownAdmitted,
     Loaded,
     Reload,
     RetryDead,
     RunChanged,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Sweep,
     Swept,
@@ -126,12 +127,14 @@ class Leader:
         self._sweeping = False
         self._refill_at = 0.0  # not before: the last one failed
         self._again: list[tuple[float, Command]] = []  # commands to repeat, idempotent all
+        self._uncertain: set[str] = set()  # clients' requests that may have been applied
         self.state.receiver.streams.clear()
         for key, number in loaded.watermarks.items():
             stream = self.state.receiver.stream(key)
             stream.committed = stream.received = number
             stream.moved_at = loaded.moved.get(key, 0.0)
         self.state.load(loaded, now, [])
+        self.desk.inherit(loaded)
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
@@ -279,6 +282,7 @@ class Leader:
                 if self.recall.admitted(outcome, now, effects):
                     self.commits.reload(now, effects)
             case _:
+                self._uncertain.discard(request_of(command))
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
 
@@ -292,10 +296,22 @@ class Leader:
             case Reload():
                 self.commits.reload_failed(error, now)
                 self._repeat(command, now)
-            case SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | KeepReply():
+            case SetDrain(asked=None):
+                self._repeat(command, now)
+            case (
+                SubmitJob() | AddSeeds() | ChangeRun() | TuneRun() | RetryDead() | SetDrain()
+            ) | SetWish():
                 if isinstance(error, CommitUnknown):
-                    self._repeat(command, now)  # a stored answer makes the repeat harmless
-                    if isinstance(command, ChangeRun | TuneRun | RetryDead):
+                    self._uncertain.add(request_of(command))
+                # Once it may have been applied, it cannot be refused any more.
+                uncertain = request_of(command) in self._uncertain
+                if not isinstance(error, StoreDataError) and (
+                    uncertain or self.desk.goes_on(command)
+                ):
+                    self._repeat(command, now)  # what is stored makes the repeat harmless
+                    if isinstance(error, CommitUnknown) and isinstance(
+                        command, ChangeRun | TuneRun | RetryDead
+                    ):
                         # That answer does not tell what was changed, and the repeat may fail.
                         self.commits.reload(now, effects)
                 else:
@@ -326,6 +342,7 @@ class Leader:
         self._keep_lease(now, effects)
         self._beat(now, effects)
         self.commits.tick(now, effects)
+        self.desk.tick(now, effects)
         self._dispatch(now, effects)
         self._refill(now, effects)
         self._sweep(effects)
@@ -364,6 +381,7 @@ class Leader:
         if not self._announced:
             self._announced = True
             self.state.planner.granter.await_owners(now + GREETING_S)
+            self.state.settled_at = now + GREETING_S
         roster = self.state.roster
         self._beat_at = now + roster.heartbeat_s
         received = {

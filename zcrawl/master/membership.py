@@ -32,7 +32,7 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.store.commands import CountCrash
+from zcrawl.store.commands import CountCrash, SetDrain
 from zcrawl.store.rows import QueuedRow
 
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
@@ -61,6 +61,7 @@ class Membership:
             effects.append(Note("no_route", f"{header.source}: a HELLO that cannot be answered"))
             return
         state = self._state
+        state.lives[header.source] = hello.life
         known = state.roster.workers.get(header.source)
         same = known is not None and known.incarnation == header.incarnation
         greeting = state.roster.judge(header.source, header.incarnation, hello, route)
@@ -98,6 +99,7 @@ class Membership:
             if hello.replaces:
                 state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
             info = state.roster.join(header.source, header.incarnation, hello, route, now)
+            self._meet_drained(info, now, effects)
             state.planner.process_joined(info.name, now)
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new=not same)
@@ -105,6 +107,19 @@ class Membership:
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)
+
+    def _meet_drained(self, info: WorkerInfo, now: float, effects: Effects) -> None:
+        """A drain holds for whatever process has the name, until a person starts the node anew."""
+        state = self._state
+        life = state.drains.get(info.id)
+        info.drained = life is not None
+        if life is None or not info.life or info.life == life:
+            return
+        # Without a life the worker was away when it was drained: the first that is met counts.
+        on = life == 0
+        effects.append(
+            Execute(SetDrain(state.epoch, info.id, on=on, life=info.life, now=state.utc(now)))
+        )
 
     def _welcome(self, info: WorkerInfo, effects: Effects, now: float) -> None:
         state = self._state

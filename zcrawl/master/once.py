@@ -9,10 +9,8 @@ looks there before it does anything. Why that is enough:
   which then finds the answer, or not at all.
 - Within one leader a request that is under way is known (`Desk`), and forgotten only when its
   answer is stored.
-- An action in memory (drain, reassign) is done first and stored then. A leader that dies between
-  the two has told nobody; the repeat does it again, to the same process or host, which changes
-  nothing. What must not happen is that it comes again later, when another process has the name:
-  by then it is stored.
+- What outlives a transaction (drain, reassign, retry) is stored before anything follows from it,
+  and the next leader goes on with it (`intents`).
 - `step_down` names the epoch that is to end. It needs no database, which may be the very reason to
   ask for it, and the next leader keeps its own.
 - Submissions have the same in their own commands, because their answer brings rows with it.
@@ -28,7 +26,9 @@ from typing import Any, Final
 from zcrawl.mesh.messages import Request
 from zcrawl.store.commands import Asked
 
-ONCE: Final = frozenset(("act", "tune", "reassign", "drain"))  # looked up before they are done
+ONCE: Final = frozenset(
+    ("act", "tune", "reassign", "drain", "undrain")
+)  # looked up before they are done
 AUDITED: Final = ONCE | {"submit", "step_down"}  # each leaves a line that says who asked
 _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")

@@ -26,7 +26,6 @@ class Pending(msgspec.Struct):
     request: Request
     job: JobRow | None = None
     run: RunRow | None = None  # of a job's view: the one to show
-    runs_left: list[int] = msgspec.field(default_factory=list)  # of a delete
     count: int = 0  # of what it changed
     until: float = 0.0  # a follower's patience with the leader
 

@@ -104,6 +104,7 @@ def nodes_view(state: LeaderState, now: float) -> dict[str, Any]:
         "leader": {"id": state.me, "epoch": state.epoch},
         "masters": state.catalogue.masters_view(state.me, now),
         "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+        "drained": sorted(state.drains),  # also those that are not here
         "differences": state.catalogue.differences(state.roster.workers.values()),
         "catalogue": state.catalogue.away or "ok",
         "mishaps": state.mishaps.view(now),

@@ -6,6 +6,7 @@ nothing of an older epoch can survive in it.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -24,7 +25,7 @@ from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model import RECALLED
 from zcrawl.result.receive import Receiver
-from zcrawl.store.commands import Loaded
+from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.store.rows import HostRow, QueuedRow, RunRow
 from zcrawl.submit.output_rights import OutputRights
 
@@ -65,6 +66,10 @@ class LeaderState:
         self.withheld: dict[int, QueuedRow | None] = {}
         # process name → seq → (run, host): fetched, by its word, and not delivered yet
         self.promised: dict[str, dict[int, tuple[int, int]]] = {}
+        self.drains: dict[str, int] = {}  # workers that get no work → life of their supervisor
+        self.lives: dict[str, int] = {}  # worker → life of its supervisor that was heard last
+        self.wishes: dict[int, str] = {}  # hosts that people gave to a worker
+        self.settled_at = math.inf  # everybody who lives has said HELLO: some time after a BEAT
         self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
         self.recalls: dict[int, None] = {}  # runs that have not met all that their jobs know
         self.counters: Counter[str] = Counter()
@@ -88,7 +93,11 @@ class LeaderState:
             self.recalls.pop(run, None)
             self._end_run(run, now, effects)
         for host in loaded.hosts:
-            self.planner.granter.know_host(host, self.clock_offset, now)
+            self._know_host(host, now)
+        self.set_wishes(loaded.wishes)
+        stored = {row.worker: row for row in loaded.drains}
+        for worker in self.drains.keys() | stored.keys():
+            self.set_drain(worker, stored.get(worker), effects)
         self.frontier.load(loaded.lanes)
         for lane in loaded.lanes:
             self.planner.lane_opened(lane.run, lane.host)
@@ -101,12 +110,18 @@ class LeaderState:
 
     def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
         for host in hosts:
-            self.planner.granter.know_host(host, self.clock_offset, now)
+            self._know_host(host, now)
         for row in rows:
             # A refill may have read the row before the word of its commit came here.
             if not self.is_taken(row.seq):
                 self.frontier.insert(row)
                 self.planner.lane_opened(row.run, row.host)
+
+    def _know_host(self, row: HostRow, now: float) -> None:
+        is_new = row.id not in self.planner.hosts
+        host = self.planner.granter.know_host(row, self.clock_offset, now)
+        if is_new and self.wishes:
+            host.wanted_owner = self.wishes.get(row.id, "")
 
     def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
         """Nobody works on it any more: it is queued again."""
@@ -209,10 +224,33 @@ class LeaderState:
                 del worker.runs[run]
                 effects.append(to_worker(worker, Cancel([run])))
 
-    def drain(self, worker: WorkerInfo, effects: Effects) -> None:
-        self.roster.drain(worker)
-        self.planner.worker_drains(worker)
-        effects.append(to_worker(worker, Drain(True)))
+    def set_drain(self, worker: str, row: DrainRow | None, effects: Effects) -> None:
+        """What is stored of a worker: that it gets no work (`row`), or may have some."""
+        if row is None:
+            self.drains.pop(worker, None)
+        else:
+            self.drains[worker] = row.life
+        info = self.roster.workers.get(worker)
+        if info is None or info.drained is (row is not None):
+            return
+        self.roster.set_drained(info, row is not None)
+        self.planner.worker_drained(info)
+        told = "gets no work until it is undrained" if info.drained else "may work again"
+        effects.append(
+            Note("worker_drained" if info.drained else "drain_ended", f"{worker} {told}")
+        )
+        if info.drained and info.present:
+            effects.append(to_worker(info, Drain(False)))
+
+    def set_wishes(self, wishes: Iterable[WishRow]) -> None:
+        """Which workers people want to have hosts; what has changed is looked at."""
+        stored = {row.host: row.worker for row in wishes}
+        for id, worker in stored.items():
+            host = self.planner.hosts.get(id)
+            if host is not None and self.wishes.get(id) != worker:
+                host.wanted_owner = worker
+                self.planner.granter.dirty[id] = None
+        self.wishes = stored
 
     def is_lost(self, lease_epoch: int, seq: int) -> bool:
         """Whether an earlier leader's lease is on a row that the database did not hold when this

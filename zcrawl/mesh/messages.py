@@ -107,6 +107,7 @@ class Hello(_Body, frozen=True):
     heard: Number = 0  # the highest sequence that came from this leader, in this epoch
     # (host, requests at a time) of hosts in `held`: in force until the WELCOME comes
     granted: list[tuple[int, int]] = []
+    life: int = 0  # of its supervisor: a person who starts the node anew ends its drain
 
 
 class Heartbeat(_Body, frozen=True):
@@ -274,7 +275,10 @@ class NotLeader(_Body, frozen=True):
 
 
 class Drain(_Body, frozen=True):
-    exit: bool
+    """Give back what has not started. The leader sends nothing more to a drained worker, so a lost
+    message does no harm: the grants that end bring about the same."""
+
+    exit: bool  # and leave when all is delivered
 
 
 class RunConfig(_Body, frozen=True):

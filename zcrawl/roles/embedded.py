@@ -246,9 +246,6 @@ class EmbeddedCluster:
     async def drain(self, timeout_s: float) -> None:
         """Workers finish what they began and leave; a worker leaves when all is committed."""
         assert self._supervisor is not None
-        for id in self._ids:
-            with contextlib.suppress(RefusedError, UnreachableError):  # it has not joined yet
-                await self.ask("drain", {"node": id})
         self._supervisor.ask_to_leave()
         await self._supervisor.wait_gone(timeout_s)
 

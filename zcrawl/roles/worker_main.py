@@ -48,6 +48,7 @@ class WorkerSpec(msgspec.Struct, frozen=True):
     id: str
     incarnation: int
     replaces: int
+    life: int  # of its supervisor
     parent: int
     parent_pipe: int
     masters: list[Endpoints]
@@ -123,6 +124,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         hostname=os.uname().nodename,
         pid=os.getpid(),
         replaces=spec.replaces,
+        life=spec.life,
     )
     engines = Engines(log)
     watchdog = Watchdog(spec.stuck_after)

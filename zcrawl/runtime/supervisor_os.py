@@ -86,6 +86,8 @@ class Supervisor:
         before = lives.before if lives is not None else {}
         self.children = [Child(id, died=before.get(id, 0)) for id in ids]
         self._lives = lives
+        # A person who starts the node anew ends its drain; a worker that is started again does not.
+        self.life = lives.life if lives is not None else new_incarnation()
         self._module = module
         self._spec = spec
         self._pass_fds = tuple(pass_fds)
@@ -187,6 +189,7 @@ class Supervisor:
             "id": child.id,
             "incarnation": incarnation,
             "replaces": child.died,
+            "life": self.life,
             "after": child.ended,
             "parent_pipe": self._pipe[0],
             "parent": os.getpid(),

@@ -62,6 +62,9 @@ class Loaded(_Data, frozen=True):
     pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
     newest_seq: int = 1 << 62  # the last number that was given to a request
     moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
+    drains: list[DrainRow] = []  # workers that are to get no work
+    wishes: list[WishRow] = []  # hosts that people gave to a worker, the newest last
+    retries: list[RetryRow] = []  # begun and not finished
 
 
 class Change(_Data, frozen=True):
@@ -127,6 +130,30 @@ class Asked(_Data, frozen=True):
     changed: int = 0  # what it has changed so far
 
 
+class DrainRow(_Data, frozen=True):
+    """A worker that is to get no work, by its id."""
+
+    worker: str
+    life: int  # of the supervisor that it had when it was drained; 0: it was not here
+
+
+class WishRow(_Data, frozen=True):
+    """A host that a person gave to a worker."""
+
+    host: int
+    worker: str
+
+
+class RetryRow(_Data, frozen=True):
+    """A retry that is under way; `asked.changed` requests are queued again so far."""
+
+    asked: Asked
+    run: int
+    reason: str
+    host: int
+    after: int  # requests up to this number have been looked at
+
+
 class SubmitJob(_Data, frozen=True):
     """Store a job and start a run. The reply is stored under `request`, so a repeat is harmless."""
 
@@ -188,7 +215,8 @@ class KnownAdmitted(_Data, frozen=True):
 
 
 class ChangeRun(_Data, frozen=True):
-    """One row: running ⇄ paused, or the end of a run, whose queued rows then derive skipped."""
+    """One row: running ⇄ paused, or the end of a run, whose queued rows then derive skipped.
+    `others` are changed in the same transaction: a job is deleted whole or not at all."""
 
     epoch: int
     request: str
@@ -196,7 +224,8 @@ class ChangeRun(_Data, frozen=True):
     state: RunState
     reason: str
     now: float
-    asked: Asked | None = None  # given with the last one of a request: its answer is kept
+    asked: Asked | None = None  # a client's request: its answer is kept
+    others: tuple[int, ...] = ()
 
 
 class TuneRun(_Data, frozen=True):
@@ -215,18 +244,47 @@ class RunChanged(_Data, frozen=True):
     refused: str
     row: RunRow | None
     reply: bytes = b""  # that was given before: nothing was done
+    others: list[RunRow] = []
 
 
-class KeepReply(_Data, frozen=True):
-    """The answer to an action that left nothing else in the database."""
+class SetDrain(_Data, frozen=True):
+    """Store that a worker gets no work, or gets some again. It holds until the next SetDrain,
+    whoever leads and whatever process has the name.
+
+    By a person (`asked`): as it says. By the leader, when it meets the worker: `on` notes the life
+    of its supervisor, if none was known; without `on` it ends a drain of another life.
+    """
 
     epoch: int
-    asked: Asked
+    worker: str
+    on: bool
+    life: int
+    now: float
+    state: str = ""  # of the worker, for the answer
+    asked: Asked | None = None
+
+
+class DrainSet(_Data, frozen=True):
+    worker: str
+    row: DrainRow | None  # as it is stored now; None: it may work
+    reply: bytes = b""  # to `asked`, also if it was given before
+
+
+class SetWish(_Data, frozen=True):
+    """Store which worker a person wants to have a host; `others` lose their wishes: they share
+    limits with it, so one worker has them all."""
+
+    epoch: int
+    host: int
+    worker: str
     reply: bytes  # JSON
+    asked: Asked
+    others: tuple[int, ...] = ()
 
 
-class ReplyKept(_Data, frozen=True):
-    reply: bytes  # the one that is stored: an earlier one, if there was one
+class WishSet(_Data, frozen=True):
+    wishes: list[WishRow]  # all that are stored now, the newest last
+    reply: bytes
 
 
 class Sweep(_Data, frozen=True):
@@ -246,16 +304,19 @@ class Swept(_Data, frozen=True):
 
 
 class RetryDead(_Data, frozen=True):
-    """Queue up to `limit` dead requests of a run again, with seq > after; reopens the run."""
+    """Queue up to `limit` dead requests of a run again; reopens the run.
+
+    Where a retry stands is stored under its request with every part of it, so the same command goes
+    on from there, whoever leads. With the last part its answer is stored: the count of all parts.
+    """
 
     epoch: int
     run: int
-    after: int
     limit: int
     now: float
+    asked: Asked
     reason: str = ""  # only those that failed for it
     host: int = 0  # only those of it
-    asked: Asked | None = None  # its answer is kept when no more are left
 
 
 class Retried(_Data, frozen=True):
@@ -263,7 +324,7 @@ class Retried(_Data, frozen=True):
     rows: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None
-    last: int  # the greatest seq looked at; pass it as the next `after`
+    changed: int  # requests that all parts so far have queued
     more: bool
     reply: bytes = b""  # that was given before: nothing was done
 
@@ -346,7 +407,8 @@ LeaderCommand: TypeAlias = (
     | AdmitKnown
     | ChangeRun
     | TuneRun
-    | KeepReply
+    | SetDrain
+    | SetWish
     | Sweep
     | RetryDead
     | GrantHosts
@@ -363,7 +425,8 @@ CommandOutcome: TypeAlias = (
     | Submitted
     | KnownAdmitted
     | RunChanged
-    | ReplyKept
+    | DrainSet
+    | WishSet
     | Swept
     | Retried
     | CrashCounted

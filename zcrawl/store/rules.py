@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
-from zcrawl.store.commands import Change
+from zcrawl.store.commands import Change, SetDrain
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.duplicates_spec import Duplicates
 from zcrawl.submit.job_toml import file_stem
@@ -102,6 +102,12 @@ def skip_reason(state: RunState, reason: str) -> str:
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
     """What a client is told of an action on a run, now and when it asks again."""
     return {"job": row.job, "run": row.id, "state": str(row.state), "changed": changed}
+
+
+def drain_reply(command: SetDrain, changed: bool) -> bytes:
+    """What a client is told of a drain or its end."""
+    told = {"node": command.worker, "state": command.state, "changed": int(changed)}
+    return msgspec.json.encode(told)
 
 
 def check_epoch(given: int, stored: int) -> None:

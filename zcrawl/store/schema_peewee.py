@@ -16,6 +16,7 @@ import peewee
 from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
+from zcrawl.store.schema_intents_peewee import INTENTS
 from zcrawl.store.schema_known_peewee import Fingerprint, KnownPage
 from zcrawl.store.schema_once_peewee import ClientRequest, Worker
 
@@ -222,6 +223,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     Tally,
     KnownPage,
     Fingerprint,
+    *INTENTS,
 )
 
 
@@ -369,7 +371,10 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
     13: _keep_pieces_of_outputs,
     14: _tell_canonical_versions,
 }
-VERSION = max(MIGRATIONS)
+NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
+    14: INTENTS,  # drains, wishes and retries outlive their leader
+}
+VERSION = max(*MIGRATIONS, *NEW_TABLES)
 
 
 def migrate(session: Session, dialect: Dialect) -> None:
@@ -381,8 +386,20 @@ def migrate(session: Session, dialect: Dialect) -> None:
         _create(session, dialect)
     else:
         for version in range(stored + 1, VERSION + 1):
-            MIGRATIONS[version](session)
+            if version in MIGRATIONS:
+                MIGRATIONS[version](session)
+            _create_missing(session, dialect, NEW_TABLES.get(version, ()))
     session.run("UPDATE schema_version SET version = ?", (VERSION,))
+
+
+def _create_missing(
+    session: Session, dialect: Dialect, models: tuple[type[peewee.Model], ...]
+) -> None:
+    tables = session.database.get_tables()
+    with session.database.bind_ctx(models):
+        for model in models:
+            if model._meta.table_name not in tables:
+                _create_table(session, model, dialect.table_options(session))
 
 
 def read_version(session: Session, where: str) -> int:

@@ -21,6 +21,7 @@ from zcrawl.runtime.durable_files_os import sync_folder
 from zcrawl.runtime.private_files_os import PRIVATE_FILE, make_private_folder, tighten
 from zcrawl.store import (
     store_peewee_apply,
+    store_peewee_intents,
     store_peewee_load,
     store_peewee_once,
     store_peewee_read,
@@ -41,11 +42,12 @@ from zcrawl.store.commands import (
     ExtendLease,
     Forget,
     GrantHosts,
-    KeepReply,
     LeaderCommand,
     NoteOutput,
     Reload,
     RetryDead,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Sweep,
     TakeOver,
@@ -331,8 +333,10 @@ class PeeweeStore:
                 return store_peewee_runs.change_run(session, command)
             case TuneRun():
                 return store_peewee_runs.tune_run(session, command)
-            case KeepReply():
-                return store_peewee_once.keep_reply(session, command)
+            case SetDrain():
+                return store_peewee_intents.set_drain(session, command)
+            case SetWish():
+                return store_peewee_intents.set_wish(session, command)
             case Sweep():
                 return store_peewee_runs.sweep(session, command)
             case RetryDead():

@@ -23,6 +23,7 @@ from zcrawl.store.output_pieces import encode as encode_progress
 from zcrawl.store.rows import LaneCount
 from zcrawl.store.rules import max_pages_per_host_of
 from zcrawl.store.schema_peewee import PROBLEM_CHARACTERS
+from zcrawl.store.store_peewee_intents import drains, retries, wishes
 from zcrawl.store.store_peewee_rows import HOST_SELECT, host_row, host_rows, load_runs
 from zcrawl.store.store_peewee_submit import encode_path
 
@@ -93,6 +94,9 @@ def load(session: Session, epoch: int, shard: int = 0) -> Loaded:
         pages=pages,
         newest_seq=newest,
         moved={(worker, incarnation): at for worker, incarnation, _, at in workers},
+        drains=drains(session),
+        wishes=wishes(session),
+        retries=retries(session),
         utc=session.utc(),  # last, so that it is fresh when the leader gets it
     )
 

@@ -1,6 +1,6 @@
 """What keeps a client's request from being carried out twice: its answer, stored in the transaction
-that does it. KeepReply for actions that write nothing else, FindReply for whoever asks again, and
-Forget for the answers and watermarks that nobody asks about any more.
+that does it. FindReply for whoever asks again, and Forget for the answers and watermarks that
+nobody asks about any more.
 
 Called by `store_peewee` and its parts after the epoch check; it commits afterwards.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.store.commands import Asked, Forget, Forgotten, KeepReply, ReplyKept
+from zcrawl.store.commands import Asked, Forget, Forgotten
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
 from zcrawl.store.rows import RunRow
@@ -55,13 +55,6 @@ def keep_run_reply(session: Session, asked: Asked | None, row: RunRow, changed: 
 def given_before(session: Session, asked: Asked | None) -> bytes:
     """The answer to a request that is done already; empty if it has to be done."""
     return b"" if asked is None else stored_reply(session, asked.request) or b""
-
-
-def keep_reply(session: Session, command: KeepReply) -> ReplyKept:
-    stored = stored_reply(session, command.asked.request)
-    if stored is None:
-        keep_request(session, command.asked, 0, 0, command.reply)
-    return ReplyKept(command.reply if stored is None else stored)
 
 
 def latest_actions(session: Session, run: int) -> list[ActionRow]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from zcrawl.model import RequestState, RunState
 from zcrawl.store.commands import (
     Asked,
@@ -23,6 +25,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.rules import CANCELLED, QUARANTINED, duplicates_of, skip_reason
+from zcrawl.store.store_peewee_intents import end_retry, find_retry, keep_retry
 from zcrawl.store.store_peewee_load import raise_epoch
 from zcrawl.store.store_peewee_once import given_before, keep_run_reply
 from zcrawl.store.store_peewee_rows import (
@@ -48,11 +51,20 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
-    target = command.state
-    if run.state is target and run.state.ended:
-        return _changed(session, run, command.asked)
-    if run.state.ended and target is not RunState.DELETED:
+    if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged("run_ended", run.row())
+    found = (load_run(session, id) for id in command.others)
+    others = [other for other in found if other is not None]
+    for one in (run, *others):
+        _change(session, one, command)
+    changed = _changed(session, run, command.asked)
+    return msgspec.structs.replace(changed, others=[other.row() for other in others])
+
+
+def _change(session: Session, run: RunRecord, command: ChangeRun) -> None:
+    target = command.state
+    if run.state.ended and target in (run.state, RunState.RUNNING, RunState.PAUSED):
+        return
     tallies = TallyChanges()
     if run.state.ended or target is RunState.PAUSED:
         run.state, run.reason = target, command.reason
@@ -63,7 +75,6 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         run.end(target, command.reason, command.now, tallies)
     save_run(session, run)
     save_tallies(session, tallies)
-    return _changed(session, run, command.asked)
 
 
 def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunChanged:
@@ -169,20 +180,19 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     run = load_run(session, command.run)
     reply = given_before(session, command.asked)
     if reply:
-        row = None if run is None else run.row()
-        return Retried("", [], [], row, command.after, False, reply)
-    if run is None:
-        return Retried("no_such_run", [], [], None, command.after, False)
-    full = run.max_pages is not None and run.done >= run.max_pages
-    if full or run.state in (RunState.CANCELLED, RunState.DELETED):
-        return Retried("run_ended", [], [], run.row(), command.after, False)
+        return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
+    stands = find_retry(session, command.asked.request)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    full = run is not None and run.max_pages is not None and run.done >= run.max_pages
+    if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        return _end_retry_early(session, command, run, changed)
     only = ("AND reason = ? " if command.reason else "") + ("AND host = ? " if command.host else "")
     values = [one for one in (command.reason, command.host) if one]
     dead: Sequence[tuple[int, str]] = session.all(
         "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
         + only
         + "ORDER BY seq LIMIT ?",
-        (run.id, RequestState.DEAD, command.after, *values, command.limit),
+        (run.id, RequestState.DEAD, after, *values, command.limit),
     )
     if dead and run.state is RunState.COMPLETED:
         # What it skipped when it ended stays skipped, also what no sweep has reached yet.
@@ -205,16 +215,33 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     found = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
     rows = sorted((queued_row(row) for row in found), key=lambda row: row.seq)
     more = len(seqs) == command.limit
-    if command.asked is not None and not more:
-        keep_run_reply(session, command.asked, run.row(), command.asked.changed + len(seqs))
+    changed += len(seqs)
+    if more:
+        keep_retry(session, command, seqs[-1], changed)
+    else:
+        end_retry(session, command.asked.request)
+        keep_run_reply(session, command.asked, run.row(), changed)
     return Retried(
         refused="",
         rows=rows,
         hosts=host_rows(session, (row.host for row in rows)),
         row=run.row(),
-        last=seqs[-1] if seqs else command.after,
+        changed=changed,
         more=more,
     )
+
+
+def _end_retry_early(
+    session: Session, command: RetryDead, run: RunRecord | None, changed: int
+) -> Retried:
+    """Its run cannot go on. What was queued before is the answer; a refusal if that was nothing."""
+    end_retry(session, command.asked.request)
+    if run is None:
+        return Retried("no_such_run", [], [], None, 0, False)
+    if not changed:
+        return Retried("run_ended", [], [], run.row(), 0, False)
+    keep_run_reply(session, command.asked, run.row(), changed)
+    return Retried("", [], [], run.row(), changed, False)
 
 
 def count_crash(session: Session, command: CountCrash) -> CrashCounted:

@@ -29,10 +29,11 @@ from zcrawl.store.commands import (
     ExtendLease,
     Forget,
     GrantHosts,
-    KeepReply,
     NoteOutput,
     Reload,
     RetryDead,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Sweep,
     TakeOver,
@@ -74,6 +75,7 @@ from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import QueuedRow, RunRow
 from zcrawl.store.rules import check_epoch, skip_reason
 from zcrawl.testing import fake_store_commands as commands
+from zcrawl.testing import fake_store_intents as intents
 from zcrawl.testing import fake_store_known as known
 from zcrawl.testing import fake_store_once as once
 from zcrawl.testing import fake_store_runs as runs
@@ -236,8 +238,10 @@ class FakeStore:
                 return runs.change_run(tables, command)
             case TuneRun():
                 return runs.tune_run(tables, command)
-            case KeepReply():
-                return once.keep_reply(tables, command)
+            case SetDrain():
+                return intents.set_drain(tables, command)
+            case SetWish():
+                return intents.set_wish(tables, command)
             case Forget():
                 return once.forget(tables, command)
             case Sweep():

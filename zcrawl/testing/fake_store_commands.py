@@ -30,6 +30,7 @@ from zcrawl.store.rules import (
     outputs_of,
     result_gap,
 )
+from zcrawl.testing.fake_store_intents import wishes
 from zcrawl.testing.fake_store_known import earlier_hosts, remember_all, remember_target
 from zcrawl.testing.fake_store_redirects import RedirectTarget, collapse
 from zcrawl.testing.fake_store_tables import (
@@ -69,6 +70,9 @@ def load(tables: Tables) -> Loaded:
         pages=_pages(tables),
         newest_seq=tables.sequences.get("requests", 0),
         moved=dict(tables.moved),
+        drains=sorted(tables.drains.values(), key=lambda row: row.worker),
+        wishes=wishes(tables),
+        retries=list(tables.retries.values()),
     )
 
 

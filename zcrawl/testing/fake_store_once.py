@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.store.commands import Asked, Forget, Forgotten, KeepReply, ReplyKept
+from zcrawl.store.commands import Asked, Forget, Forgotten
 from zcrawl.store.queries import ActionRow
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.testing.fake_store_tables import FakeAnswer, FakeRun, Tables
@@ -33,18 +33,13 @@ def given_before(tables: Tables, asked: Asked | None) -> bytes:
     return b"" if asked is None else stored_reply(tables, asked.request) or b""
 
 
-def keep_run_reply(tables: Tables, asked: Asked | None, run: FakeRun, more: int = 0) -> None:
+def keep_run_reply(
+    tables: Tables, asked: Asked | None, run: FakeRun, changed: int | None = None
+) -> None:
     if asked is not None:
-        reply = msgspec.json.encode(run_reply(run.row(), asked.changed + more))
+        changed = asked.changed if changed is None else changed
+        reply = msgspec.json.encode(run_reply(run.row(), changed))
         tables.answers[asked.request] = FakeAnswer(asked, run.job.id, run.id, reply)
-
-
-def keep_reply(tables: Tables, command: KeepReply) -> ReplyKept:
-    stored = stored_reply(tables, command.asked.request)
-    if stored is not None:
-        return ReplyKept(stored)
-    tables.answers[command.asked.request] = FakeAnswer(command.asked, 0, 0, command.reply)
-    return ReplyKept(command.reply)
 
 
 def forget(tables: Tables, command: Forget) -> Forgotten:

@@ -23,6 +23,7 @@ from zcrawl.store.rules import (
     QUARANTINED,
     skip_reason,
 )
+from zcrawl.testing import fake_store_intents as intents
 from zcrawl.testing import fake_store_once as once
 from zcrawl.testing.fake_store_known import forget, remember_unasked
 from zcrawl.testing.fake_store_tables import FakeRun, Tables
@@ -35,11 +36,18 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
         return RunChanged("no_such_run", None)
-    if run.state.ended and command.state is not RunState.DELETED:
-        if run.state is command.state:
-            once.keep_run_reply(tables, command.asked, run)
-            return RunChanged("", run.row())
+    if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged("run_ended", run.row())
+    others = [tables.runs[id] for id in command.others if id in tables.runs]
+    for one in (run, *others):
+        _change(tables, one, command)
+    once.keep_run_reply(tables, command.asked, run)
+    return RunChanged("", run.row(), others=[other.row() for other in others])
+
+
+def _change(tables: Tables, run: FakeRun, command: ChangeRun) -> None:
+    if run.state.ended and command.state is not RunState.DELETED:
+        return
     match command.state:
         case RunState.RUNNING:
             run.state, run.reason, run.seeding = RunState.RUNNING, "", False
@@ -51,8 +59,6 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
                 run.state, run.reason = RunState.DELETED, command.reason
         case _:
             tables.end(run, command.state, command.reason, command.now)
-    once.keep_run_reply(tables, command.asked, run)
-    return RunChanged("", run.row())
 
 
 def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
@@ -135,19 +141,24 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
     run = tables.runs.get(command.run)
     reply = once.given_before(tables, command.asked)
     if reply:
-        row = None if run is None else run.row()
-        return Retried("", [], [], row, command.after, False, reply)
-    if run is None:
-        return Retried("no_such_run", [], [], None, command.after, False)
-    full = run.max_pages is not None and run.done >= run.max_pages
-    if full or run.state in (RunState.CANCELLED, RunState.DELETED):
-        return Retried("run_ended", [], [], run.row(), command.after, False)
+        return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
+    id = command.asked.request
+    stands = tables.retries.get(id)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    full = run is not None and run.max_pages is not None and run.done >= run.max_pages
+    if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        tables.retries.pop(id, None)
+        if run is None:
+            return Retried("no_such_run", [], [], None, 0, False)
+        if changed:
+            once.keep_run_reply(tables, command.asked, run, changed)
+        return Retried("" if changed else "run_ended", [], [], run.row(), changed, False)
     dead = [
         request
         for request in tables.requests.values()
         if request.run == run.id
         and request.state is RequestState.DEAD
-        and request.seq > command.after
+        and request.seq > after
         and command.reason in ("", request.reason)
         and command.host in (0, request.host)
     ][: command.limit]
@@ -161,14 +172,18 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         tables.enqueue(request)
     run.failed -= len(dead)
     run.pending += len(dead)
+    changed += len(dead)
     if len(dead) < command.limit:
-        once.keep_run_reply(tables, command.asked, run, len(dead))
+        tables.retries.pop(id, None)
+        once.keep_run_reply(tables, command.asked, run, changed)
+    else:
+        intents.keep_retry(tables, command, dead[-1].seq, changed)
     return Retried(
         refused="",
         rows=[tables.queued_row(request) for request in dead],
         hosts=tables.host_rows(request.host for request in dead),
         row=run.row(),
-        last=dead[-1].seq if dead else command.after,
+        changed=changed,
         more=len(dead) == command.limit,
     )
 

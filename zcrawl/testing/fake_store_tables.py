@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import Manner, Page
 from zcrawl.model import RECALLED, Kept, RequestState, RunState
-from zcrawl.store.commands import Asked, Change
+from zcrawl.store.commands import Asked, Change, DrainRow, RetryRow
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
@@ -185,6 +185,9 @@ class Tables:
     watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
     moved: dict[tuple[str, int], float] = field(default_factory=dict)
     answers: dict[str, FakeAnswer] = field(default_factory=dict)  # by the request's id
+    drains: dict[str, DrainRow] = field(default_factory=dict)  # by the worker's id
+    wishes: dict[int, str] = field(default_factory=dict)  # host → worker, the newest last
+    retries: dict[str, RetryRow] = field(default_factory=dict)  # by the request's id
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
     known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page

@@ -33,6 +33,9 @@ class Chaos:
             (faults.leader_changes, self._world.pass_lock),
             (faults.partitions, self._partition),
             (faults.pauses_by_operator, self._world.clients.pause_run),
+            (faults.drains, self._world.operators.drain),
+            (faults.moves, self._world.operators.move_host),
+            (faults.retries, self._world.operators.retry),
             (faults.deaf_workers, self._deafen),
             (faults.bogus_epochs, self._bogus_epoch),
             (faults.lost_attempts, self._lose_an_attempt),
@@ -59,8 +62,15 @@ class Chaos:
 
         def restart() -> None:
             self._life_serial += 1
+            if not supervised:
+                process.node_life += 1
+                self._world.operators.started_anew(process.name)
             process.machine = WorkerMachine(
-                process.name, self._life_serial, slots=4, replaces=old if supervised else 0
+                process.name,
+                self._life_serial,
+                slots=4,
+                replaces=old if supervised else 0,
+                life=process.node_life,
             )
             self._begin(process)
 

@@ -62,6 +62,8 @@ class Clients:
 
     def take(self, reply: Reply) -> None:
         kind, _, digits = reply.id.partition("-")
+        if kind not in ("submit", "act"):
+            return
         if not self._world.copies() or not reply.ok:
             return
         if kind == "act":

@@ -31,6 +31,9 @@ class Faults:
     output_pauses: float = 0.0  # of the effects of outputs: the master is paused before it
     disk_full: float = 0.0  # of writes to outputs
     lost_attempts: int = 0  # a worker forgets a fetch, and goes on saying that it runs
+    drains: int = 0  # a worker is drained, and undrained a little later
+    moves: int = 0  # a host is given to another worker
+    retries: int = 0  # what is dead in a run is tried again
     until_s: float = 40.0  # faults end here, so that the crawl must complete
 
 
@@ -72,4 +75,7 @@ def draw(rng: random.Random) -> Faults:
         output_pauses=rng.choice([0.0, 0.0, 0.01, 0.05]),
         disk_full=rng.choice([0.0, 0.0, 0.1]),
         lost_attempts=some(2),
+        drains=rng.choice([0, 0, 2]),
+        moves=rng.choice([0, 0, 2]),
+        retries=rng.choice([0, 0, 2]),
     )

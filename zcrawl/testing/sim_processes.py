@@ -32,7 +32,8 @@ class SimMaster(Process):
 class SimWorker(Process):
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.machine = WorkerMachine(name, 1, slots=4)
+        self.node_life = 1  # of its supervisor
+        self.machine = WorkerMachine(name, 1, slots=4, life=self.node_life)
         self.visits: dict[int, Visit] = {}
 
     @property

@@ -27,6 +27,7 @@ def verify(world: World) -> None:
         every_final_page_is_there_once(world, run)
         every_link_was_admitted(world, run)
         every_item_is_in_its_file_once(world, run)
+    world.operators.check()
     hosts_are_treated_politely(world)
     groups_are_treated_politely(world)
 

@@ -34,6 +34,7 @@ from zcrawl.testing.sim_chaos import Chaos
 from zcrawl.testing.sim_clients import Clients
 from zcrawl.testing.sim_faults import Faults
 from zcrawl.testing.sim_fetches import Fetches
+from zcrawl.testing.sim_operators import Operators
 from zcrawl.testing.sim_outputs import SimOutputs
 from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
 from zcrawl.testing.sim_web import FakeWeb
@@ -90,6 +91,7 @@ class World:
         self._lock_renewed = 0.0
         self._lock_index = 0
         self.clients = Clients(self, runs)
+        self.operators = Operators(self)
         self.chaos = Chaos(self)
         self.fetches = Fetches(self)
         self.outputs = SimOutputs(self, seed)
@@ -119,7 +121,7 @@ class World:
         return self.clients.answered
 
     def _finished(self) -> bool:
-        if len(self.answered) < self.clients.runs_wanted:
+        if len(self.answered) < self.clients.runs_wanted or not self.operators.content:
             return False
         runs = self.store.tables.runs
         ended = all(run in runs and runs[run].state.ended for _, run in self.answered)
@@ -161,6 +163,8 @@ class World:
                 epoch = master.machine.epoch
                 message = self._message(master.name, 1, epoch, body, sequence, incarnation)
                 worker = next((one for one in self.workers.values() if one.route == route), None)
+                if worker is not None:
+                    self.operators.sent(master, worker.name, body)
                 if worker is not None and self.deaf.get(worker.name, 0.0) <= self.now:
                     self._deliver(master.name, worker.name, message)
             case m.Publish(body):
@@ -183,6 +187,7 @@ class World:
             case m.Ask(query, tag):
                 self.happens_to(master, self.latency(), lambda: self._query(master, query, tag))
             case m.ReplyTo(_, reply):
+                self.operators.said(master, reply)
                 self.clients.take(reply)
             case m.StepDown(reason):
                 self.trace.append((self.now, f"{master.name} steps down: {reason}"))
@@ -317,7 +322,7 @@ class World:
         self.store.faults = self._store_fault
         event: m.Event
         try:
-            outcome = self.store.execute(command)
+            outcome = self.operators.watch(command, lambda: self.store.execute(command))
             event = m.CommandDone(command, outcome)
         except StoreError as error:
             event = m.CommandFailed(command, error)

@@ -119,6 +119,7 @@ class WorkerMachine:
         hostname: str = "",
         pid: int = 0,
         replaces: int = 0,
+        life: int = 0,
     ) -> None:
         self.worker = worker
         self.incarnation = incarnation
@@ -132,7 +133,7 @@ class WorkerMachine:
         self.leader = ""
         self.draining = False
         self.permitted_until = 0.0
-        self._about = About(slots, version, hostname, pid, replaces)
+        self._about = About(slots, version, hostname, pid, replaces, life)
         self._hello_number = 0
         self._hello_at = 0.0
         self._greeted_at = 0.0
@@ -249,8 +250,10 @@ class WorkerMachine:
                 self._greet(now, effects)
             case Stale():
                 self._on_stale(body, now, effects)
-            case Drain():
+            case Drain(exit=True):
                 self._drain(effects)
+            case Drain():
+                self.assignments.give_back_queued(self.leader, effects)
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 

@@ -94,6 +94,7 @@ class About(msgspec.Struct, frozen=True):
     hostname: str
     pid: int
     replaces: int  # incarnation of the process before it
+    life: int = 0  # of its supervisor
 
 
 def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: int) -> Hello:
@@ -111,4 +112,5 @@ def hello_of(intake: Intake, outbox: Outbox, about: About, number: int, heard: i
         replaces=about.replaces,
         heard=heard,
         granted=intake.granted(),
+        life=about.life,
     )
