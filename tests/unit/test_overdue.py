@@ -54,6 +54,17 @@ class Watched(LeaderStory):
         return sum(note.name == name for note in self.notes)
 
 
+def test_a_leader_that_slept_does_not_count_its_sleep() -> None:
+    """It has heard nothing meanwhile: the attempt may have ended long ago."""
+    story = Watched()
+    story.say(story.last, seconds=3)
+    story.now += 2 * PATIENCE_S
+    story.say(story.last, seconds=PATIENCE_S - 10)
+    assert not story.cancels and not story.noted("lease_overdue")
+    story.say(story.last, seconds=20)
+    assert story.noted("lease_overdue") == 1
+
+
 def test_an_attempt_that_lasts_too_long_is_taken_back_and_tried_again() -> None:
     """Not before the worker says that it let go: no host gets two requests for one."""
     story = Watched()

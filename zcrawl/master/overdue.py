@@ -7,6 +7,7 @@ request for ever: its heartbeats say that it runs. What becomes of such a lease:
 |-------------|-----------------------------------------------|------------------------------------|
 | open        | a heartbeat says that it has started          | started                            |
 | started     | no heartbeat for three intervals              | started, its clock goes on later   |
+| started     | the leader itself slept                       | started, looked at 5 s later       |
 | started     | its host is told to wait (Retry-After)        | started, its clock begins after it |
 | started     | older than `longest_attempt_s`                | overdue: noted, CANCEL to worker   |
 | overdue     | its result comes after all                    | committed like any other           |
@@ -52,7 +53,10 @@ class OverdueLeases:
     def tick(self, now: float, effects: Effects) -> None:
         if now < self._look_at:
             return
+        slept = self._look_at and now - self._look_at > LOOK_S
         self._look_at = now + LOOK_S
+        if slept:
+            return  # this master did: heartbeats that wait tell it first what has ended meanwhile
         for lease in self._state.leases.by_seq.values():
             if lease.started_at is not None and not lease.received and self._is_due(lease, now):
                 self._recall(lease, now, effects)
