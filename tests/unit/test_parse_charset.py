@@ -54,12 +54,17 @@ def test_the_order_of_evidence(body: bytes, content_type: str, expected: tuple[s
         ("<?xml version='1.0' encoding='iso-8859-5'?>", "iso-8859-5"),
         ("<meta charset=nonsense><meta charset=koi8-r>", "koi8-r"),
         ("<meta charset=utf-16>", "utf-8"),
+        ("<meta charset=x-user-defined>", "windows-1252"),
         ("<!-- <meta charset=koi8-r> -->", "utf-8"),
-        (" " * 1024 + "<meta charset=koi8-r>", "utf-8"),
+        ("<?xml version='1.0' encoding='iso-8859-5'?><meta charset=koi8-r>", "koi8-r"),
+        ("<?xml version='1.0'\nencoding\t= 'koi8-r' ?>", "koi8-r"),
+        (" <?xml version='1.0' encoding='koi8-r'?>", "utf-8"),
+        ("<?xml version='1.0' encoding=koi8-r?>", "utf-8"),
+        ("<?xml version='encoding' encoding='koi8-r'?>", "utf-8"),
     ],
 )
-def test_a_declaration_in_the_first_kilobyte_counts(declaration: str, name: str) -> None:
-    """meta and XML declarations are read, unknown labels, comments and late ones are not."""
+def test_a_declaration_counts(declaration: str, name: str) -> None:
+    """meta before an XML declaration, which has to be the beginning; unknown labels do not."""
     assert decode(declaration.encode(), "text/html")[1] == name
 
 

@@ -39,7 +39,7 @@ CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certa
 PACKAGES: Final = (
     *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
     *("uvloop", "click", "rich-click", "rich", "ada-url", "protego"),
-    "charset-normalizer",
+    *("charset-normalizer", "webencodings"),
 )
 
 

@@ -18,9 +18,10 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
-from zcrawl.parse.charset import decode, encoding_of, looks_binary
+from zcrawl.parse.charset import encoding_of, looks_binary, text_as
 from zcrawl.parse.cost import Budget, Place, check_depth, place_of
 from zcrawl.parse.directives import forbids_following, forbids_index
+from zcrawl.parse.encodings import REPLACEMENT
 from zcrawl.parse.links import links_of, tag_id
 
 if TYPE_CHECKING:  # loaded by jobs that extract
@@ -138,20 +139,19 @@ def parse_page(
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
 
-    Raises ParseError with code binary_content for what is no text, or parse for what lexbor
-    refuses; whatever else is in `body` gives a page, if need be an empty one. With a budget it
-    raises TooCostly for a page that may take long or does: it has to be read elsewhere; and
-    ForThread for one whose markup has to be parsed in a thread: call again with that `tree`.
+    Raises ParseError with code binary_content for what is no text, forbidden_charset for an
+    encoding that nobody may read, or parse for what lexbor refuses; whatever else is in `body`
+    gives a page, if need be an empty one. With a budget it raises TooCostly for a page that may
+    take long or does: it has to be read elsewhere; and ForThread for one whose markup has to be
+    parsed in a thread: call again with that `tree`.
     """
     encoding = encoding_of(body, content_type)
     if looks_binary(body) and not encoding.startswith("utf-16"):
         raise ParseError("the body is binary data, not HTML", code="binary_content")
     if encoding == "utf-8":
         markup = body.removeprefix(b"\xef\xbb\xbf")
-    elif encoding not in _NOT_ASCII_COMPATIBLE and body.isascii():
-        markup = body
     else:
-        markup = decode(body, content_type)[0].encode()
+        markup = _as_utf8(body, encoding)
     plan = options.plan if facts is not None else None
     if budget is not None:
         if tree is None:
@@ -197,6 +197,18 @@ def parse_page(
         alternates=alternates,
         fingerprint=_fingerprint(tree) if options.fingerprint else b"",
     )
+
+
+def _as_utf8(body: bytes, encoding: str) -> bytes:
+    if encoding == REPLACEMENT:
+        raise ParseError(
+            "the page names an encoding that the Encoding Standard forbids to read (ISO-2022-KR,"
+            " ISO-2022-CN, HZ)",
+            code="forbidden_charset",
+        )
+    if encoding not in _NOT_ASCII_COMPATIBLE and body.isascii():
+        return body
+    return text_as(body, encoding).encode()
 
 
 def _fingerprint(tree: LexborHTMLParser) -> bytes:
