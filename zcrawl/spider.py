@@ -75,6 +75,7 @@ class Page:
         self.raw_headers = headers
         self._headers: httpx.Headers | None = None
         self._text: str | None = None
+        self._encoding = "utf-8"  # known with the text
         self._tree: LexborHTMLParser | None = None
 
     @property
@@ -94,8 +95,14 @@ class Page:
         """The body in the encoding that its headers or itself tell."""
         if self._text is None:
             kind = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
-            self._text = decode(self.body, kind)[0]
+            self._text, self._encoding = decode(self.body, kind)
         return self._text
+
+    @property
+    def encoding(self) -> str:
+        """The encoding of the text, by its name in the WHATWG Encoding Standard."""
+        _ = self.text
+        return self._encoding
 
     @property
     def tree(self) -> LexborHTMLParser:
@@ -122,12 +129,13 @@ class Page:
     @property
     def links(self) -> list[str]:
         """Where the page links to: absolute, in canonical form, each once."""
-        found, _ = links_of(self.tree, self.url, True, LinkResolver(DEFAULT))
+        tree, resolver = self.tree, LinkResolver(DEFAULT)
+        found, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
         return [url for url, _ in found]
 
     def join(self, href: str) -> str:
         """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""
-        return join(self.url, href)
+        return join(self.url, href, page_encoding=self.encoding)
 
     @property
     def response(self) -> httpx.Response:

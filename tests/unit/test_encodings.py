@@ -82,6 +82,6 @@ def test_a_page_in_a_forbidden_encoding_fails_by_name() -> None:
     with pytest.raises(ParseError) as caught:
         parse_page(
             b"<a href=/x>", "text/html; charset=iso-2022-kr", "https://h.test/",
-            PageOptions(), LinkResolver(),
+            PageOptions(), LinkResolver(DEFAULT),
         )  # fmt: skip
     assert caught.value.code == "forbidden_charset"

@@ -1,7 +1,7 @@
 """Decides when two spellings are one URL: the canonical form, its key, and what a link points to.
 
 Called by `submit` for seeds, by `parse` for every link of every page, and by the leader, which
-verifies samples of what workers send. Pure. The canonical form, version 1, is the WHATWG
+verifies samples of what workers send. Pure. The canonical form, version 2, is the WHATWG
 serialisation (ada_url) of an http or https URL with these rules on top:
 
  1. scheme and host in lower case, international names in punycode, IPv4 and IPv6 normalised
@@ -12,7 +12,8 @@ serialisation (ada_url) of an http or https URL with these rules on top:
  6. percent-escapes have upper-case hex digits, and escaped unreserved characters
     (A-Z a-z 0-9 - . _ ~) are written plainly; but in a URL with a stray `%` (one that starts no
     escape) nothing is unescaped, because `%%32E` would become `%2E` and then `.`
- 7. what must be escaped (spaces, controls, everything non-ASCII as UTF-8) is: the form is ASCII
+ 7. what must be escaped (spaces, controls, everything non-ASCII as UTF-8) is: the form is ASCII.
+    The query of a link is escaped in the encoding of its page (`frontier.query_encoding`)
  8. an empty query (`?`) is dropped
  9. parameters named in `drop_params` are removed, whatever their case
 10. the order of parameters is kept, unless `sort_query`: then by name, equal names in their order
@@ -23,7 +24,10 @@ Change a rule and CANONICAL_VERSION has to change too. A run stores the version 
 are made and goes on by the rules of that version: `CanonicalRules.version` says which ones hold. A
 run of a version that is not in CANONICAL_VERSIONS waits for masters and workers that know it: a key
 by other rules would lose a page or fetch it twice. Whatever changes with a version belongs behind
-`rules.version`; a version leaves CANONICAL_VERSIONS when its rules are removed.
+`rules.version`; a version leaves CANONICAL_VERSIONS when its rules are removed. Versions:
+
+1  queries of links are escaped as UTF-8, whatever the encoding of their page
+2  in the encoding of the page
 """
 
 from __future__ import annotations
@@ -31,16 +35,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import unquote_plus
 
 import msgspec
 from ada_url import join_url, normalize_url
 
 from zcrawl.errors import BadUrl
+from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
 
-CANONICAL_VERSION: Final = 1  # of new runs
-CANONICAL_VERSIONS: Final = frozenset({1})  # that this software can go on with
+CANONICAL_VERSION: Final = 2  # of new runs
+CANONICAL_VERSIONS: Final = frozenset({1, 2})  # that this software can go on with
+PAGE_ENCODING_SINCE: Final = 2  # the first version that escapes queries in the page's encoding
 MAX_URL_BYTES: Final = 8192
 KEY_BYTES: Final = 16
 
@@ -59,7 +65,7 @@ _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 
 class CanonicalRules(msgspec.Struct, frozen=True):
-    """What a job adds to the canonical form."""
+    """What a job adds to the canonical form, and the version of the form that its run keeps."""
 
     sort_query: bool = False
     drop_params: frozenset[str] = frozenset()
@@ -100,9 +106,25 @@ def canonicalize(url: str, rules: CanonicalRules = DEFAULT) -> str:
     return _canonical(None, url, rules)
 
 
-def join(base: str, href: str, rules: CanonicalRules = DEFAULT) -> str:
+def join(
+    base: str, href: str, rules: CanonicalRules = DEFAULT, page_encoding: str = "utf-8"
+) -> str:
     """The canonical form of what `href` means on the page `base`. Raises only BadUrl."""
+    if uses_page_encoding(page_encoding, rules):
+        href = encode_query(href, page_encoding)
     return _canonical(base, href, rules)
+
+
+def absolute(base: str, href: str, page_encoding: str = "utf-8") -> str:
+    """What a browser makes of `href`: not canonical, of any scheme. Raises ValueError."""
+    if page_encoding not in WRITTEN_AS_UTF8:
+        href = encode_query(href, page_encoding)
+    return str(join_url(base, href))
+
+
+def uses_page_encoding(page_encoding: str, rules: CanonicalRules) -> bool:
+    """Whether queries of links on such a page are not escaped as UTF-8."""
+    return page_encoding not in WRITTEN_AS_UTF8 and rules.version >= PAGE_ENCODING_SINCE
 
 
 def url_key(url: str) -> bytes:
@@ -131,6 +153,18 @@ def netloc_of(canonical_url: str) -> str:
     return f"{netloc}:{443 if canonical_url.startswith('https:') else 80}"
 
 
+class Resolver(Protocol):
+    """Where links lead: a `LinkResolver`, or one for a page in another encoding."""
+
+    @property
+    def rejected(self) -> Counter[str]: ...
+
+    @property
+    def page_encoding(self) -> str: ...  # that queries are escaped in
+
+    def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None: ...
+
+
 class LinkResolver:
     """Resolves hrefs to (canonical URL, key), fast, because pages repeat their navigation.
 
@@ -138,6 +172,8 @@ class LinkResolver:
     with `/` the same on one origin, any other the same within one directory: three caches,
     emptied together when they hold more than _MAX_CACHED entries. `rejected` counts by reason.
     """
+
+    page_encoding: Final = "utf-8"
 
     def __init__(self, rules: CanonicalRules) -> None:
         self.rejected: Counter[str] = Counter()
@@ -177,6 +213,12 @@ class LinkResolver:
             self.rejected[answer] += 1
             return None
         return answer
+
+    def for_page(self, encoding: str) -> Resolver:
+        """This one, or one that encodes queries as a page in that encoding means them."""
+        if uses_page_encoding(encoding, self._rules):
+            return _EncodingResolver(self, encoding)
+        return self
 
     def cached(self) -> int:
         """How many entries the caches hold."""
@@ -232,6 +274,18 @@ class LinkResolver:
             self._absolute.clear()
             self._by_place.clear()
             self._base = None  # the next call enters again
+
+
+class _EncodingResolver:
+    """A resolver for one page that is not UTF-8. Hrefs are encoded before the caches see them."""
+
+    def __init__(self, resolver: LinkResolver, encoding: str) -> None:
+        self.rejected = resolver.rejected
+        self.page_encoding = encoding
+        self._resolve = resolver.resolve
+
+    def resolve(self, base_url: str, href: str) -> tuple[str, bytes] | None:
+        return self._resolve(base_url, encode_query(href, self.page_encoding))
 
 
 def _depends_on_directory_only(href: str) -> bool:

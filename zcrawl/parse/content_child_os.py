@@ -10,11 +10,10 @@ import os
 import sys
 from typing import Any, BinaryIO
 
-import ada_url
 import msgpack
 
 from zcrawl.errors import BadUrl
-from zcrawl.frontier.url import join
+from zcrawl.frontier.url import absolute, join
 from zcrawl.parse.charset import decode
 from zcrawl.parse.content_os import LENGTH
 from zcrawl.runtime.confine_os import close_inherited, confine
@@ -41,12 +40,12 @@ def content_of(body: bytes, content_type: str, url: str) -> dict[str, Any]:
         import trafilatura
     except ImportError:
         return {"error": MISSING}
-    text = decode(body, content_type)[0]
+    text, encoding = decode(body, content_type)
     try:
         tree = trafilatura.load_html(text)
         if tree is None:
             return {}
-        _make_links_absolute(tree, url)
+        _make_links_absolute(tree, url, encoding)
         return {
             kind: trafilatura.extract(
                 tree if kind == "markdown" else text,
@@ -62,14 +61,14 @@ def content_of(body: bytes, content_type: str, url: str) -> dict[str, Any]:
         return {"error": f"{type(error).__name__}: {error}"[:200]}
 
 
-def _make_links_absolute(tree: Any, page_url: str) -> None:
+def _make_links_absolute(tree: Any, page_url: str, encoding: str) -> None:
     """Resolve the links of an lxml tree as `parse.links` does: against the first good <base>, else
     against the page. The library would resolve them against the root of the page's host. A link
     that cannot be resolved keeps its text only."""
     base = page_url
     for element in tree.iter("base"):
         try:
-            base = join(page_url, element.get("href", ""))
+            base = join(page_url, element.get("href", ""), page_encoding=encoding)
         except BadUrl:
             continue
         break
@@ -78,7 +77,7 @@ def _make_links_absolute(tree: Any, page_url: str) -> None:
         if href is None:
             continue
         try:
-            element.set("href", str(ada_url.join_url(base, href)))
+            element.set("href", absolute(base, href, encoding))
         except ValueError:
             del element.attrib["href"]
 

@@ -174,7 +174,9 @@ def _text_of(field: Field) -> TextOf:
         case "text":
             return lambda page, node: prose.text_of(node, page.check) or None
         case "markdown":
-            return lambda page, node: prose.markdown_of(node, page.base, page.check) or None
+            return lambda page, node: (
+                prose.markdown_of(node, page.base, page.check, page.resolver.page_encoding) or None
+            )
         case _:
             return lambda page, node: prose.words_of(node, page.check) or None
 
@@ -187,7 +189,7 @@ def _typed(field: Field) -> Typed:
     if convert is not None:
         return lambda page, value: convert(value)
     if field.type == "url":
-        return lambda page, value: to_url(value, page.base)
+        return lambda page, value: to_url(value, page.base, page.resolver.page_encoding)
     return lambda page, value: (
         storable(value)
         if isinstance(value, str)

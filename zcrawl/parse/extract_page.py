@@ -11,7 +11,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import Resolver, absolute
 from zcrawl.parse import structured
 from zcrawl.parse.cost import Budget
 from zcrawl.parse.extract_types import FieldProblem
@@ -37,7 +37,7 @@ class SourcePage:
     def __init__(
         self,
         facts: PageFacts,
-        resolver: LinkResolver,
+        resolver: Resolver,
         tree: LexborHTMLParser | None,
         json: Any = None,
         title: str | None = None,
@@ -77,6 +77,10 @@ class SourcePage:
                     break
         return self._base
 
+    def absolute(self, href: str) -> str:
+        """Where `href` leads from this page, of any scheme. Raises ValueError."""
+        return absolute(self.base, href, self.resolver.page_encoding)
+
     def part(self, name: str) -> Any:
         """Structured data, read once per page."""
         if name not in self._parts:
@@ -90,7 +94,7 @@ class SourcePage:
             return structured.jsonld(self.tree)
         if name == "opengraph":
             return structured.opengraph(self.tree)
-        return structured.microdata(self.tree, self.base, self.check)
+        return structured.microdata(self.tree, self.absolute, self.check)
 
     def main(self, wanted: str) -> str | None:
         main = self.facts.main

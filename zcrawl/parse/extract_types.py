@@ -14,8 +14,7 @@ from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import ada_url
-
+from zcrawl.frontier.url import absolute
 from zcrawl.submit.extract_spec import Field
 
 MAX_INT: Final = 2**63 - 1  # what every store and format can take
@@ -178,18 +177,17 @@ _PLAIN_PATH = re.compile(
 _PLAIN_BASE = re.compile(r"(https?://(?:[a-z0-9-]+\.)+[a-z]+)(/(?:[^?#]*/)?)")
 
 
-def to_url(value: Any, base: str) -> str:
-    """Absolute, as a browser reads it on a page at `base`."""
+def to_url(value: Any, base: str, page_encoding: str = "utf-8") -> str:
+    """Absolute, as a browser reads it on a page at `base` in that encoding."""
     if not isinstance(value, str):
         raise FieldProblem(f"no URL: {shown(value)}")
     value = value.strip()
     if value and _PLAIN_PATH.fullmatch(value) and (place := _PLAIN_BASE.match(base)):
         return f"{place[1] if value[0] == '/' else place[0]}{value}"
     try:
-        url: str = ada_url.join_url(base, value)
+        return absolute(base, value, page_encoding)
     except ValueError:
         raise FieldProblem(f"no URL: {shown(value)}") from None
-    return url
 
 
 def to_text(value: Any) -> str:

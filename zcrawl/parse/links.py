@@ -16,7 +16,7 @@ from typing import Final
 
 from selectolax.lexbor import LexborHTMLParser
 
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import Resolver
 from zcrawl.parse.cost import Budget
 
 # One pass in C for all of them, in document order. With the attributes, on 96 KB and 333 links:
@@ -42,7 +42,7 @@ def links_of(
     tree: LexborHTMLParser,
     page_url: str,
     follow_nofollow: bool,
-    resolver: LinkResolver,
+    resolver: Resolver,
     budget: Budget | None = None,
 ) -> tuple[list[tuple[str, bytes]], str]:
     """The links of a page as (canonical URL, key), each once, in document order; and what they

@@ -17,7 +17,7 @@ import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from zcrawl.errors import ParseError
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import LinkResolver, Resolver
 from zcrawl.parse.charset import encoding_of, looks_binary, text_as
 from zcrawl.parse.cost import Budget, Place, check_depth, place_of
 from zcrawl.parse.directives import forbids_following, forbids_index
@@ -148,10 +148,12 @@ def parse_page(
     encoding = encoding_of(body, content_type)
     if looks_binary(body) and not encoding.startswith("utf-16"):
         raise ParseError("the body is binary data, not HTML", code="binary_content")
+    page_resolver: Resolver = resolver
     if encoding == "utf-8":
         markup = body.removeprefix(b"\xef\xbb\xbf")
     else:
         markup = _as_utf8(body, encoding)
+        page_resolver = resolver.for_page(encoding)
     plan = options.plan if facts is not None else None
     if budget is not None:
         if tree is None:
@@ -164,25 +166,25 @@ def parse_page(
     if budget is not None and plan is not None:
         check_depth(tree, plan.cost)
     head = _read_head(tree, options.token)
-    canonical, alternates = _resolve_head(head, url, resolver)
+    canonical, alternates = _resolve_head(head, url, page_resolver)
     resolver.rejected.clear()
     follows = options.follow_nofollow or not forbids_following(head.robots)
     extracted: Extracted | None = None
     links: list[tuple[str, bytes]] = []
     base: str | None = None
     if follows and (plan is None or not plan.picks_links):
-        links, base = links_of(tree, url, options.follow_nofollow, resolver, budget)
+        links, base = links_of(tree, url, options.follow_nofollow, page_resolver, budget)
     if plan is not None and facts is not None:
         from zcrawl.parse.extract_page import SourcePage
 
         source = SourcePage(
-            facts, resolver, tree, None, head.title, options.follow_nofollow, base, budget
+            facts, page_resolver, tree, None, head.title, options.follow_nofollow, base, budget
         )
         extracted = plan.apply(source)
         if follows and plan.picks_links:
             picked = None if extracted is None else extracted.links
             if picked is None:  # a block that says nothing of links, or none at all
-                picked, _ = links_of(tree, url, options.follow_nofollow, resolver, budget)
+                picked, _ = links_of(tree, url, options.follow_nofollow, page_resolver, budget)
             links = picked
     if budget is not None:
         budget.check()
@@ -278,7 +280,7 @@ def _read_link(attributes: dict[str, str | None], found: _Head) -> None:
 
 
 def _resolve_head(
-    head: _Head, url: str, resolver: LinkResolver
+    head: _Head, url: str, resolver: Resolver
 ) -> tuple[str | None, tuple[tuple[str, str], ...]]:
     canonical = resolver.resolve(url, head.canonical) if head.canonical else None
     resolved = ((lang, resolver.resolve(url, href)) for lang, href in head.alternates)

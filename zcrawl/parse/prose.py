@@ -14,8 +14,9 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-import ada_url
 from selectolax.lexbor import LexborNode
+
+from zcrawl.frontier.url import absolute
 
 MAX_CHARS: Final = 1_000_000
 _STEPS_BETWEEN_CHECKS: Final = 256
@@ -82,14 +83,17 @@ def text_of(node: LexborNode, check: Check = lambda: None) -> str:
     return _walk(node, None, check)
 
 
-def markdown_of(node: LexborNode, base: str, check: Check = lambda: None) -> str:
-    """CommonMark, links resolved against `base`."""
-    return _walk(node, base, check)
+def markdown_of(
+    node: LexborNode, base: str, check: Check = lambda: None, page_encoding: str = "utf-8"
+) -> str:
+    """CommonMark, links resolved against `base` on a page in that encoding."""
+    return _walk(node, base, check, page_encoding)
 
 
 class _Writer:
-    def __init__(self, base: str | None) -> None:
+    def __init__(self, base: str | None, page_encoding: str) -> None:
         self.base = base
+        self.page_encoding = page_encoding
         self.out: list[str] = []
         self.length = 0
         self.at_break = True  # at the beginning of a line: spaces are dropped
@@ -123,8 +127,8 @@ class _Writer:
             self.write("\n")
 
 
-def _walk(root: LexborNode, base: str | None, check: Check) -> str:
-    writer = _Writer(base)
+def _walk(root: LexborNode, base: str | None, check: Check, page_encoding: str = "utf-8") -> str:
+    writer = _Writer(base, page_encoding)
     # (node, None): to be entered; (None, closing text and what it closes).
     stack: list[tuple[LexborNode | None, tuple[str, str]]] = [(root, ("", ""))]
     steps = 0
@@ -189,10 +193,10 @@ def _mark(writer: _Writer, tag: str, node: LexborNode, base: str) -> str:
     elif tag == "pre":
         writer.write("```\n")
         return "\n```"
-    elif tag == "a" and (href := _url(node, "href", base)):
+    elif tag == "a" and (href := _url(node, "href", base, writer.page_encoding)):
         writer.write("[")
         return f"]({href})"
-    elif tag == "img" and (src := _url(node, "src", base)):
+    elif tag == "img" and (src := _url(node, "src", base, writer.page_encoding)):
         writer.write(f"![{_SPACE.sub(' ', node.attributes.get('alt') or '')}]({src})")
     elif tag in _MARKS and not writer.preformatted:
         writer.write(_MARKS[tag])
@@ -212,9 +216,9 @@ def _leave(writer: _Writer, tag: str, closing: str) -> None:
         writer.line(empty=tag in _PARAGRAPHS and not (tag in ("ul", "ol") and writer.lists))
 
 
-def _url(node: LexborNode, attribute: str, base: str) -> str:
+def _url(node: LexborNode, attribute: str, base: str, page_encoding: str) -> str:
     """Empty for what is no link: a missing or broken attribute."""
     try:
-        return str(ada_url.join_url(base, node.attributes.get(attribute) or ""))
+        return absolute(base, node.attributes.get(attribute) or "", page_encoding)
     except ValueError:
         return ""

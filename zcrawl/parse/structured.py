@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-import ada_url
 import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -79,9 +78,12 @@ def opengraph(tree: LexborHTMLParser) -> dict[str, Any]:
 
 
 def microdata(
-    tree: LexborHTMLParser, base: str, check: Callable[[], None] = lambda: None
+    tree: LexborHTMLParser,
+    absolute: Callable[[str], str],
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """`check` is called for each property, and may end it by an exception."""
+    """`absolute` resolves a link of the page. `check` is called for each property, and may end it
+    by an exception."""
     nodes = tree.css("[itemscope]")[:MAX_OBJECTS]
     if not nodes:
         return {}
@@ -97,7 +99,7 @@ def microdata(
             continue
         value: Any = items.get(node.mem_id)
         if value is None:
-            value = _value(node, base, check)
+            value = _value(node, absolute, check)
         for name in (node.attributes.get("itemprop") or "").split():
             if name not in holder:
                 holder[name] = value
@@ -136,14 +138,14 @@ def _shallow(item: dict[str, Any]) -> bool:
     return False
 
 
-def _value(node: LexborNode, base: str, check: Check) -> str:
+def _value(node: LexborNode, absolute: Callable[[str], str], check: Check) -> str:
     attributes, tag = node.attributes, node.tag or ""
     if tag == "meta":
         return attributes.get("content") or ""
     if tag in _URL_ATTRIBUTES:
         given = attributes.get(_URL_ATTRIBUTES[tag]) or ""
         try:
-            return str(ada_url.join_url(base, given))
+            return absolute(given)
         except ValueError:
             return given
     if tag in ("data", "meter"):
