@@ -110,7 +110,7 @@ def test_an_empty_disallow_allows_everything(body: str) -> None:
     """The common ways to say that all is open are seen when parsing, not for each URL."""
     parsed = rules(body)
     assert parsed.allows(URL)
-    assert parsed._protego is None
+    assert parsed._paths is None
 
 
 @pytest.mark.parametrize("word", ["disallow", "DISALLOW", "dissallow", "disalow", "diasllow"])

@@ -38,7 +38,7 @@ NAMES_SHOWN: Final = 10
 CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
 PACKAGES: Final = (
     *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
-    *("uvloop", "click", "rich-click", "rich", "ada-url", "protego"),
+    *("uvloop", "click", "rich-click", "rich", "ada-url"),
     *("charset-normalizer", "webencodings"),
 )
 

@@ -6,22 +6,14 @@ here and keeps the rules per host and user agent. Pure, and total: no status and
 
 from __future__ import annotations
 
-import re
-
 import msgspec
-from protego import Protego
+
+from zcrawl.fetch.robots_paths import PathRules
+from zcrawl.fetch.robots_text import Group, read_group
 
 MAX_ROBOTS_BYTES = 500 * 1024  # RFC 9309 section 2.5; what is behind it is not read
 MAX_CRAWL_DELAY_S = 3600.0
 LEAST_CRAWL_DELAY_S = 0.001  # a shorter one asks for nothing: `1e-310` was written to do harm
-MAX_SITEMAPS = 1_000
-
-# A Disallow that has a value, with the misspellings that protego understands. Too broad is safe:
-# it costs the short cut, not a rule.
-_DISALLOW = re.compile(r"di[as]{1,3}l{1,2}[oa]w[^\S\n]*+:?+[^\S\n]*+[^\s#]", re.IGNORECASE)
-# protego looks for a group's name anywhere in the user agent, so "User-agent: github" would match
-# the contact address of "zcrawl/0.1 (+https://github.com/…)".
-_CONTACT_URL = re.compile(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
 
 
 class RobotsRules(msgspec.Struct, frozen=True):
@@ -30,7 +22,7 @@ class RobotsRules(msgspec.Struct, frozen=True):
     user_agent: str
     crawl_delay_s: float | None = None  # the slower one of Crawl-delay and Request-rate
     retry_later: bool = False  # nobody could say: everything is off limits until asked again
-    _protego: Protego | None = None  # None: everything is allowed, or nothing if retry_later
+    _paths: PathRules | None = None  # None: everything is allowed, or nothing if retry_later
     sitemaps: tuple[str, ...] = ()
 
     @classmethod
@@ -42,30 +34,26 @@ class RobotsRules(msgspec.Struct, frozen=True):
         them against the letter of RFC 9309, for a server that says "slow down" has not said
         "take everything".
         """
-        name = _CONTACT_URL.sub("", user_agent)
         if status == 429 or status >= 500 or status < 200:
-            return cls(name, retry_later=True)
+            return cls(user_agent, retry_later=True)
         if status >= 300:
-            return cls(name)
-        text = _text(body)
-        parsed = Protego.parse(text)
-        has_rules = _DISALLOW.search(text) is not None
+            return cls(user_agent)
+        group, sitemaps = read_group(_whole_lines(body), user_agent)
+        paths = PathRules(group.rules)
         return cls(
-            user_agent=name,
-            crawl_delay_s=_delay_s(parsed, name),
-            _protego=parsed if has_rules else None,
-            sitemaps=tuple(parsed.sitemaps)[:MAX_SITEMAPS],
+            user_agent=user_agent,
+            crawl_delay_s=_delay_s(group),
+            _paths=paths if paths.forbids_something else None,
+            sitemaps=sitemaps,
         )
 
     def allows(self, url: str) -> bool:
         """Whether `url`, in canonical form and of this host, may be fetched."""
-        rules = self._protego
-        if rules is None:
+        if self._paths is None:
             return not self.retry_later
-        try:
-            return rules.can_fetch(url, self.user_agent)
-        except ValueError:  # urlsplit refuses what is no URL; such a string is not fetched
-            return False
+        start = url.find("/", 8)  # behind the host
+        path = url[start:] if start >= 0 else "/"
+        return path == "/robots.txt" or self._paths.allow(path)
 
 
 def robots_url(origin: str) -> str:
@@ -73,22 +61,16 @@ def robots_url(origin: str) -> str:
     return origin.rstrip("/") + "/robots.txt"
 
 
-def _text(body: bytes) -> str:
+def _whole_lines(body: bytes) -> bytes:
     if len(body) > MAX_ROBOTS_BYTES:
         # The last line may be cut: "Disallow: /private" must not become "Disallow: /".
-        cut = body.rfind(b"\n", 0, MAX_ROBOTS_BYTES)
+        cut = max(body.rfind(end, 0, MAX_ROBOTS_BYTES) for end in (b"\n", b"\r"))
         body = body[: cut if cut > 0 else 0]
-    return body.decode("utf-8-sig", "replace")
+    return body
 
 
-def _delay_s(parsed: Protego, user_agent: str) -> float | None:
-    delays = []
-    delay = parsed.crawl_delay(user_agent)
-    if delay is not None:
-        delays.append(delay)
-    rate = parsed.request_rate(user_agent)
-    if rate is not None:
-        delays.append(rate.seconds / rate.requests)
+def _delay_s(group: Group) -> float | None:
+    delays = [d for d in (group.crawl_delay_s, group.request_delay_s) if d is not None]
     if not delays:
         return None
     slowest = max(delays)
