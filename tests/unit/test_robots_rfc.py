@@ -183,6 +183,7 @@ def test_a_delay_holds_for_the_names_directly_above_it(
         ("zcrawl2", AGENT, False),
         ("test", AGENT, False),
         ("0.1", AGENT, False),
+        ("360spider", "360spider/2", True),
         ("search", "search-news2/1.0", True),
         ("search-news", "search-news2/1.0", True),
         ("search-new", "search-news2/1.0", False),

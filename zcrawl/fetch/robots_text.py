@@ -40,7 +40,7 @@ _FIELDS: Final = {
     for alias in aliases
 }  # fmt: skip
 _LINE = re.compile(r"[^\r\n]+")
-_TOKEN = re.compile(r"[^\W\d][\w-]*")
+_TOKEN = re.compile(r"\d*[^\W\d][\w-]*")  # no version number
 _LETTERS = re.compile(r"[^\W\d]+(?:-[^\W\d]+)*")
 # In "zcrawl/0.1 (+https://github.com/…)" nobody is called github.
 _CONTACT_URL = re.compile(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
@@ -129,7 +129,7 @@ def _best_name(user_agent: str, names: set[str]) -> str | None:
     """Which of the file's names means us; None: no group does."""
     best = "*" if "*" in names else None
     length = 0
-    for token in _TOKEN.findall(_CONTACT_URL.sub("", user_agent).lower()):
+    for token in _TOKEN.findall(_CONTACT_URL.sub("", user_agent).lower().replace("*", "")):
         for name in _spellings(token):
             if name in names and len(name) > length:
                 best, length = name, len(name)
