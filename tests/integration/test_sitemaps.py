@@ -73,11 +73,12 @@ async def test_a_sitemap_that_was_joined_of_several_files_is_read_whole(tmp_path
 
 
 async def test_entities_of_a_sitemap_are_not_read(tmp_path: Path) -> None:
-    """A billion laughs in 800 bytes cost nothing: nothing of such a file is used, and the crawl
-    goes on."""
+    """A billion laughs in 800 bytes cost nothing: the entry that uses them is lost and counted, the
+    other is crawled."""
     async with MisbehavingWeb() as web:
         view = await crawled(tmp_path, web, web.url("/maps/laughs.xml"))
-    assert (view["pages"], view["failed"], view["skipped_reasons"]) == (1, 0, {"sitemap": 1})
+    assert (view["pages"], view["failed"], view["skipped_reasons"]) == (2, 0, {"sitemap": 1})
+    assert view["rejected_links"]["sitemap_entry_lost"] == 1
 
 
 async def test_a_moved_sitemap_may_be_as_long_as_any(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -74,10 +75,153 @@ def test_what_is_beyond_the_limits_is_not_read() -> None:
 
 
 def test_a_broken_sitemap_gives_what_it_had_until_there() -> None:
-    """Cut off in the middle, or with entities that grow."""
-    assert len(read_sitemap(URLSET[:-60], NOW).entries) == 2
-    laughs = b'<!DOCTYPE x [<!ENTITY a "aaaa">]><urlset><url><loc>&a;</loc></url></urlset>'
-    assert read_sitemap(laughs, NOW).error == "sitemap_broken"
+    """Cut off in the middle: no URL is half of one."""
+    for cut in range(1, len(URLSET)):
+        sitemap = read_sitemap(URLSET[:-cut], NOW)
+        assert sitemap.error == "sitemap_broken"
+        assert sitemap.entries == read_sitemap(URLSET, NOW).entries[: len(sitemap.entries)]
+    assert (len(read_sitemap(URLSET[:-60], NOW).entries), sitemap.lost) == (2, 0)
+    assert read_sitemap(URLSET[:-60], NOW).complaints() == {
+        "sitemap_broken": 1, "sitemap_entry_lost": 1,
+    }  # fmt: skip
+
+
+def urlset(*locations: str, before: str = "") -> str:
+    entries = "".join(f"<url><loc>{location}</loc></url>" for location in locations)
+    return f"{before}<urlset>{entries}</urlset>"
+
+
+def urls(body: str | bytes) -> list[str]:
+    data = body.encode() if isinstance(body, str) else body
+    return [url for url, _ in read_sitemap(data, NOW).entries]
+
+
+DECLARED = '<?xml version="1.0" encoding="{}"?>'
+CHINESE = urlset("https://x.test/\u4e2d", "https://x.test/2")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        CHINESE.encode(),
+        ("\ufeff" + CHINESE).encode(),
+        ("\n \n" + DECLARED.format("UTF-8") + CHINESE).encode(),
+        ("\ufeff\n" + DECLARED.format("UTF-8") + CHINESE).encode(),
+        (DECLARED.format("gb2312") + CHINESE).encode("gbk"),
+        (DECLARED.format("Big5") + CHINESE).encode("big5"),
+        (DECLARED.format("UTF-16") + CHINESE).encode("utf-16"),
+        (DECLARED.format("UTF-8") + CHINESE).encode("utf-16"),
+        (DECLARED.format("UTF-16") + CHINESE).encode("utf-16-be"),
+        CHINESE.encode("utf-16-le"),
+        gzip.compress((DECLARED.format("gb2312") + CHINESE).encode("gbk")),
+        "https://x.test/\u4e2d\nhttps://x.test/2".encode("utf-16"),
+        "https://x.test/\u4e2d\r\nhttps://x.test/2\r".encode("utf-16-be"),
+    ],
+)
+def test_a_sitemap_is_decoded_first(body: bytes) -> None:
+    """Marks, declarations, blank lines before them, and UTF-16 that says nothing."""
+    sitemap = read_sitemap(body, NOW)
+    assert [url for url, _ in sitemap.entries] == ["https://x.test/\u4e2d", "https://x.test/2"]
+    assert sitemap.complaints() == {}
+
+
+A, B, C = (f"https://x.test/{name}" for name in "abc")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected", "complaints"),
+    [
+        (urlset(A, f"{B}?x=1&y=2", C), [A, f"{B}?x=1&y=2", C], {"sitemap_repaired": 1}),
+        (urlset(A, f"{B}?x=1&copy=2", C), [A, f"{B}?x=1&copy=2", C], {"sitemap_repaired": 1}),
+        (urlset(A, f"{B}?<3", C), [A, C], {"sitemap_repaired": 1, "sitemap_entry_lost": 1}),
+        (
+            urlset(A, f"{B}\udce9", C).encode("utf-8", "surrogateescape"), [A, C],
+            {"sitemap_repaired": 1, "sitemap_entry_lost": 1},
+        ),
+        (
+            urlset(A, C).replace("</url>", "<t>\udce9</t></url>").encode(errors="surrogateescape"),
+            [A, C], {"sitemap_repaired": 2},
+        ),
+        (urlset(A, f"{B}&nbsp;", C), [A, C], {"sitemap_entry_lost": 1}),
+        (urlset(A, f"{B}&#0;", C), [A, C], {"sitemap_entry_lost": 1}),
+        (urlset(A, f"{B}&#x41;&#66;"), [A, f"{B}AB"], {}),
+        (urlset(A, f"<![CDATA[{B}?x&y&amp;]]>"), [A, f"{B}?x&y&amp;"], {}),
+        (urlset(A, f"<!-- {B} -->{C}"), [A, C], {}),
+        (urlset(A, "", C), [A, C], {"sitemap_entry_lost": 1}),
+        (urlset(A, C).replace("</url>", "", 1), [A, C], {"sitemap_repaired": 2}),
+        (urlset(A, C).replace("</loc>", "", 1), [A, C], {"sitemap_repaired": 1}),
+        (urlset(A, C).replace("</url>", "</x></url>"), [A, C], {"sitemap_repaired": 2}),
+        (urlset(A, f"<b x=\"</loc></url><url><loc>{C}"), [A, C],
+         {"sitemap_repaired": 1, "sitemap_entry_lost": 1}),
+        (urlset(A, C, before="<b>Warning</b>: line 3<br />\n<?xml version='1.0'?>"), [A, C],
+         {}),
+        (urlset(A, C, before="Warning: line 3\n<?xml version='1.0'?>"), [A, C], {}),
+        (urlset(A, C) + "<!-- 0.2 s --> junk & more", [A, C], {}),
+        (f"<!DOCTYPE u [<!ENTITY e '{B}'><!ELEMENT u ANY>]>" + urlset(A, "&e;"), [A],
+         {"sitemap_entry_lost": 1}),
+        ("<URLSET><URL><LOC>" + A + "</LOC></URL></URLSET>", [A], {}),
+        (
+            f"<urlset><url><image><loc>{B}</loc></image><loc>{A}</loc></url></urlset>", [A], {},
+        ),
+        (
+            f"<rss><channel><image><url>{B}</url></image><item><link>{A}</link></item></channel></rss>",
+            [A], {},
+        ),
+        (f"{A}\nHello, this is no URL\n# a comment\n{B}", [A, B], {"sitemap_entry_lost": 1}),
+    ],
+)  # fmt: skip
+def test_a_fault_costs_what_it_touches(
+    body: str | bytes, expected: list[str], complaints: dict[str, int]
+) -> None:
+    """And is counted: nothing is lost in silence."""
+    data = body.encode() if isinstance(body, str) else body
+    sitemap = read_sitemap(data, NOW)
+    assert [url for url, _ in sitemap.entries] == expected
+    assert sitemap.complaints() == complaints
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html><body><p>Not found</body></html>",
+        b"<?xml version='1.0'?><error>no such bucket</error>",
+        b"Not found",
+        b"x\n" * 100,
+        b"\x00\x01\x02\x03" * 99,
+    ],
+)
+def test_what_is_no_sitemap_is_said_to_be_none(body: bytes) -> None:
+    """It has no entries, and that has a reason."""
+    sitemap = read_sitemap(body, NOW)
+    assert (sitemap.entries, sitemap.children, sitemap.error) == ([], [], "sitemap_broken")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
+def test_pieces_change_nothing(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the file is cut for reading: within a character, a tag, a reference, a comment."""
+    body = (
+        DECLARED.format("gb2312")
+        + f"<!-- {'x' * 1_100} -->"
+        + "<!DOCTYPE u [<!ENTITY e 'x'>]><urlset><!-- <url> --><url a='>'><loc>https://x.test/\u4e2d"
+        + "?a=1&amp;b=2&c=&#65;</loc></url><url><loc><![CDATA[https://x.test/]]]>2</loc></url></urlset>"
+    ).encode("gbk")
+    whole = read_sitemap(body, NOW)
+    monkeypatch.setattr("zcrawl.parse.sitemap._PIECE", size)
+    assert read_sitemap(body, NOW) == whole
+    assert [url for url, _ in whole.entries] == [
+        "https://x.test/\u4e2d?a=1&b=2&c=A",
+        "https://x.test/]2",
+    ]
+
+
+@pytest.mark.parametrize(
+    "piece", ["<", "&", "<a ", "<!--", "<![CDATA[", '<a b="', "</url>", "<!DOCTYPE ", "&#", "<?"]
+)
+def test_no_sitemap_takes_long(piece: str) -> None:
+    """Time grows with the length and not with its square, and what is all faults is given up."""
+    began = time.process_time()
+    read_sitemap(b"<urlset>" + piece.encode() * (4_000_000 // len(piece)), NOW)
+    assert time.process_time() - began < 2.0
 
 
 @settings(deadline=None)

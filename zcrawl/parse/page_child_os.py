@@ -81,7 +81,9 @@ def _listed(question: wire.ReadSitemap) -> wire.Listed:
     from zcrawl.parse.sitemap import read_sitemap  # most children never see one
 
     sitemap = read_sitemap(question.body, question.utc)
-    return wire.Listed(sitemap.entries, sitemap.children, sitemap.error)
+    return wire.Listed(
+        sitemap.entries, sitemap.children, sitemap.error, sitemap.lost, sitemap.repaired
+    )
 
 
 def _facts(facts: wire.Facts | None) -> PageFacts | None:

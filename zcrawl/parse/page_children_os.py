@@ -102,7 +102,7 @@ class PageChildren:
         await self._give_back(child)
         if not isinstance(answer, wire.Listed):
             raise PageBug(f"answer {type(answer).__name__}")
-        return Sitemap(answer.entries, answer.children, answer.error)
+        return Sitemap(answer.entries, answer.children, answer.error, answer.lost, answer.repaired)
 
     async def close(self) -> None:
         if self._idle_timer is not None:

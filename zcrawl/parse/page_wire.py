@@ -108,6 +108,8 @@ class Listed(msgspec.Struct, frozen=True, array_like=True, tag="listed"):
     entries: list[tuple[str, int]]
     children: list[str]
     error: str
+    lost: int
+    repaired: int
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):

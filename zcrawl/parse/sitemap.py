@@ -2,7 +2,11 @@
 
 Called by the worker's pipeline for requests that were named as sitemaps. Pure. The body is read
 in pieces, so that neither a decompressed whole nor a tree is ever in memory, and reading stops at
-50 MB and at 50,000 entries, as the sitemap protocol says. What is no sitemap has no entries.
+50 MB and at 50,000 entries, as the sitemap protocol says.
+
+Many sitemaps are broken somewhere. They are decoded first, as their XML declaration says, and read
+by `loose_xml`, so that a fault costs the entry that has it and not the rest of the file. What was
+lost or read over is counted. What is no sitemap has no entries, and an error.
 """
 
 from __future__ import annotations
@@ -13,19 +17,38 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
-from xml.parsers import expat
 
 import msgspec
+
+from zcrawl.parse.declarations import xml_encoding
+from zcrawl.parse.encodings import REPLACEMENT, codec_of
+from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
 
 MAX_BYTES: Final = 50_000_000
 MAX_ENTRIES: Final = 50_000
 MAX_LINE: Final = 8_192
 _GZIP: Final = b"\x1f\x8b"
 _PIECE: Final = 65_536
+_HEAD: Final = 1_024  # bytes that tell the encoding and the kind of a file
 _MOST_MEMBERS: Final = 10_000  # gzip files in one body; an empty one has 20 bytes
 _NEWEST_PRIO: Final = -100  # of a page that was changed today; lower goes first
 _DAYS_A_STEP: Final = 7
-_LINE = re.compile(rb"[^\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
+_LINE = re.compile(r"[^\r\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
+_UTF16: Final = {  # marks, and how a file without a mark begins: `<` or `h`
+    b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be",
+    b"<\0": "utf-16le", b"\0<": "utf-16be", b"h\0": "utf-16le", b"\0h": "utf-16be",
+}  # fmt: skip
+# XML begins with `<`, or some program wrote a warning before it.
+_XML_BEGINS = re.compile(
+    r"<|.{0,1000}?<(?:\?xml\b|(?:\w+:)?(?:urlset|sitemapindex|rss|feed)\b)",
+    re.DOTALL | re.IGNORECASE,
+)
+_RAW_AMPERSAND = re.compile(r"&(?!#?\w+;)")
+_ROOTS: Final = frozenset(("urlset", "sitemapindex", "rss", "feed", "rdf"))
+_ENTRIES: Final = frozenset(("url", "sitemap", "item", "entry"))
+_LOCATIONS: Final = frozenset((("loc", "url"), ("loc", "sitemap"), ("link", "item")))
+_CHANGES: Final = frozenset(("lastmod", "pubdate", "updated"))
+_FIELDS: Final = _CHANGES | {"loc", "link"}
 _W3C_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
@@ -35,6 +58,15 @@ class Sitemap(msgspec.Struct):
     entries: list[tuple[str, int]] = msgspec.field(default_factory=list)
     children: list[str] = msgspec.field(default_factory=list)
     error: str = ""  # why reading ended early: sitemap_too_large, sitemap_too_many, sitemap_broken
+    lost: int = 0  # entries without a URL that can be read
+    repaired: int = 0  # faults that were read over: a raw &, a byte of no character, a wrong tag
+
+    def complaints(self) -> dict[str, int]:
+        """What was wrong with it, by code."""
+        found = {"sitemap_entry_lost": self.lost, "sitemap_repaired": self.repaired}
+        if self.error:
+            found[self.error] = 1
+        return {code: number for code, number in found.items() if number}
 
 
 class _Full(Exception):
@@ -44,20 +76,46 @@ class _Full(Exception):
 def read_sitemap(body: bytes, utc: float) -> Sitemap:
     """What a sitemap lists. `utc` is the time that `lastmod` is compared with."""
     sitemap = Sitemap()
-    pieces = _pieces(body)
+    reader: _Lines | _Xml | None = None
     try:
-        first = next(pieces, b"")
-        start = first.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-        reader = _Xml(sitemap, utc) if start == b"<" else _Lines(sitemap)
-        reader.feed(first)
-        for piece in pieces:
-            reader.feed(piece)
-        reader.close()
+        for text in _texts(_pieces(body)):
+            sitemap.repaired += text.count("\ufffd")
+            if reader is None:
+                text = text.lstrip()
+                if not text:
+                    continue
+                reader = _Xml(sitemap, utc) if _XML_BEGINS.match(text) else _Lines(sitemap)
+            reader.feed(text)
+        if reader is not None:
+            reader.close()
     except _Full as full:
         sitemap.error = str(full)
-    except (expat.ExpatError, zlib.error, ValueError):
+    except (zlib.error, ValueError):
         sitemap.error = "sitemap_broken"  # what was read until there counts
+    sitemap.repaired += 0 if reader is None else reader.faults
     return sitemap
+
+
+def _texts(pieces: Iterator[bytes]) -> Iterator[str]:
+    """The pieces as text. What a file says of its encoding holds; else it is UTF-8."""
+    first = b""
+    for piece in pieces:
+        first += piece
+        if len(first) >= _HEAD:
+            break
+    decoder = codec_of(_encoding(first)).incrementaldecoder("replace")
+    yield decoder.decode(first).removeprefix("\ufeff")
+    for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", True)
+
+
+def _encoding(first: bytes) -> str:
+    for mark, name in _UTF16.items():
+        if first.startswith(mark):
+            return name
+    name = xml_encoding(first.removeprefix(b"\xef\xbb\xbf").lstrip()) or "utf-8"
+    return "utf-8" if name == REPLACEMENT else name
 
 
 def is_packed(body: bytes) -> bool:
@@ -108,26 +166,33 @@ def _inflated(body: bytes) -> Iterator[bytes]:
 class _Lines:
     """A text sitemap: one URL a line."""
 
+    faults: Final = 0
+
     def __init__(self, sitemap: Sitemap) -> None:
         self._sitemap = sitemap
-        self._rest = b""
+        self._rest = ""
 
-    def feed(self, data: bytes) -> None:
-        data = self._rest + data
-        end = data.rfind(b"\n") + 1
-        self._rest = data[end:]
-        for line in _LINE.findall(data, 0, end):
+    def feed(self, text: str) -> None:
+        text = self._rest + text
+        end = max(text.rfind("\n"), text.rfind("\r")) + 1
+        self._rest = text[end:]
+        for line in _LINE.findall(text, 0, end):
             self._take(line)
         if len(self._rest) > MAX_LINE:
             raise ValueError("no list of URLs")
 
     def close(self) -> None:
-        self._take(self._rest)
+        if self._rest:
+            self._take(self._rest)
+        if not self._sitemap.entries:
+            raise ValueError("no list of URLs")
 
-    def _take(self, line: bytes) -> None:
-        text = line.decode("utf-8-sig", "replace").strip()
-        if text.startswith(("http://", "https://")):
-            _add(self._sitemap, text, 0)
+    def _take(self, line: str) -> None:
+        line = line.strip()
+        if line.startswith(("http://", "https://")):
+            _add(self._sitemap, line, 0)
+        elif line and not line.startswith("#"):
+            self._sitemap.lost += 1
 
 
 class _Xml:
@@ -135,58 +200,87 @@ class _Xml:
 
     def __init__(self, sitemap: Sitemap, utc: float) -> None:
         self._sitemap, self._utc = sitemap, utc
-        self._parser = expat.ParserCreate()
-        self._parser.buffer_text = True
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
-        # No sitemap needs entities of its own, and they can grow without end.
-        self._parser.EntityDeclHandler = self._refuse
-        self._stack: list[str] = []
+        self._document = LooseXml(self)
+        self._known_root = False
+        self._entry = ""  # the element that is being read
+        self._wanted = False  # whether the text here matters
         self._words: list[str] = []
+        self._length = 0
+        self._readable = True  # whether all references of the text are known
         self._location = self._changed = ""
-        self.feed: Callable[[bytes], object] = lambda data: self._parser.Parse(data, False)
+        self.feed: Callable[[str], object] = self._document.feed
+
+    @property
+    def faults(self) -> int:
+        return self._document.faults
 
     def close(self) -> None:
-        self._parser.Parse(b"", True)
+        whole = self._document.close()
+        if self._entry:
+            self._sitemap.lost += 1
+        nothing = not self._sitemap.entries and not self._sitemap.children
+        if not whole or (nothing and not self._known_root):
+            raise ValueError("cut off, or no sitemap")
 
-    def _refuse(self, *_: object) -> None:
-        raise ValueError("entities are not read")
+    def start(self, name: str, parent: str, attributes: str) -> None:
+        self._words, self._length, self._readable = [], 0, True
+        self._wanted = name in _FIELDS
+        if name in _ENTRIES and parent != "image":  # an RSS channel's picture has a <url>
+            if self._entry:  # the one before was never closed
+                self._sitemap.repaired += 1
+                self._finish(self._entry)
+            self._entry, self._location, self._changed = name, "", ""
+        elif name in _ROOTS:
+            self._known_root = True
+        elif name == "link" and parent == "entry":
+            found = attributes_of(attributes)
+            if found.get("rel", "alternate") == "alternate":
+                self._location = found.get("href", self._location)
 
-    def _start(self, name: str, attributes: dict[str, str]) -> None:
-        name = name.rpartition(":")[2].lower()
-        parent = self._stack[-1] if self._stack else ""
-        self._stack.append(name)
-        if len(self._stack) > 50:
-            raise ValueError("nested too deeply")
-        self._words.clear()
-        if name in ("url", "sitemap", "item", "entry"):
-            self._location = self._changed = ""
-        elif (name, parent, attributes.get("rel", "alternate")) == ("link", "entry", "alternate"):
-            self._location = attributes.get("href", self._location)
+    def text(self, text: str, plain: bool) -> None:
+        if not self._wanted or self._length >= MAX_LINE:
+            return
+        if not plain:
+            self._sitemap.repaired += len(_RAW_AMPERSAND.findall(text)) if "&" in text else 0
+            text, known = plain_text(text)
+            self._readable = self._readable and known
+        self._words.append(text)
+        self._length += len(text)
 
-    def _text(self, text: str) -> None:
-        if sum(map(len, self._words)) < MAX_LINE:
-            self._words.append(text)
+    def end(self, name: str, parent: str) -> None:
+        if self._wanted and name in _FIELDS:
+            text = "".join(self._words).strip()
+            if name in _CHANGES:
+                self._changed = text
+            elif (name, parent) in _LOCATIONS:
+                self._location = text if self._readable else "\ufffd"
+        self._wanted = False
+        if name == self._entry:
+            self._finish(name)
+            self._entry = ""
 
-    def _end(self, name: str) -> None:
-        name = self._stack.pop()
-        parent = self._stack[-1] if self._stack else ""
-        text = "".join(self._words).strip()
-        self._words.clear()
-        if (name == "loc" and parent in ("url", "sitemap")) or (name, parent) == ("link", "item"):
-            self._location = text
-        elif name in ("lastmod", "pubdate", "updated"):
-            self._changed = text
-        elif name in ("url", "item", "entry") and self._location:
+    def _finish(self, kind: str) -> None:
+        if not self._location:
+            self._sitemap.lost += 1
+        elif kind == "sitemap":
+            _add_child(self._sitemap, self._location)
+        else:
             _add(self._sitemap, self._location, _prio(self._changed, self._utc))
-        elif name == "sitemap" and self._location:
-            self._sitemap.children.append(self._location)
-            if len(self._sitemap.children) >= MAX_ENTRIES:
-                raise _Full("sitemap_too_many")
+
+
+def _add_child(sitemap: Sitemap, url: str) -> None:
+    if "\ufffd" in url:
+        sitemap.lost += 1
+        return
+    sitemap.children.append(url)
+    if len(sitemap.children) >= MAX_ENTRIES:
+        raise _Full("sitemap_too_many")
 
 
 def _add(sitemap: Sitemap, url: str, prio: int) -> None:
+    if "\ufffd" in url:  # nobody can know what it was
+        sitemap.lost += 1
+        return
     if len(sitemap.entries) >= MAX_ENTRIES:
         raise _Full("sitemap_too_many")
     sitemap.entries.append((url, prio))

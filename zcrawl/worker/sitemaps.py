@@ -74,11 +74,12 @@ class SitemapListing:
             else:
                 self._too_many = True
 
-    def result(self, links: SortedLinks, status: int, error: str) -> Result:
-        """`links`: what the run's scope and traps make of `self.links`."""
-        rejected = dict(self._resolver.rejected)
-        if error:
-            rejected[error] = 1
+    def result(
+        self, links: SortedLinks, status: int, error: str, complaints: dict[str, int]
+    ) -> Result:
+        """`links`: what the run's scope and traps make of `self.links`; `complaints`: what was
+        wrong with the file."""
+        rejected = {**self._resolver.rejected, **complaints}
         if self._too_many:
             rejected["sitemap_too_many"] = 1
         return msgspec.structs.replace(

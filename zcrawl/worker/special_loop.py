@@ -65,4 +65,4 @@ class SpecialPages:
             await asyncio.sleep(0)
         depth = one.depth + 1
         links = await self._reader.sort_links(context, listing.links, depth, one.url, utc)
-        return listing.result(links, response.status_code, sitemap.error)
+        return listing.result(links, response.status_code, sitemap.error, sitemap.complaints())
