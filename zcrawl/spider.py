@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 import httpx
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
 from zcrawl.frontier.url import DEFAULT, LinkResolver, join
 from zcrawl.parse.charset import decode
 from zcrawl.parse.links import links_of
@@ -132,6 +133,10 @@ class Page:
         tree, resolver = self.tree, LinkResolver(DEFAULT)
         found, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
         return [url for url, _ in found]
+
+    def encode_query(self, href: str) -> str:
+        """The same link with an ASCII query, as browsers write it on a page in this encoding."""
+        return encode_query(href, self.encoding) if self.encoding not in WRITTEN_AS_UTF8 else href
 
     def join(self, href: str) -> str:
         """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from zcrawl.errors import ParseError
-from zcrawl.frontier.url import LinkResolver
+from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.parse.encodings import decode_as, encoding_named
 from zcrawl.parse.page import PageOptions, parse_page
 

@@ -9,9 +9,17 @@ from hypothesis import strategies as st
 from tests.unit.extraction import item
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.query_encoding import encode_query
-from zcrawl.frontier.url import CANONICAL_VERSION, CanonicalRules, LinkResolver, canonicalize, join
+from zcrawl.frontier.url import (
+    CANONICAL_VERSION,
+    DEFAULT,
+    CanonicalRules,
+    LinkResolver,
+    canonicalize,
+    join,
+)
 from zcrawl.parse.page import PageOptions, parse_page
-from zcrawl.spider import Page
+from zcrawl.spider import Page, Request
+from zcrawl.worker.spider_child_os import Gathered
 
 
 @pytest.mark.parametrize(
@@ -109,6 +117,18 @@ def test_a_spiders_page_resolves_as_the_crawler_does() -> None:
     assert page.links == ["https://h.test/b/x?p=%A4"]
     assert page.join("?\u20ac") == "https://h.test/?%A4"
     assert page.encoding == "iso-8859-15"
+
+
+def test_a_spiders_relative_request_is_one_of_the_pages_links() -> None:
+    """Its query is in the page's encoding; an absolute URL is the spider's own, in UTF-8."""
+    gathered = Gathered()
+    gathered.page = Page("https://h.test/", 200, [], PAGE.encode("iso8859-15"))
+    gathered.take_all([Request("/x?\u20ac"), Request("https://h.test/?\u20ac"), Request("?a")])
+    assert [wanted.url for wanted in gathered.requests] == [
+        "/x?%A4",
+        "https://h.test/?\u20ac",
+        "?a",
+    ]
 
 
 @settings(deadline=None)

@@ -42,11 +42,15 @@ _MARKUP = re.compile(
 )
 # What is within these is text, whatever it looks like.
 _ENDS_OF_TEXT: Final = {
-    name: re.compile(rb"</" + name + rb"(?=[\t\n\f\r />])", re.I)
-    for name in (
-        b"script", b"style", b"title", b"textarea", b"xmp", b"iframe", b"noembed", b"noframes",
-    )
-}  # fmt: skip
+    b"script": re.compile(rb"</script(?=[\t\n\f\r />])", re.I),
+    b"style": re.compile(rb"</style(?=[\t\n\f\r />])", re.I),
+    b"title": re.compile(rb"</title(?=[\t\n\f\r />])", re.I),
+    b"textarea": re.compile(rb"</textarea(?=[\t\n\f\r />])", re.I),
+    b"xmp": re.compile(rb"</xmp(?=[\t\n\f\r />])", re.I),
+    b"iframe": re.compile(rb"</iframe(?=[\t\n\f\r />])", re.I),
+    b"noembed": re.compile(rb"</noembed(?=[\t\n\f\r />])", re.I),
+    b"noframes": re.compile(rb"</noframes(?=[\t\n\f\r />])", re.I),
+}
 _IN_HEAD: Final = frozenset(
     (b"script", b"noscript", b"style", b"link", b"meta", b"object", b"title", b"base")
 )

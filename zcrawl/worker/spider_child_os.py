@@ -16,6 +16,7 @@ import importlib
 import inspect
 import io
 import os
+import re
 import resource
 import sys
 import traceback
@@ -32,6 +33,8 @@ from zcrawl.runtime.parent_os import die_with_parent
 from zcrawl.spider import FunctionSpider, Page, Request, Spider
 from zcrawl.terminal_text import shown
 from zcrawl.worker import spider_wire as wire
+
+_ABSOLUTE = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 
 MODULE = "zcrawl_spider"  # the name of a spider's file as a module
 
@@ -96,6 +99,7 @@ def _run(
                 parent=question.parent,
                 handler=question.handler,
             )
+            gathered.page = page
             result = spider.handler_for(page)(page)
         if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
             runner.run(_drain(result, gathered))
@@ -122,6 +126,7 @@ class Gathered:
     """What a handler has yielded so far, within limits: a generator may never end."""
 
     def __init__(self) -> None:
+        self.page: Page | None = None  # that the handler was given
         self.items: list[bytes] = []
         self.requests: list[wire.Wanted] = []
         self._bytes = 0
@@ -138,7 +143,7 @@ class Gathered:
         if one is None:
             return
         if isinstance(one, Request):
-            wanted = wanted_of(one)
+            wanted = wanted_of(one, self.page)
             self._bytes += len(wanted.url) + len(wanted.body) + 100
             self.requests.append(wanted)
         else:
@@ -160,8 +165,9 @@ class Gathered:
         self.requests.clear()
 
 
-def wanted_of(request: Request) -> wire.Wanted:
-    """The request in plain types; TypeError for what cannot travel."""
+def wanted_of(request: Request, page: Page | None = None) -> wire.Wanted:
+    """The request in plain types; TypeError for what cannot travel. A relative URL is one of the
+    page's links, so its query is in the page's encoding."""
     headers = {str(name): str(value) for name, value in request.headers.items()}
     body = request.body.encode() if isinstance(request.body, str) else bytes(request.body)
     method = request.method.upper()
@@ -177,9 +183,10 @@ def wanted_of(request: Request) -> wire.Wanted:
     name = handler if isinstance(handler, str) else getattr(handler, "__name__", "")
     if not isinstance(name, str) or (handler and not name) or name == "<lambda>":
         raise TypeError(f"a handler is a method or its name, not {handler!r}")
-    return wire.Wanted(
-        str(request.url), method, body, headers, name, dict(request.meta), int(request.priority)
-    )
+    url = str(request.url)
+    if page is not None and not url.isascii() and not _ABSOLUTE.match(url):
+        url = page.encode_query(url)
+    return wire.Wanted(url, method, body, headers, name, dict(request.meta), int(request.priority))
 
 
 def _item(one: Any) -> bytes:
