@@ -1,24 +1,16 @@
-"""What an answer means: status, Retry-After, redirects, encodings and sizes."""
+"""What an answer means: status, Retry-After and redirects."""
 
 from __future__ import annotations
 
 import email.utils
-import gzip
-import importlib
-import zlib
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from zcrawl.errors import FetchError, RetryClass
-from zcrawl.fetch import policy
 from zcrawl.fetch.policy import (
-    ACCEPT_ENCODING,
-    MAX_GZIP_MEMBERS,
     RETRY_CLASS_OF,
-    BodyReader,
     Follow,
     HandOver,
     Meaning,
@@ -211,134 +203,3 @@ def test_hops_are_limited() -> None:
     with pytest.raises(FetchError) as error:
         chain(0).next_hop(START, "/x")
     assert code_of(error) == "too_many_redirects"
-
-
-# ---------------------------------------------------------------- bodies
-
-
-def read(encoding: str, data: bytes, piece: int = 10**9, limit: int = 10**6) -> bytes:
-    reader = BodyReader(encoding, limit)
-    out = [x for i in range(0, len(data), piece) for x in reader.feed(data[i : i + piece])]
-    reader.finish()
-    assert reader.raw_bytes == len(data)
-    assert reader.decoded_bytes == sum(map(len, out))
-    return b"".join(out)
-
-
-def raw_deflate(data: bytes) -> bytes:
-    packer = zlib.compressobj(wbits=-15)
-    return packer.compress(data) + packer.flush()
-
-
-ENCODINGS: dict[str, Callable[[bytes], bytes]] = {
-    "": bytes,
-    "identity": bytes,
-    "utf-8": bytes,
-    "gzip": gzip.compress,
-    "X-GZIP": gzip.compress,
-    "deflate": zlib.compress,
-    " Deflate ": raw_deflate,
-    "deflate, gzip": lambda data: gzip.compress(zlib.compress(data)),
-    "gzip,identity": gzip.compress,
-}
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@given(data=st.binary(max_size=2000), repeat=st.integers(1, 200), piece=st.integers(1, 300))
-def test_what_was_packed_comes_out(encoding: str, data: bytes, repeat: int, piece: int) -> None:
-    """However the network cuts it, a body comes out as it went in."""
-    body = data * repeat
-    assert read(encoding, ENCODINGS[encoding](body), piece) == body
-
-
-@pytest.mark.parametrize("piece", [1, 7, 10**9])
-def test_gzip_has_members_and_may_have_a_tail(piece: int) -> None:
-    """All members count; padding behind the last one does not."""
-    data = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two") + b"\0" * 20
-    assert read("gzip", data, piece) == b"one two"
-
-
-def test_members_are_limited() -> None:
-    """Thousands of empty members are no page but an attack on the CPU."""
-    with pytest.raises(FetchError) as error:
-        read("gzip", gzip.compress(b"") * (MAX_GZIP_MEMBERS + 1))
-    assert code_of(error) == "bad_encoding"
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "gzip, gzip"])
-def test_a_bomb_is_stopped_at_the_limit(encoding: str) -> None:
-    """Output is never more than the limit, whatever the input expands to."""
-    data = bytes(50_000_000)
-    for name in encoding.split(", "):
-        data = ENCODINGS[name](data)
-    reader = BodyReader(encoding, 1_000_000)
-    with pytest.raises(FetchError) as error:
-        reader.feed(data)
-    assert code_of(error) == "too_large"
-    assert reader.decoded_bytes <= 1_000_001
-
-
-@pytest.mark.parametrize("encoding", ["", "gzip"])
-def test_the_limit_itself_is_allowed(encoding: str) -> None:
-    """max_bytes bytes pass, one more does not."""
-    data = bytes(1000)
-    assert len(read(encoding, ENCODINGS[encoding](data), limit=1000)) == 1000
-    with pytest.raises(FetchError) as error:
-        read(encoding, ENCODINGS[encoding](data), limit=999)
-    assert code_of(error) == "too_large"
-
-
-def test_more_sent_than_allowed_is_too_large_even_if_it_shrinks() -> None:
-    """The raw size is limited too: empty gzip blocks cost the network and give nothing."""
-    with pytest.raises(FetchError) as error:
-        read("gzip", gzip.compress(b"") * 100, limit=200)
-    assert code_of(error) == "too_large"
-
-
-@pytest.mark.parametrize("encoding", ["gzip", "deflate", "deflate, gzip"])
-def test_a_cut_stream_is_truncated(encoding: str) -> None:
-    """A stream without its end is told from a whole one."""
-    data = ENCODINGS[encoding](b"hello world " * 100)
-    for end in (1, 5, len(data) // 2, len(data) - 1):
-        with pytest.raises(FetchError) as error:
-            read(encoding, data[:end])
-        assert code_of(error) == "truncated"
-
-
-@pytest.mark.parametrize("encoding", ["gzip, gzip, gzip", "zstd", "compress", "br, zstd"])
-def test_what_cannot_be_undone_is_refused(encoding: str) -> None:
-    """Too many layers, or one that we did not ask for."""
-    with pytest.raises(FetchError) as error:
-        BodyReader(encoding, 1000)
-    assert code_of(error) == "bad_encoding"
-
-
-@given(st.binary(min_size=1, max_size=300), st.sampled_from(["gzip", "deflate", "gzip, deflate"]))
-def test_any_bytes_end_with_a_body_or_a_name(data: bytes, encoding: str) -> None:
-    """Garbage gives FetchError and nothing else."""
-    try:
-        read(encoding, data, 7)
-    except FetchError as error:
-        assert error.code in ("bad_encoding", "truncated")
-
-
-def test_brotli_is_asked_for_only_if_it_can_be_undone_safely() -> None:
-    """With a brotli that bounds its output it works like the others; without, it is refused."""
-    if policy._brotli is None:
-        assert ACCEPT_ENCODING == "gzip, deflate"
-        with pytest.raises(FetchError):
-            BodyReader("br", 1000)
-        return
-    brotli = importlib.import_module("brotli")
-    packed = brotli.compress(b"hello " * 1000)
-    assert ACCEPT_ENCODING == "gzip, deflate, br"
-    assert read("br", packed, 3) == b"hello " * 1000
-    with pytest.raises(FetchError) as error:
-        read("br", brotli.compress(bytes(50_000_000), quality=1))
-    assert code_of(error) == "too_large"
-    with pytest.raises(FetchError) as error:
-        read("br", packed[:-3])
-    assert code_of(error) == "truncated"
-    with pytest.raises(FetchError) as error:
-        read("br", b"\xff" * 50)
-    assert code_of(error) == "bad_encoding"

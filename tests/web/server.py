@@ -19,6 +19,7 @@ from typing import Self
 
 from tests.web import (  # noqa: F401 - they register their own
     behaviours,
+    encodings,
     floods,
     manners,
     shelf,

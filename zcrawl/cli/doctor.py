@@ -37,6 +37,7 @@ SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
 NAMES_SHOWN: Final = 10
 CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
 PACKAGES: Final = (
+    "brotli",
     *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
     *("uvloop", "click", "rich-click", "rich", "ada-url"),
     *("charset-normalizer", "webencodings"),

@@ -24,6 +24,7 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from zcrawl.errors import FetchError
+from zcrawl.fetch.bodies import ACCEPT_ENCODING, ARCHIVABLE_ENCODING, BodyReader
 from zcrawl.fetch.connection_aiohttp import (
     Connector,
     GuardedRequest,
@@ -35,7 +36,7 @@ from zcrawl.fetch.connection_aiohttp import (
     socks,
 )
 from zcrawl.fetch.failures_aiohttp import as_httpx, translate
-from zcrawl.fetch.policy import ACCEPT_ENCODING, BodyReader, fetch_error
+from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.response_httpx import LeanResponse
 from zcrawl.fetch.tls_file import context_for
@@ -102,6 +103,8 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         body: bytes | None,
         limits: HopLimits,
     ) -> Response:
+        if limits.archives and not any(name.lower() == "accept-encoding" for name in headers):
+            headers = {**headers, "Accept-Encoding": ARCHIVABLE_ENCODING}
         try:
             response = await self._send(method, url, headers, body, limits)
             try:
@@ -326,7 +329,8 @@ async def _read_whole(
 
 
 def _content_encoding(response: aiohttp.ClientResponse) -> str:
-    return response.headers.get("Content-Encoding", "")
+    """All lines of that name, which mean the same as one line with commas (RFC 9110, 5.3)."""
+    return ",".join(response.headers.getall("Content-Encoding", ()))
 
 
 def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:

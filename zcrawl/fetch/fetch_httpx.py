@@ -25,7 +25,8 @@ from zcrawl.fetch.backend_httpx import (
     guarded_transport,
     resolve,
 )
-from zcrawl.fetch.policy import ACCEPT_ENCODING, MAX_MESSAGE, BodyReader, fetch_error
+from zcrawl.fetch.bodies import ACCEPT_ENCODING, ARCHIVABLE_ENCODING, BodyReader
+from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
 
@@ -109,11 +110,12 @@ class HttpxEngine:
         limits: HopLimits,
     ) -> httpx.Response:
         limits.guard.check(url)
+        encodings = ARCHIVABLE_ENCODING if limits.archives else ACCEPT_ENCODING
         request = httpx.Request(
             method,
             url,
             content=body,
-            headers={"Accept": "*/*", "Accept-Encoding": ACCEPT_ENCODING, **headers},
+            headers={"Accept": "*/*", "Accept-Encoding": encodings, **headers},
             extensions={
                 "timeout": {
                     "connect": limits.connect_s,

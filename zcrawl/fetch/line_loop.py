@@ -27,7 +27,8 @@ import httptools
 import msgspec
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.policy import MAX_HEAD_BYTES, BodyReader, fetch_error, head_too_large
+from zcrawl.fetch.bodies import BodyReader
+from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.fetch.ports import HopLimits
 
 SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server

@@ -17,9 +17,10 @@ from typing import Final
 
 import msgspec
 
+from zcrawl.fetch.bodies import ACCEPT_ENCODING
 from zcrawl.fetch.dial_loop import Dialer, LookUp, Place
 from zcrawl.fetch.line_loop import Answer, Line, Unanswered
-from zcrawl.fetch.policy import ACCEPT_ENCODING, fetch_error
+from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 
 KEEPALIVE_S: Final = 15.0
