@@ -11,6 +11,7 @@ import pytest
 from tests.contract.engine_tools import HEADERS, OPEN
 from tests.web import MisbehavingWeb
 from tests.web.encodings import CODINGS, PACKERS, PIECES, SMALL, STACKS, VARIED, header_of, packed
+from tests.web.http2_web import Http2Web
 from zcrawl.errors import FetchError
 from zcrawl.fetch.bodies import ACCEPT_ENCODING, ARCHIVABLE_ENCODING
 from zcrawl.fetch.fetch_aiohttp import AiohttpWire
@@ -41,12 +42,19 @@ def archives(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-@pytest.fixture(params=["http", "aiohttp", "httpx"])
+@pytest.fixture(params=["http", "aiohttp", "httpx", "http2"])
 async def way(request: pytest.FixtureRequest, archives: bool) -> AsyncIterator[Way]:
     engines = {"http": HttpEngine, "aiohttp": AiohttpWire, "httpx": HttpxEngine}
     limits = HopLimits(max_bytes=500_000, guard=OPEN, archives=archives)
-    async with engines[request.param]() as engine, MisbehavingWeb() as web:
-        yield Way(engine, web.url, limits, lambda: web.log[-1].headers)
+    if request.param in engines:
+        async with engines[request.param]() as engine, MisbehavingWeb() as web:
+            yield Way(engine, web.url, limits, lambda: web.log[-1].headers)
+        return
+    limits = HopLimits(
+        max_bytes=500_000, guard=OPEN, archives=archives, http2=True, verify_tls=False
+    )
+    async with HttpxEngine() as httpx, Http2Web() as two:
+        yield Way(httpx, two.url, limits, lambda: two.log[-1].headers)
 
 
 async def pages_of(way: Way, paths: Iterable[str]) -> dict[str, bytes | str]:

@@ -173,6 +173,21 @@ async def test_a_failing_proxy_costs_the_page_nothing() -> None:
     assert session.pool.statistics()["http://good:1"].failures == 0
 
 
+@pytest.mark.parametrize("code", ["reset", "truncated", "protocol", "http2"])
+async def test_a_failure_that_may_be_the_proxys_is_asked_of_another(code: str) -> None:
+    """Nobody can tell whose it is: the second proxy does."""
+
+    def answer(url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
+        if limits.proxy == "http://bad:1":
+            raise fetch_error(code, "broken")
+        return httpx.Response(200)
+
+    engine = Played(answer)
+    session = make(engine, proxies=("http://bad:1", "http://good:1"), proxy_rotation="round_robin")
+    assert (await get(session)).status_code == 200
+    assert [proxy for _, _, proxy in engine.asked] == ["http://bad:1", "http://good:1"]
+
+
 async def test_when_all_proxies_are_down_the_page_waits_with_a_name() -> None:
     """Postponed until the first of them has rested; no attempt is counted."""
 

@@ -20,6 +20,7 @@ from typing import Self
 from tests.web import (  # noqa: F401 - they register their own
     behaviours,
     encodings,
+    first_lines,
     floods,
     manners,
     shelf,

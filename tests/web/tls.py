@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 @functools.cache
-def self_signed_context() -> ssl.SSLContext:
-    """A server context whose certificate nobody trusts."""
+def self_signed_context(*protocols: str) -> ssl.SSLContext:
+    """A server context whose certificate nobody trusts. It chooses among `protocols`, by ALPN."""
     with tempfile.TemporaryDirectory(prefix="zcrawl-tls-") as folder:
         key, certificate = Path(folder) / "key.pem", Path(folder) / "cert.pem"
         command = (
@@ -26,4 +26,6 @@ def self_signed_context() -> ssl.SSLContext:
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
+        if protocols:
+            context.set_alpn_protocols(protocols)
         return context

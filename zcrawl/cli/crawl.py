@@ -54,6 +54,7 @@ def crawl_command(
     """
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
+    from zcrawl.roles.engines import check_installed
     from zcrawl.submit.advice import advice
 
     if resume:
@@ -66,7 +67,7 @@ def crawl_command(
         plan = Plan(settings.data, None, None, settings.json)
         if not settings.data.exists():
             raise UsageError(f"nothing to resume: {settings.data} does not exist")
-        check_typed_secrets(settings.data)
+        check_unfinished(settings.data)
     else:
         if job_file is None:
             job_file, urls = split_sources(urls)
@@ -75,6 +76,7 @@ def crawl_command(
             lists_vouch=True,
             takes_logins=True,
         )
+        check_installed(submission.spec)
         os.environ.update(submission.secrets)  # the workers are forked from this process
         to = output_for(out, settings.data, submission.spec)
         check_before(submission, to)
@@ -140,12 +142,16 @@ async def run_plan(
             return await Session(cluster, plan, display, interrupt).run()
 
 
-def check_typed_secrets(data: Path) -> None:
-    """Before a worker fails the pages of a run for want of a password that is not kept."""
+def check_unfinished(data: Path) -> None:
+    """Raise UsageError before a worker fails the pages of a run for want of a password that is
+    not kept, or of a package."""
+    from zcrawl.roles.engines import check_installed
     from zcrawl.roles.offline import unfinished_specs
+    from zcrawl.submit.stored import read_stored
     from zcrawl.submit.url_logins import typed_secrets
 
     for name, spec in unfinished_specs(data):
+        check_installed(read_stored(spec))
         missing = [secret for secret in typed_secrets(spec) if secret not in os.environ]
         if missing:
             raise UsageError(

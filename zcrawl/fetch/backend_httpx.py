@@ -4,13 +4,20 @@ Used by `fetch_httpx`. httpcore hands a name to its network backend and lets the
 look it up while it connects, which leaves no moment for a check. This backend does the look-up
 itself and passes addresses on; TLS still gets the name, because httpcore names it separately.
 
-It also counts what comes: h11 forgets chunk extensions and interim answers, so a server can send
-them without end. The request at hand has an `Allowance`, which its reads use up.
+It also looks at what comes, for the request at hand (its `Allowance`):
+
+- It is counted: h11 forgets chunk extensions and interim answers, so a server can send them without
+  end.
+- A status line that is none is refused at once. h11 waits for the end of the headers first, and for
+  a server that hangs up before it has the same error as for one that said nothing.
+- On HTTP/2 many requests share a connection. What breaks it fails all of them at once, with the
+  same words, instead of the one that happened to read.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import socket
 import ssl
@@ -18,9 +25,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import httpcore
+import httptools
 import httpx
 
+from zcrawl.errors import FetchError
 from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.http2_frames import FrameWatch
+from zcrawl.fetch.line_loop import lenient_parser
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.frontier.domains import only_at
 
@@ -31,21 +42,60 @@ NO_POOL_LIMIT: Final = httpx.Limits(
 
 
 class Allowance:
-    """How many bytes the answer to one request may have yet: first its head, then its body."""
+    """How many bytes the answer to one request may have yet: first its head, then its body. Also
+    which connection it uses."""
 
     def __init__(self, max_bytes: int) -> None:
+        self.connection: CountedStream | None = None
+        self.is_answer = False  # what came, by its first line (HTTP/1.1)
+        self.began = False  # the body: the headers are whole
         self._max_bytes = max_bytes
         self._left = MAX_HEAD_BYTES
         self._failure = head_too_large()
+        self._status_line: StatusLine | None = None
 
     def begin_body(self) -> None:
+        self.began = True
         self._left = self._max_bytes
         self._failure = fetch_error("too_large", f"more than {self._max_bytes} bytes sent")
 
-    def use(self, count: int) -> None:
-        self._left -= count
+    def use(self, data: bytes) -> None:
+        if not data:
+            return
+        self._left -= len(data)
         if self._left < 0:
             raise self._failure
+        if not self.is_answer:
+            self._status_line = self._status_line or StatusLine()
+            self.is_answer = self._status_line.whole_with(data)
+
+
+class StatusLine:
+    """Judges the first line of an answer as the engine `http` does, by the same parser."""
+
+    def __init__(self) -> None:
+        self._parser = lenient_parser(self)
+        self._seen = False
+
+    def whole_with(self, data: bytes) -> bool:
+        """Whether these bytes complete the line; FetchError if it is none."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return True
+        except httptools.HttpParserError as error:
+            if not self._seen:  # else it is of what comes later, and h11's to judge
+                raise fetch_error("protocol", f"no HTTP: {error}") from error
+        return self._seen
+
+    def on_status(self, _: bytes) -> None:
+        self._seen = True
+
+    def on_header(self, _: bytes, __: bytes) -> None:
+        self._seen = True
+
+    def on_headers_complete(self) -> None:
+        self._seen = True
 
 
 allowance: contextvars.ContextVar[Allowance | None] = contextvars.ContextVar(
@@ -60,19 +110,58 @@ class CountedStream(httpcore.AsyncNetworkStream):
     headers, which its library bounds, can be sent."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self.users = 0  # requests that were sent on it
+        self.fault: FetchError | None = None  # why it was ended
         self._inner = inner
         tls = inner.get_extra_info("ssl_object")
-        self._counts = tls is None or tls.selected_alpn_protocol() != "h2"
+        http2 = tls is not None and tls.selected_alpn_protocol() == "h2"
+        self._frames = FrameWatch() if http2 else None
+
+    @property
+    def shared(self) -> bool:
+        """Whether it may have ended for what another request did, or before this one came."""
+        return self.users > 1
+
+    @property
+    def is_http2(self) -> bool:
+        return self._frames is not None
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
-        data = await self._inner.read(max_bytes, timeout)
-        left = allowance.get()
-        if left is not None and self._counts:
-            left.use(len(data))
+        left = self._note_user()
+        try:
+            data = await self._inner.read(max_bytes, timeout)
+        except Exception:
+            if self.fault is not None:  # closed by `fail` while this request was waiting
+                raise self.fault from None
+            raise
+        if self._frames is not None:
+            wrong = self._frames.feed(data)
+            if wrong:
+                raise await self.fail(f"the server broke the rules of HTTP/2 ({wrong})")
+        elif left is not None:
+            left.use(data)
         return data
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        self._note_user()
+        if self.fault is not None:
+            raise self.fault
         await self._inner.write(buffer, timeout)
+
+    async def fail(self, reason: str) -> FetchError:
+        """End the connection; all who use it get the error that is returned."""
+        if self.fault is None:
+            self.fault = fetch_error("http2", reason)
+            with contextlib.suppress(OSError):  # it is closed all the same
+                await self._inner.aclose()
+        return self.fault
+
+    def _note_user(self) -> Allowance | None:
+        left = allowance.get()
+        if left is not None and left.connection is not self:
+            left.connection = self
+            self.users += 1
+        return left
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -145,3 +234,43 @@ def guarded_transport(
     transport = httpx.AsyncHTTPTransport(trust_env=False, limits=NO_POOL_LIMIT, **options)
     transport._pool._network_backend = GuardedBackend(guard, look_up, address)
     return transport
+
+
+async def cancel_stream(
+    transport: httpx.AsyncHTTPTransport, connection: CountedStream, stream: int
+) -> None:
+    """Reset an HTTP/2 stream that nobody will read on, and give back the room its data took.
+
+    httpcore forgets such a stream. The server would go on sending, nothing of it would ever be
+    acknowledged, and after 16 MB all pages of the connection would wait for ever. Neither httpx nor
+    httpcore has a call for this, so it reaches for httpcore's own objects."""
+    pool_connections = transport._pool.connections
+    for http2 in (getattr(entry, "_connection", None) for entry in pool_connections):
+        if getattr(http2, "_network_stream", None) is connection:
+            break
+    else:
+        return
+    from h2.connection import ConnectionState  # of jobs with HTTP/2, whose transport has loaded it
+    from h2.errors import ErrorCodes
+    from h2.events import DataReceived
+
+    assert http2 is not None
+    state = http2._h2_state
+    unread = [event for event in http2._events.get(stream, ()) if isinstance(event, DataReceived)]
+    known = state.streams.get(stream)
+    unfinished = known is not None and not known.closed
+    if state.state_machine.state is ConnectionState.CLOSED or not (unread or unfinished):
+        return
+    for event in unread:
+        state.acknowledge_received_data(event.flow_controlled_length, stream)
+    if unfinished:
+        state.reset_stream(stream, ErrorCodes.CANCEL)
+    with contextlib.suppress(httpcore.NetworkError, httpcore.TimeoutException, FetchError):
+        # A connection that takes nothing any more has failed, and httpcore has noted it.
+        await http2._write_outgoing_data(_Unhurried)
+
+
+class _Unhurried:
+    """The part of a request that httpcore looks at when it writes."""
+
+    extensions: Final = {"timeout": {"write": 5.0}}

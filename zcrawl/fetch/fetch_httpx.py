@@ -3,43 +3,106 @@
 
 Called by the worker's pipeline through `fetch.ports.Engine` when a job says `engine = "httpx"`.
 It costs ten times the CPU of `fetch_aiohttp`.
+
+A connection serves several requests, on HTTP/2 at the same time. When it fails, nobody knows which
+of them is to blame, so each is asked for once more on a connection of its own (`_Failed`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, NoReturn, Self
 
 import httpx
+import msgspec
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.backend_httpx import (
     Allowance,
     Resolve,
     allowance,
+    cancel_stream,
     guarded_transport,
     resolve,
 )
 from zcrawl.fetch.bodies import ACCEPT_ENCODING, ARCHIVABLE_ENCODING, BodyReader
+from zcrawl.fetch.failures_httpx import (
+    ended_connection,
+    http2_failure,
+    translate,
+    wants_http1,
+)
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
+MOST_TURNS: Final = 5  # that a request waits for on connections which end before it was sent
 _ALL_HEADERS: Final = "all_headers"
+_BREAKS_A_HEADER: Final = re.compile(r"[\r\n\0]")
 
 
 class _Client:
-    """A client and how many requests are using it."""
+    """A client, what it connects with, and how many requests are using it."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx.AsyncClient, transport: httpx.AsyncHTTPTransport) -> None:
         self.client = client
+        self.transport = transport
         self.running = 0
+
+
+class _Failed(msgspec.Struct):
+    """An attempt that gave no answer."""
+
+    error: Exception
+    left: Allowance
+    method: str
+
+    @property
+    def unsent(self) -> bool:
+        """Whether the connection failed while the request waited for its turn on it."""
+        return self.left.connection is None and self.repeatable
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the connection failed and not the page, which may be asked for once more."""
+        if self.method not in ("GET", "HEAD"):
+            return False
+        connection = self.left.connection
+        if connection is not None and not connection.shared:
+            return False
+        if connection is None or connection.is_http2:
+            return ended_connection(self.error)
+        if self.left.began:
+            return False
+        # What is no answer may be the rest of the one before, on HTTP/1.1.
+        no_http = isinstance(self.error, FetchError) and not self.left.is_answer
+        garbled = no_http or isinstance(self.error, httpx.RemoteProtocolError)
+        return garbled or ended_connection(self.error)
+
+    @property
+    def wants_http1(self) -> bool:
+        """Whether the server did nothing but ask for HTTP/1.1."""
+        return wants_http1(self.error)
+
+    def raise_named(self, url: str, limits: HopLimits) -> NoReturn:
+        failure = self._named(url)
+        if limits.proxy is not None:
+            failure = _blamed(self.error, failure)
+        if failure is self.error:
+            raise failure
+        raise failure from self.error
+
+    def _named(self, url: str) -> FetchError:
+        if isinstance(self.error, ValueError):
+            # After it was sent: a status that is no number, which httpcore reads without looking.
+            code = "bad_url" if self.left.connection is None else "protocol"
+            return fetch_error(code, f"{url}: {self.error}"[:MAX_MESSAGE])
+        return translate(url, self.error, self.left.began)
 
 
 class HttpxEngine:
@@ -89,81 +152,49 @@ class HttpxEngine:
         limits: HopLimits,
     ) -> httpx.Response:
         try:
+            request = _request(method, url, headers, body, limits)
+        except FetchError:
+            raise
+        except Exception as error:  # whatever a URL or a header makes httpx raise
+            raise fetch_error("bad_url", f"{url}: {error}"[:MAX_MESSAGE]) from error
+        try:
             async with asyncio.timeout(limits.total_s):
-                return await self._exchange(method, url, headers, body, limits)
+                return await self._exchange(request, url, limits)
         except FetchError:
             raise
         except TimeoutError as error:
             raise fetch_error("total_timeout", f"{url}: not done in {limits.total_s} s") from error
         except Exception as error:
-            failure = translate(url, error)
-            if limits.proxy is not None:
-                failure = _blamed(error, failure)
-            raise failure from error
+            raise translate(url, error) from error
 
     async def _exchange(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        body: bytes | None,
-        limits: HopLimits,
+        self, request: httpx.Request, url: str, limits: HopLimits
     ) -> httpx.Response:
-        limits.guard.check(url)
-        encodings = ARCHIVABLE_ENCODING if limits.archives else ACCEPT_ENCODING
-        request = httpx.Request(
-            method,
-            url,
-            content=body,
-            headers={"Accept": "*/*", "Accept-Encoding": encodings, **headers},
-            extensions={
-                "timeout": {
-                    "connect": limits.connect_s,
-                    "read": limits.read_s,
-                    "write": limits.read_s,
-                    "pool": limits.connect_s,
-                }
-            },
-        )
-        if limits.proxy is None:
-            # httpx normalises what it parses; the canonical URL is sent byte for byte. Not so
-            # through a proxy, where httpcore would send it as the target of CONNECT too.
-            request.extensions["target"] = _target(url)
+        """One answer. A connection that failed under several requests blames none of them: each
+        is asked for again, once, on a connection of its own, and what fails there is its own."""
         if limits.proxy is not None:
             await self._check_all(request.url, limits)
-        one = await self._client(limits)
-        one.running += 1
-        left = Allowance(limits.max_bytes)
-        allowance.set(left)
+        shared = await self._client(limits)
+        shared.running += 1
         try:
-            response = await self._send(one.client, request)
-            left.begin_body()
-            try:
-                if response.status_code == 407:  # only proxies answer so
-                    raise fetch_error("proxy", f"{url}: the proxy wants other credentials")
-                return await _read_whole(request, response, limits)
-            finally:
-                await response.aclose()
+            for _ in range(MOST_TURNS):
+                first = await _attempt(shared, request, limits)
+                if isinstance(first, httpx.Response) or not first.unsent:
+                    break
         finally:
-            one.running -= 1
-
-    async def _send(self, client: httpx.AsyncClient, request: httpx.Request) -> httpx.Response:
-        """The answer up to its headers, with a second try if a pooled connection was stale."""
-        fresh = False
-
-        async def trace(event: str, _: Mapping[str, Any]) -> None:
-            nonlocal fresh
-            fresh = fresh or event == "connection.connect_tcp.started"
-
-        request.extensions["trace"] = trace
-        try:
-            response = await client.send(request, stream=True, follow_redirects=False)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            if fresh:
-                raise
-            response = await client.send(request, stream=True, follow_redirects=False)
-        response.headers = response.extensions.pop(_ALL_HEADERS, response.headers)
-        return response
+            shared.running -= 1
+        if isinstance(first, httpx.Response):
+            return first
+        if first.wants_http1:
+            limits = msgspec.structs.replace(limits, http2=False)
+        elif not first.repeatable:
+            first.raise_named(url, limits)
+        own = self._make_client(limits)
+        async with own.client:
+            second = await _attempt(own, request, limits)
+        if isinstance(second, _Failed):
+            second.raise_named(url, limits)
+        return second
 
     async def _check_all(self, url: httpx.URL, limits: HopLimits) -> None:
         """A proxy looks names up by itself: all that the name means here is checked before."""
@@ -180,31 +211,63 @@ class HttpxEngine:
         key = (limits.verify_tls, policy, limits.proxy, files, limits.http2, limits.address)
         found = self._clients.get(key)
         if found is None:
-            if self._closed:
-                raise fetch_error("engine", "the engine is closed")
-            transport = guarded_transport(
-                limits.guard,
-                self._look_up,
-                limits.address,
-                verify=context_for(files, limits.verify_tls, limits.http2),
-                proxy=limits.proxy,
-                http2=limits.http2,
-            )
-            client = httpx.AsyncClient(
-                transport=transport,
-                trust_env=False,
-                # A crawl has no sessions, and httpx's own jar would keep every cookie of the web.
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
-                event_hooks={"response": [_hide_location]},
-            )
-            found = self._clients[key] = _Client(client)
+            found = self._clients[key] = self._make_client(limits)
             await self._close_idle(found)
         return found
+
+    def _make_client(self, limits: HopLimits) -> _Client:
+        if self._closed:
+            raise fetch_error("engine", "the engine is closed")
+        transport = guarded_transport(
+            limits.guard,
+            self._look_up,
+            limits.address,
+            verify=context_for(limits.tls, limits.verify_tls, limits.http2),
+            proxy=limits.proxy,
+            http2=limits.http2,
+        )
+        client = httpx.AsyncClient(
+            transport=transport,
+            trust_env=False,
+            # A crawl has no sessions, and httpx's own jar would keep every cookie of the web.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+            event_hooks={"response": [_hide_location]},
+        )
+        return _Client(client, transport)
 
     async def _close_idle(self, newest: _Client) -> None:
         idle = [key for key, one in self._clients.items() if not one.running and one is not newest]
         for key in idle[: len(self._clients) - MOST_CLIENTS]:
             await self._clients.pop(key).client.aclose()
+
+
+async def _attempt(
+    one: _Client, request: httpx.Request, limits: HopLimits
+) -> httpx.Response | _Failed:
+    left = Allowance(limits.max_bytes)
+    allowance.set(left)
+
+    async def trace(event: str, told: Mapping[str, Any]) -> None:
+        if event == "http2.response_closed.started" and left.connection is not None:
+            await cancel_stream(one.transport, left.connection, told["stream_id"])
+
+    if limits.http2:
+        request.extensions["trace"] = trace
+    try:
+        response = await one.client.send(request, stream=True, follow_redirects=False)
+        left.begin_body()
+        response.headers = response.extensions.pop(_ALL_HEADERS, response.headers)
+        try:
+            if response.status_code == 407:  # only proxies answer so
+                raise fetch_error("proxy", f"{request.url}: the proxy wants other credentials")
+            return await _read_whole(request, response, limits)
+        finally:
+            await response.aclose()
+    except Exception as error:  # gets its name by who knows whether this was the last attempt
+        connection = left.connection
+        if connection is not None and connection.is_http2 and ended_connection(error):
+            await connection.fail(http2_failure(error) or str(error))
+        return _Failed(error, left, request.method)
 
 
 async def _hide_location(response: httpx.Response) -> None:
@@ -235,12 +298,8 @@ async def _read_whole(
     if announced.isdecimal() and int(announced) > limits.max_bytes:
         raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
     pieces: list[bytes] = []
-    try:
-        async for piece in response.aiter_raw():
-            pieces += reader.feed(piece)
-    except (httpx.RemoteProtocolError, httpx.ReadError) as error:
-        code = "truncated" if _ended_early(error) else "protocol"
-        raise fetch_error(code, f"{request.url}: {error}") from error
+    async for piece in response.aiter_raw():
+        pieces += reader.feed(piece)
     reader.finish()
     raw = response.headers.raw
     kept = [p for p in raw if p[0].lower() not in (b"content-encoding", b"content-length")]
@@ -257,9 +316,36 @@ async def _read_whole(
     )
 
 
-def _ended_early(error: httpx.TransportError) -> bool:
-    """Whether the body broke off, rather than being no HTTP any more."""
-    return isinstance(error, httpx.ReadError) or "closed connection" in str(error)
+def _request(
+    method: str, url: str, headers: Mapping[str, str], body: bytes | None, limits: HopLimits
+) -> httpx.Request:
+    """The request as it is sent; ValueError and httpx's own errors for what cannot be."""
+    limits.guard.check(url)
+    for name, value in headers.items():
+        if _BREAKS_A_HEADER.search(name + value):
+            raise ValueError("a header has a line break in it")
+        # h2 refuses it, and its error would be taken for the server's.
+        if limits.http2 and name.lower() == "te" and value.strip().lower() != "trailers":
+            raise ValueError("TE can only be 'trailers' on HTTP/2")
+    encodings = ARCHIVABLE_ENCODING if limits.archives else ACCEPT_ENCODING
+    seconds = {
+        "connect": limits.connect_s,
+        "read": limits.read_s,
+        "write": limits.read_s,
+        "pool": limits.connect_s,
+    }
+    request = httpx.Request(
+        method,
+        url,
+        content=body,
+        headers={"Accept": "*/*", "Accept-Encoding": encodings, **headers},
+        extensions={"timeout": seconds},
+    )
+    if limits.proxy is None:
+        # httpx normalises what it parses; the canonical URL is sent byte for byte. Not so
+        # through a proxy, where httpcore would send it as the target of CONNECT too.
+        request.extensions["target"] = _target(url)
+    return request
 
 
 def _target(url: str) -> bytes:
@@ -269,41 +355,3 @@ def _target(url: str) -> bytes:
     if start == -1 or -1 < query < start:
         return b"/" + (url[query:].encode("ascii") if query != -1 else b"")
     return url[start:].partition("#")[0].encode("ascii")
-
-
-def translate(url: str, error: Exception) -> FetchError:
-    """The one place where httpx's errors get our names. Narrow types come first."""
-    text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
-    match error:
-        case httpx.ConnectTimeout() | httpx.PoolTimeout():
-            code = "connect_timeout"
-        case httpx.TimeoutException():
-            code = "read_timeout"
-        case httpx.ConnectError():
-            causes = list(_causes(error))
-            if any(isinstance(cause, ssl.SSLError) for cause in causes):
-                code = "tls"
-            elif any(isinstance(cause, socket.gaierror) for cause in causes):
-                code = "dns"
-            else:
-                code = "connect"
-        case httpx.RemoteProtocolError():
-            # h11 has one error for silence and for nonsense; only its text tells them apart.
-            code = "reset" if "disconnected" in str(error) else "protocol"
-        case httpx.UnsupportedProtocol() | httpx.LocalProtocolError() | httpx.InvalidURL():
-            code = "bad_url"
-        case httpx.NetworkError() | OSError():
-            code = "reset"
-        case ExceptionGroup():  # anyio wraps what its connection attempts raise
-            return translate(url, error.exceptions[0])
-        case ValueError() | OverflowError():
-            code = "bad_url"
-        case _:
-            code = "engine"
-    return fetch_error(code, text[:MAX_MESSAGE])
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

@@ -68,6 +68,17 @@ class _Reading(msgspec.Struct):
         return min(self.deadline, self.heard_at + self.limits.read_s)
 
 
+def lenient_parser(callbacks: object) -> httptools.HttpResponseParser:
+    """A parser that allows servers what aiohttp's parser allows them."""
+    parser = httptools.HttpResponseParser(callbacks)
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_optional_cr_before_lf=True,
+        lenient_spaces_after_chunk_size=True,
+    )
+    return parser
+
+
 class Line(asyncio.Protocol):
     """`ask`, await the answer, look at `usable`."""
 
@@ -76,12 +87,7 @@ class Line(asyncio.Protocol):
         self.idle_since = 0.0
         self._loop = loop
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(  # what aiohttp's parser allows servers, too
-            lenient_headers=True,
-            lenient_optional_cr_before_lf=True,
-            lenient_spaces_after_chunk_size=True,
-        )
+        self._parser = lenient_parser(self)
         self._reading: _Reading | None = None  # an idle line has none, and holds no page
         self._timer: asyncio.TimerHandle | None = None
 

@@ -29,6 +29,7 @@ RETRY_CLASS_OF: dict[str, RetryClass] = {
     "total_timeout": _TRANSIENT,  # never silent for too long, and still not done in time
     "reset": _TRANSIENT,  # closed or reset before an answer came
     "truncated": _TRANSIENT,  # less came than was announced
+    "http2": _TRANSIENT,  # an HTTP/2 connection or stream that the server ended or broke
     "engine": _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
     "browser": _TRANSIENT,  # it crashed, was killed or did not start
     "browser_memory": _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps

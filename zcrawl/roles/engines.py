@@ -5,10 +5,11 @@ Called by workers and by `zcrawl test`: most need one engine, and the others are
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
-from zcrawl.errors import JobError
+from zcrawl.errors import JobError, PluginError
 from zcrawl.runtime import clock_os
 from zcrawl.submit.spec import ENGINES, JobSpec
 
@@ -26,8 +27,9 @@ class Engines:
         self._shared: dict[str, Engine] = {}
 
     def of(self, spec: JobSpec) -> Engine:
-        """A plugin's engine is the run's, who closes it."""
+        """A plugin's engine is the run's, who closes it. PluginError: see `make_engine`."""
         name = spec.fetch.engine
+        _require_http2(spec)
         return self.shared(name) if name in ENGINES else make_engine(spec, self._plain)
 
     def shared(self, name: str) -> Engine:
@@ -49,13 +51,53 @@ def make_engine(
 ) -> Engine:
     """`plain` gives the engine for what a browser need not render, `note` writes logs. JobError
     where the engine is not installed: the run's pages fail with that code. PluginError: no plugin
-    of that name, or one that does not take the job's options."""
+    of that name, or one that does not take the job's options; or no h2 for HTTP/2, so that other
+    workers get the run's pages."""
     name = spec.fetch.engine
+    _require_http2(spec)
     if name in ENGINES:
         return _own_engine(name, plain, note)
     from zcrawl.plugins import make_fetcher
 
     return cast("Engine", make_fetcher(name, spec.plugins.get(name, {})))
+
+
+def check_installed(spec: JobSpec) -> None:
+    """Raise JobError if the job's engine needs what is not installed on this machine.
+
+    Called by commands whose workers run here too (`crawl`, `test`), before anything is fetched:
+    each page would fail for it."""
+    if _lacks_http2(spec):
+        raise JobError(
+            "fetch.http2 needs the package h2, which is not installed here. Run "
+            "pip install 'zcrawl[http2]', or write http2 = false",
+            code="missing_extra",
+        )
+    if spec.fetch.engine == "browser":
+        try:
+            from zcrawl.fetch.chromium_browser import find_chromium
+        except ImportError as error:
+            raise _no_browser(error) from error
+        find_chromium()
+
+
+def _no_browser(error: ImportError) -> JobError:
+    return JobError(
+        f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
+        code="no_browser",
+    )
+
+
+def _lacks_http2(spec: JobSpec) -> bool:
+    return spec.fetch.http2 and importlib.util.find_spec("h2") is None
+
+
+def _require_http2(spec: JobSpec) -> None:
+    if _lacks_http2(spec):
+        raise PluginError(
+            "the package h2, which fetch.http2 needs: pip install 'zcrawl[http2]'",
+            code=PluginError.MISSING,
+        )
 
 
 def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
@@ -67,10 +109,7 @@ def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
         try:
             from zcrawl.fetch.fetch_browser import BrowserEngine
         except ImportError as error:
-            raise JobError(
-                f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
-                code="no_browser",
-            ) from error
+            raise _no_browser(error) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
     from zcrawl.fetch.fetch_http_loop import HttpEngine
 

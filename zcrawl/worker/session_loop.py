@@ -33,7 +33,7 @@ What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
 _TOOK_LONG: Final = frozenset(("read_timeout", "total_timeout"))
 # What may be the proxy's fault or the server's: nobody can tell before another proxy was asked.
-_WHOSE: Final = _TOOK_LONG | {"truncated", "protocol", "reset"}
+_WHOSE: Final = _TOOK_LONG | {"truncated", "protocol", "reset", "http2"}
 _MOST_SUSPECTED: Final = 10_000  # URLs
 
 
