@@ -54,6 +54,18 @@ def test_a_place_on_the_same_page_is_no_link() -> None:
     assert parse(html + "<a href='javascript:void(0)'>").links == []
 
 
+def test_a_space_before_a_fragment_is_part_of_the_link() -> None:
+    """As browsers have it; at the ends of an href it is not."""
+    page = parse(
+        "<a href=' a #1 '>1</a><a href='a#2'>2</a><a href='a?b #3'>3</a><a href='a #4'>4</a>"
+    )
+    assert urls(page) == [
+        "https://example.com/docs/a%20",
+        "https://example.com/docs/a",
+        "https://example.com/docs/a?b%20",
+    ]
+
+
 def test_nofollow_is_honoured_unless_told_otherwise() -> None:
     """rel=nofollow takes away one link, the robots meta all of them."""
     link = "<a href=a rel='x NoFollow'>1</a><a href=b rel=nofollower>2</a>"

@@ -132,6 +132,18 @@ def test_query_rules_drop_and_sort() -> None:
         ("https:g", "https://g/"),
         ("..\\g", "http://a/b/g"),
         (" \n/g ", "http://a/g"),
+        ("g #s", "http://a/b/c/g%20"),
+        ("g  #s", "http://a/b/c/g%20%20"),
+        (" g #s ", "http://a/b/c/g%20"),
+        ("g# s ", "http://a/b/c/g"),
+        ("g\t\n#s", "http://a/b/c/g"),
+        ("g\x01#s", "http://a/b/c/g%01"),
+        ("g?y #s", "http://a/b/c/g?y%20"),
+        ("g? #s", "http://a/b/c/g?%20"),
+        ("g #a #b", "http://a/b/c/g%20"),
+        ("/ #s", "http://a/%20"),
+        (" #s", "http://a/b/c/d;p?q"),
+        ("http://a/g #s", "http://a/g%20"),
     ],
 )
 def test_relative_references_resolve_as_in_a_browser(href: str, expected: str) -> None:
@@ -141,6 +153,12 @@ def test_relative_references_resolve_as_in_a_browser(href: str, expected: str) -
     resolver = LinkResolver(DEFAULT)
     for _ in range(2):
         assert resolver.resolve(base, href) == (expected, DEFAULT.key(expected))
+
+
+def test_a_space_before_the_fragment_makes_no_host() -> None:
+    """Spaces are allowed in paths and queries, not in names."""
+    with pytest.raises(BadUrl):
+        canonicalize("http://a #s")
 
 
 def test_joining_with_a_bad_base_is_a_named_error() -> None:
@@ -203,7 +221,7 @@ def test_pages_of_one_directory_share_only_what_means_the_same_on_both() -> None
     """`?p=2`, an empty href and `http:?p=2` keep the page's own name, so no cache may mix them."""
     resolver = LinkResolver(DEFAULT)
     for page in ("http://h/d/one", "http://h/d/two", "http://h/d/one"):
-        for href in ("?p=2", "", " ?p=3", "http:?p=4", "same", "#x"):
+        for href in ("?p=2", "", " ?p=3", "http:?p=4", "same", "#x", " #x", "?p=5 #x", "same #x"):
             expected = join(page, href)
             assert resolver.resolve(page, href) == (expected, DEFAULT.key(expected))
 

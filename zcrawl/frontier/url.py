@@ -7,7 +7,7 @@ serialisation (ada_url) of an http or https URL with these rules on top:
  1. scheme and host in lower case, international names in punycode, IPv4 and IPv6 normalised
  2. the default port (http 80, https 443) is dropped
  3. user name and password are removed: credentials are never stored
- 4. the fragment is dropped
+ 4. the fragment is dropped; spaces before it are part of the URL
  5. dot segments are resolved, `\\` is `/`, an empty path is `/`
  6. percent-escapes have upper-case hex digits, and escaped unreserved characters
     (A-Z a-z 0-9 - . _ ~) are written plainly; but in a URL with a stray `%` (one that starts no
@@ -133,6 +133,15 @@ def url_key(url: str) -> bytes:
     return blake2b(url.encode(), digest_size=KEY_BYTES).digest()
 
 
+def without_fragment(href: str) -> str:
+    """What comes before the fragment. Behind a space (`a b #c`) its mark stays: only at the end of
+    the whole href are spaces stripped, before a fragment they are part of the URL (`a%20b%20`)."""
+    cut = href.find("#")
+    if cut > 0 and href[cut - 1] <= " ":
+        cut += 1
+    return href if cut < 0 else href[:cut]
+
+
 def origin_of(canonical_url: str) -> str:
     """Scheme, name and port: what politeness calls a host, e.g. `https://example.com:8443`."""
     return canonical_url[: canonical_url.find("/", 8)]  # no host begins later than at 8
@@ -192,9 +201,8 @@ class LinkResolver:
         """Where `href` leads on the page `base_url`; None if that is nothing to crawl."""
         if base_url != self._base:
             self._enter(base_url)
-        cut = href.find("#")
-        if cut >= 0:
-            href = href[:cut]
+        if "#" in href:
+            href = without_fragment(href)
         if href.startswith("/"):
             cache = self._by_origin
         elif href.startswith(("http://", "https://")):
@@ -290,11 +298,11 @@ class _EncodingResolver:
 
 def _depends_on_directory_only(href: str) -> bool:
     """False for ``, `?page=2` and `http:?page=2`, which keep the file name of their page too."""
-    return ":" not in href and href.lstrip(_STRIPPED)[:1] not in ("", "?")
+    return ":" not in href and href.lstrip(_STRIPPED)[:1] not in ("", "?", "#")
 
 
 def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
-    href = href.partition("#")[0].strip(_STRIPPED)
+    href = without_fragment(href.strip(_STRIPPED))
     scheme = _SCHEME.match(href)
     if scheme and scheme[1].lower() not in ("http", "https"):
         raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
@@ -311,7 +319,7 @@ def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
     at = url.rfind("@", name, path)
     if at >= 0:
         url, path = url[:name] + url[at + 1 :], path - (at + 1 - name)
-    cut = url.find("#", path)  # only a base can bring one along
+    cut = url.find("#", path)  # of a base, or left behind a space
     if cut >= 0:
         url = url[:cut]
     if "%" in url:
