@@ -7,8 +7,9 @@ import pytest
 from tests.contract.engine_tools import HEADERS, OPEN, PATIENT, failure
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
-from tests.web.first_lines import NO_HTTP, UNFINISHED
-from zcrawl.errors import RetryClass
+from tests.web.first_lines import LOW, NO_HTTP, UNFINISHED
+from zcrawl.errors import FetchError, RetryClass
+from zcrawl.fetch.policy import classify_status
 from zcrawl.fetch.ports import Engine, HopLimits
 
 HASTY = HopLimits(read_s=0.3, guard=OPEN)
@@ -35,6 +36,21 @@ async def test_an_answer_that_broke_off_may_pass(
     assert (error.code, error.retry) == ("reset", RetryClass.TRANSIENT)
     error = await failure(engine, web.url(f"/says/{name}/waits"), HASTY)
     assert (error.code, error.retry) == ("read_timeout", RetryClass.TRANSIENT)
+
+
+@pytest.mark.parametrize("name", LOW)
+async def test_a_status_below_100_is_no_interim_answer(
+    engine: Engine, web: MisbehavingWeb, name: str
+) -> None:
+    """No other answer is waited for behind it: it is an answer with that status, or no HTTP."""
+    url = web.url(f"/says/{name}/closes")
+    try:
+        response = await engine.get(url, HEADERS, PATIENT)
+    except FetchError as error:
+        assert (error.code, error.retry) == ("protocol", RetryClass.PERMANENT)
+    else:
+        assert response.status_code == int(name)
+        assert classify_status(response.status_code).retry is RetryClass.PERMANENT
 
 
 @pytest.mark.parametrize("name", ["word", "ssh", "no-number"])

@@ -84,6 +84,12 @@ def test_what_is_asked_for_can_be_read() -> None:
     assert set(ARCHIVABLE_ENCODING.split(", ")) == set(ACCEPT_ENCODING.split(", ")) - {"zstd"}
 
 
+def test_up_to_five_encodings_are_undone() -> None:
+    """As curl and urllib3 do it."""
+    names = ["gzip", "deflate", "br", "zstd", "gzip"]
+    assert read(", ".join(names), packed("+".join(names), VARIED), 1000) == VARIED
+
+
 # ---------------------------------------------------------------- the end of a stream
 
 
@@ -180,7 +186,9 @@ def test_a_zstd_window_beyond_the_standards_is_refused() -> None:
 # ---------------------------------------------------------------- what cannot be read
 
 
-@pytest.mark.parametrize("encoding", ["gzip, gzip, gzip", "br,br,br", "compress", "br, dcb", "dcz"])
+@pytest.mark.parametrize(
+    "encoding", ["gzip, " * 5 + "gzip", "br,br,br,br,zstd,br", "compress", "br, dcb", "dcz"]
+)
 def test_what_cannot_be_undone_is_refused(encoding: str) -> None:
     """Too many layers, or one that we did not ask for."""
     with pytest.raises(FetchError) as error:

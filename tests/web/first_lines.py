@@ -32,11 +32,17 @@ UNFINISHED = {
 }
 
 
+LOW = {
+    "077": b"HTTP/1.1 077 Low\r\nContent-Length: 2\r\n\r\nhi",
+    "099": b"HTTP/1.1 099 Low\r\n\r\nhi",
+}
+
+
 @behaviour
 async def says(x: Exchange) -> bool:
     """/says/NAME/closes or /says/NAME/waits: then it hangs up, or says no more."""
     name, _, then = x.rest.partition("/")
-    await x.raw({**NO_HTTP, **UNFINISHED}[name])
+    await x.raw({**NO_HTTP, **UNFINISHED, **LOW}[name])
     if then == "waits":
         await x.reader.read()  # until the client leaves
     return False

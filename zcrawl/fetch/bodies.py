@@ -21,7 +21,7 @@ ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
 # Archives keep bodies as they came, and what reads archives (warcio) does not know zstd.
 ARCHIVABLE_ENCODING: Final = "gzip, deflate, br"
 
-MAX_ENCODINGS: Final = 2  # stacked Content-Encodings; more than that is an attack, not a page
+MAX_ENCODINGS: Final = 5  # stacked Content-Encodings, as curl and urllib3 allow; more is an attack
 MAX_MEMBERS: Final = 1000  # of gzip or zstd; each costs a copy of the rest of its chunk
 _PIECE: Final = 65_536  # what an inner decoder hands to the next one at most
 _WINDOW_LOG: Final = 23  # of zstd: 8 MB, the most that a Content-Encoding may need (RFC 9659)
@@ -213,7 +213,7 @@ class BodyReader:
         self._decoders = _decoders(content_encoding) if content_encoding else []
         self._fed: list[bytes] | None = [] if keeps else None
         self._max_bytes = max_bytes
-        self._between_bytes = 0  # from one decoder to the next, where there are two
+        self._between_bytes = 0  # from each decoder to the next
         self.raw_bytes = 0
         self.decoded_bytes = 0
 

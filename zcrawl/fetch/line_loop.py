@@ -176,7 +176,7 @@ class Line(asyncio.Protocol):
         if reading is None or reading.whole:
             return
         reading.status = self._parser.get_status_code()
-        if reading.status < 200 and reading.status != 101:
+        if 100 <= reading.status < 200 and reading.status != 101:
             reading.headers = []  # an interim answer; the real one follows
             return
         encodings: list[str] = []
