@@ -211,6 +211,20 @@ async def test_a_page_that_is_too_large_takes_no_room_from_the_others(
     assert endless in web.cancelled
 
 
+async def test_data_that_came_for_pages_that_were_given_up_is_acknowledged(
+    engine: HttpxEngine, web: Http2Web
+) -> None:
+    """Others have read it from the connection, which has room for 16 MB without that."""
+    tiny = msgspec.structs.replace(TWO, max_bytes=1000)
+    for n in range(6):
+        urls = [web.url(f"/large/100000?{n}.{m}") for m in range(50)]
+        errors = await asyncio.gather(*(failure(engine, url, tiny) for url in urls))
+        assert {error.code for error in errors} == {"too_large"}
+    response = await engine.get(web.url("/large/100000"), HEADERS, TWO)
+    assert len(response.content) == 100_000
+    assert web.connections == 1
+
+
 async def test_a_page_that_takes_too_long_is_cancelled_at_the_server(
     engine: HttpxEngine, web: Http2Web
 ) -> None:
