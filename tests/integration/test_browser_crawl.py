@@ -78,7 +78,7 @@ async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None
         titles = {path: row["title"] for path, row in found.items()}
         assert titles == {"/": "first", "/a": "second", "/hop": "third", "/data.json": None}
         assert found["/hop"]["final_url"] == site.url("/b")
-        assert view["skipped_reasons"] == {"robots": 1}
+        assert view["skipped_reasons"] == {"robots": 1, "redirect_target": 1}
         assert site.hits("/no") == 0
         assert site.hits("/a") == 1
     blobs = FileBlobs(tmp_path / "data" / "blobs")

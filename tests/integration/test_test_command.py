@@ -134,15 +134,17 @@ def test_a_spider_is_tried(tmp_path: Path) -> None:
 
 
 def test_what_a_job_lacks_is_named(tmp_path: Path) -> None:
-    """A plugin that is not installed here: the reason has its name, and nothing breaks."""
-    for key, name in (("middlewares", "middleware"), ("parsers", "parser")):
-        text = f'name = "x"\nseeds = ["http://a.invalid/"]\n{key} = ["nobody-has-it"]\n'
-        (tmp_path / "x.toml").write_text(text)
-        told = report(tmp_path, "x.toml", code=1)
-        assert told["reason"] == "plugin_missing"
-        assert told["detail"] == f"{name} 'nobody-has-it'"
-    (tmp_path / "x.toml").write_text('name = "x"\nkind = "nobody-has-it"\n')
-    assert report(tmp_path, "x.toml", code=1)["detail"] == "executor 'nobody-has-it'"
+    """A plugin that is not installed here is told by name, before anything is fetched."""
+    seeds = 'seeds = ["http://a.invalid/"]\n'
+    for text, name in (
+        (f'{seeds}middlewares = ["nobody-has-it"]\n', "middleware"),
+        (f'{seeds}parsers = ["nobody-has-it"]\n', "parser"),
+        ('kind = "nobody-has-it"\n', "executor"),
+    ):
+        (tmp_path / "x.toml").write_text(f'name = "x"\n{text}')
+        error = report(tmp_path, "x.toml", code=2)["error"]
+        assert error["code"] == "no_plugin"
+        assert f"no {name} 'nobody-has-it' is installed" in error["message"]
 
 
 @pytest.mark.parametrize("args", [[], ["http://a/", "http://b/"], ["no url"]])

@@ -11,6 +11,7 @@ import click
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.specs import (
     Submission,
+    format_of,
     output_for,
     prepare,
     spec_options,
@@ -78,9 +79,9 @@ def crawl_command(
         )
         check_installed(submission.spec)
         os.environ.update(submission.secrets)  # the workers are forked from this process
-        to = output_for(out, settings.data, submission.spec)
-        check_before(submission, to)
+        check_before(submission, (out, format_of(out)) if out and out != "-" else None)
         output.note_if(make_folder(settings.data))
+        to = output_for(out, settings.data, submission.spec)
         output.note_if(advice(submission.spec))
         plan = Plan(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)

@@ -23,6 +23,7 @@ from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
 from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
+from zcrawl.frontier.recrawl import NOT_DUE
 from zcrawl.model import TOO_DEEP, RunState
 from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
@@ -303,8 +304,9 @@ def exit_code(view: dict[str, Any]) -> int:
     before its time."""
     if view["state"] in (RunState.CANCELLED, RunState.DELETED):
         return 1
-    # An incremental run may have nothing to look at yet: then it asked for nothing at all.
-    return 1 if view["pages"] == 0 and view["failed"] + view["skipped"] > 0 else 0
+    # An incremental run may have nothing to look at yet.
+    not_due = view.get("skipped_reasons", {}).get(NOT_DUE, 0)
+    return 1 if view["pages"] == 0 and view["failed"] + view["skipped"] > not_due else 0
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
