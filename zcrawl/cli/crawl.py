@@ -55,7 +55,6 @@ def crawl_command(
     """
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
-    from zcrawl.roles.engines import check_installed
     from zcrawl.submit.advice import advice
 
     if resume:
@@ -77,7 +76,6 @@ def crawl_command(
             lists_vouch=True,
             takes_logins=True,
         )
-        check_installed(submission.spec)
         os.environ.update(submission.secrets)  # the workers are forked from this process
         check_before(submission, (out, format_of(out)) if out and out != "-" else None)
         output.note_if(make_folder(settings.data))
@@ -146,13 +144,13 @@ async def run_plan(
 def check_unfinished(data: Path) -> None:
     """Raise UsageError before a worker fails the pages of a run for want of a password that is
     not kept, or of a package."""
-    from zcrawl.roles.engines import check_installed
+    from zcrawl.roles import preflight
     from zcrawl.roles.offline import unfinished_specs
-    from zcrawl.submit.stored import read_stored
+    from zcrawl.submit.stored import readable
     from zcrawl.submit.url_logins import typed_secrets
 
     for name, spec in unfinished_specs(data):
-        check_installed(read_stored(spec))
+        preflight.check_extras(readable(spec), None)
         missing = [secret for secret in typed_secrets(spec) if secret not in os.environ]
         if missing:
             raise UsageError(

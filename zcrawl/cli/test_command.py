@@ -60,14 +60,12 @@ def test_command(
         raise UsageError("one URL at a time: its report is long enough")
     from zcrawl.cli import output
     from zcrawl.frontier.extra import START_URL
-    from zcrawl.roles.engines import check_installed
     from zcrawl.roles.vouching import Vouching
     from zcrawl.runtime.run_loop import run_async
     from zcrawl.submit.private import with_right
 
     def once() -> int:
         submission = prepare(urls, job_file, None, changes, takes_logins=True, names_page=True)
-        check_installed(submission.spec)
         os.environ.update(submission.secrets)
         check_before(submission, None)
         # As in a crawl: what is typed opens its own hosts, a page that the job may meet does not.

@@ -62,38 +62,8 @@ def make_engine(
     return cast("Engine", make_fetcher(name, spec.plugins.get(name, {})))
 
 
-def check_installed(spec: JobSpec) -> None:
-    """Raise JobError if the job's engine needs what is not installed on this machine.
-
-    Called by commands whose workers run here too (`crawl`, `test`), before anything is fetched:
-    each page would fail for it."""
-    if _lacks_http2(spec):
-        raise JobError(
-            "fetch.http2 needs the package h2, which is not installed here. Run "
-            "pip install 'zcrawl[http2]', or write http2 = false",
-            code="missing_extra",
-        )
-    if spec.fetch.engine == "browser":
-        try:
-            from zcrawl.fetch.chromium_browser import find_chromium
-        except ImportError as error:
-            raise _no_browser(error) from error
-        find_chromium()
-
-
-def _no_browser(error: ImportError) -> JobError:
-    return JobError(
-        f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
-        code="no_browser",
-    )
-
-
-def _lacks_http2(spec: JobSpec) -> bool:
-    return spec.fetch.http2 and importlib.util.find_spec("h2") is None
-
-
 def _require_http2(spec: JobSpec) -> None:
-    if _lacks_http2(spec):
+    if spec.fetch.http2 and importlib.util.find_spec("h2") is None:
         raise PluginError(
             "the package h2, which fetch.http2 needs: pip install 'zcrawl[http2]'",
             code=PluginError.MISSING,
@@ -109,7 +79,10 @@ def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
         try:
             from zcrawl.fetch.fetch_browser import BrowserEngine
         except ImportError as error:
-            raise _no_browser(error) from error
+            raise JobError(
+                f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
+                code="no_browser",
+            ) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
     from zcrawl.fetch.fetch_http_loop import HttpEngine
 

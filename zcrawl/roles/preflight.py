@@ -44,7 +44,7 @@ def check_machine(
     `output` is the file that the command line names, with its format."""
     _check_engine(spec)
     _check_plugins(spec)
-    _check_extras(spec, output)
+    check_extras(spec, output)
     _check_secrets(spec, environ)
     _check_handlers(spec)
 
@@ -97,7 +97,8 @@ def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
     )
 
 
-def _check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
+def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
+    """Raise JobError for an optional package, or a browser, that the job needs."""
     targets = outputs.targets(spec.output, "job") + ([output] if output else [])
     formats = {form for _, form in targets}
     needs = {
