@@ -161,6 +161,17 @@ def test_a_space_before_the_fragment_makes_no_host() -> None:
         canonicalize("http://a #s")
 
 
+def test_a_run_of_the_first_version_goes_on_without_the_space() -> None:
+    """Its keys were made so; another form of the same link would be another page."""
+    old = CanonicalRules(version=1)
+    resolver = LinkResolver(old)
+    for href in ("g #s", " g #s ", "/g #s", "http://a/g #s", "g#s", "g"):
+        expected = join("http://a/", href, old)
+        assert expected == "http://a/g"
+        assert resolver.resolve("http://a/", href) == (expected, old.key(expected))
+    assert join("http://a/", "g #s") == "http://a/g%20"
+
+
 def test_joining_with_a_bad_base_is_a_named_error() -> None:
     """Neither a broken base nor one of another scheme escapes as another exception."""
     for base in ("", "nonsense", "mailto:x", "file:///x", "http://h/\ud800", "x" * 99_999):

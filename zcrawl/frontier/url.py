@@ -26,8 +26,9 @@ run of a version that is not in CANONICAL_VERSIONS waits for masters and workers
 by other rules would lose a page or fetch it twice. Whatever changes with a version belongs behind
 `rules.version`; a version leaves CANONICAL_VERSIONS when its rules are removed. Versions:
 
-1  queries of links are escaped as UTF-8, whatever the encoding of their page
-2  in the encoding of the page
+1  queries of links are escaped as UTF-8, whatever the encoding of their page; spaces before a
+   fragment are stripped
+2  in the encoding of the page; such spaces are escaped
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
 CANONICAL_VERSION: Final = 2  # of new runs
 CANONICAL_VERSIONS: Final = frozenset({1, 2})  # that this software can go on with
 PAGE_ENCODING_SINCE: Final = 2  # the first version that escapes queries in the page's encoding
+FRAGMENT_SPACES_SINCE: Final = 2  # the first version that keeps spaces before a fragment
 MAX_URL_BYTES: Final = 8192
 KEY_BYTES: Final = 16
 
@@ -302,7 +304,10 @@ def _depends_on_directory_only(href: str) -> bool:
 
 
 def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
-    href = without_fragment(href.strip(_STRIPPED))
+    if rules.version >= FRAGMENT_SPACES_SINCE:
+        href = without_fragment(href.strip(_STRIPPED))
+    else:
+        href = href.partition("#")[0].strip(_STRIPPED)
     scheme = _SCHEME.match(href)
     if scheme and scheme[1].lower() not in ("http", "https"):
         raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
