@@ -108,7 +108,7 @@ def test_a_drain_that_is_asked_for_again_is_of_the_life_that_is_there_now(world:
 
 
 def test_a_wish_for_a_host_is_stored_until_the_next_one(world: World) -> None:
-    """The newest last; the next leader loads them."""
+    """One for each host; the next leader loads them."""
     wish(world, "a", 5, "w1")
     wish(world, "b", 3, "w2")
     assert wish(world, "c", 5, "w3").wishes == [WishRow(3, "w2"), WishRow(5, "w3")]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.store_world import link, page, timeless
+from tests.contract.store_world import asked, link, page, timeless
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import Traits
@@ -34,6 +34,8 @@ from zcrawl.store.commands import (
     NoteOutput,
     Reload,
     RetryDead,
+    SetDrain,
+    SetWish,
     SubmitJob,
     Sweep,
     TakeOver,
@@ -129,6 +131,16 @@ def changes(draw: st.DrawFn) -> Change:
     )
 
 
+@st.composite
+def retries(draw: st.DrawFn) -> RetryDead:
+    """A part of one of a few retries: the same request is always about the same rows."""
+    run, reason, host = draw(runs), draw(reasons), draw(st.integers(0, 2))
+    number = draw(st.integers(0, 1)) + 10 * host + 100 * len(reason) + 1_000 * run
+    # Each at its own moment: actions are listed by their time.
+    request = asked(f"r{number}", at=NOW + number)
+    return RetryDead(draw(epochs), run, draw(limits), NOW, request, reason, host)
+
+
 requests = st.integers(1, 30).map(str)
 outputs = st.sampled_from([None, ("/x.jsonl", "jsonl")])
 commands: st.SearchStrategy[Command] = st.one_of(
@@ -163,9 +175,26 @@ commands: st.SearchStrategy[Command] = st.one_of(
         st.just(NOW),
     ),
     st.builds(TuneRun, epochs, requests, runs, specs),
-    st.builds(RetryDead, epochs, runs, st.integers(0, 5), limits, st.just(NOW)),
+    retries(),
+    retries(),
     st.builds(
-        RetryDead, epochs, runs, st.just(0), limits, st.just(NOW), reasons, st.integers(0, 3)
+        SetDrain,
+        epochs,
+        st.sampled_from(["w1", "w2"]),
+        st.booleans(),
+        st.integers(0, 2),
+        st.just(NOW),
+        st.just("idle"),
+        st.one_of(st.none(), requests.map(lambda id: asked(f"d{id}"))),
+    ),
+    st.builds(
+        SetWish,
+        epochs,
+        st.integers(1, 4),
+        st.sampled_from(["w1", "w2"]),
+        st.just(b"{}"),
+        requests.map(lambda id: asked(f"w{id}", at=float(id))),
+        st.lists(st.integers(1, 4), max_size=2).map(tuple),
     ),
     st.builds(CountCrash, epochs, seqs, st.integers(1, 3), st.booleans(), st.just(NOW)),
     st.builds(GrantHosts, epochs, st.lists(st.tuples(st.integers(1, 4), netlocs), max_size=2)),

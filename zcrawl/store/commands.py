@@ -63,7 +63,7 @@ class Loaded(_Data, frozen=True):
     newest_seq: int = 1 << 62  # the last number that was given to a request
     moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
     drains: list[DrainRow] = []  # workers that are to get no work
-    wishes: list[WishRow] = []  # hosts that people gave to a worker, the newest last
+    wishes: list[WishRow] = []  # hosts that people gave to a worker
     retries: list[RetryRow] = []  # begun and not finished
 
 
@@ -283,7 +283,7 @@ class SetWish(_Data, frozen=True):
 
 
 class WishSet(_Data, frozen=True):
-    wishes: list[WishRow]  # all that are stored now, the newest last
+    wishes: list[WishRow]  # all that are stored now
     reply: bytes
 
 

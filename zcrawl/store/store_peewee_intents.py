@@ -92,8 +92,7 @@ def set_wish(session: Session, command: SetWish) -> WishSet:
 
 
 def wishes(session: Session) -> list[WishRow]:
-    rows = sorted(session.all("SELECT created_at, host, worker FROM wishes"))
-    return [WishRow(host, worker) for _, host, worker in rows]
+    return [WishRow(*row) for row in session.all("SELECT host, worker FROM wishes ORDER BY host")]
 
 
 # ---------------------------------------------------------------- retries

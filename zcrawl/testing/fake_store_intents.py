@@ -54,7 +54,7 @@ def set_wish(tables: Tables, command: SetWish) -> WishSet:
 
 
 def wishes(tables: Tables) -> list[WishRow]:
-    return [WishRow(host, worker) for host, worker in tables.wishes.items()]
+    return [WishRow(host, worker) for host, worker in sorted(tables.wishes.items())]
 
 
 def keep_retry(tables: Tables, command: RetryDead, after: int, changed: int) -> None:

@@ -186,7 +186,7 @@ class Tables:
     moved: dict[tuple[str, int], float] = field(default_factory=dict)
     answers: dict[str, FakeAnswer] = field(default_factory=dict)  # by the request's id
     drains: dict[str, DrainRow] = field(default_factory=dict)  # by the worker's id
-    wishes: dict[int, str] = field(default_factory=dict)  # host → worker, the newest last
+    wishes: dict[int, str] = field(default_factory=dict)  # host → worker
     retries: dict[str, RetryRow] = field(default_factory=dict)  # by the request's id
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
