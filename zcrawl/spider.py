@@ -14,10 +14,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from typing import Any, TypeAlias, TypeVar
 
 import httpx
+import msgspec
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
-from zcrawl.frontier.url import DEFAULT, LinkResolver, join
+from zcrawl.frontier.query_encoding import encode_query
+from zcrawl.frontier.url import (
+    CANONICAL_VERSION,
+    DEFAULT,
+    LinkResolver,
+    join,
+    uses_page_encoding,
+)
 from zcrawl.parse.charset import decode
 from zcrawl.parse.links import links_of
 from zcrawl.parse.prose import words_of
@@ -64,6 +71,7 @@ class Page:
         depth: int = 0,
         parent: str | None = None,
         handler: str = "",
+        canonical_version: int = CANONICAL_VERSION,
     ) -> None:
         self.url = url  # after redirects
         self.requested_url = requested_url or url
@@ -74,6 +82,7 @@ class Page:
         self.parent = parent
         self.handler = handler  # that its request named
         self.raw_headers = headers
+        self._rules = msgspec.structs.replace(DEFAULT, version=canonical_version)  # of the run
         self._headers: httpx.Headers | None = None
         self._text: str | None = None
         self._encoding = "utf-8"  # known with the text
@@ -130,17 +139,19 @@ class Page:
     @property
     def links(self) -> list[str]:
         """Where the page links to: absolute, in canonical form, each once."""
-        tree, resolver = self.tree, LinkResolver(DEFAULT)
+        tree, resolver = self.tree, LinkResolver(self._rules)
         found, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
         return [url for url, _ in found]
 
     def encode_query(self, href: str) -> str:
         """The same link with an ASCII query, as browsers write it on a page in this encoding."""
-        return encode_query(href, self.encoding) if self.encoding not in WRITTEN_AS_UTF8 else href
+        if uses_page_encoding(self.encoding, self._rules):
+            return encode_query(href, self.encoding)
+        return href
 
     def join(self, href: str) -> str:
         """What `href` means on this page, in canonical form; errors.BadUrl if it is nothing."""
-        return join(self.url, href, page_encoding=self.encoding)
+        return join(self.url, href, self._rules, self.encoding)
 
     @property
     def response(self) -> httpx.Response:

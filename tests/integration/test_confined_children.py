@@ -221,7 +221,7 @@ def test_no_descriptor_of_the_worker_reaches_its_spider(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path / "secret", os.O_RDONLY)
     os.set_inheritable(descriptor, True)
     load = wire.Load("s.py:Test", SPIDER.encode(), {}, 1_000_000_000, 0)
-    page = wire.Handle("http://x.test/", "http://x.test/", 200, [], b"", "", {}, 0, None)
+    page = wire.Handle("http://x.test/", "http://x.test/", 200, [], b"", "", {}, 0, None, 2)
 
     async def ask() -> dict[str, Any]:
         process = SpiderProcess(load, 30.0)

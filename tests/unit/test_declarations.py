@@ -149,7 +149,7 @@ def test_no_page_takes_long(piece: str) -> None:
     meta_encoding(body, to_the_end=True)
     xml_encoding(b"<?xml " + body)
     header_encoding("text/html;" + piece * 10_000)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 2.0
 
 
 @settings(deadline=None)

@@ -74,7 +74,7 @@ def test_bytes_that_mean_nothing_take_no_longer(name: str) -> None:
     """A second chance is given to a few sequences, not to a page that is full of them."""
     began = time.process_time()
     decode_as(b"\x81\xff\xd8\x00" * 500_000, name)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - began < 1.0
 
 
 def test_a_page_in_a_forbidden_encoding_fails_by_name() -> None:

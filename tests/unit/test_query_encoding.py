@@ -119,6 +119,15 @@ def test_a_spiders_page_resolves_as_the_crawler_does() -> None:
     assert page.encoding == "iso-8859-15"
 
 
+def test_a_spiders_page_keeps_the_version_of_its_run() -> None:
+    """A run that began with version 1 has queries in UTF-8, from spiders too."""
+    body = PAGE.encode("iso8859-15")
+    page = Page("https://h.test/", 200, [], body, canonical_version=1)
+    assert page.links == ["https://h.test/b/x?p=%E2%82%AC"]
+    assert page.join("?\u20ac") == "https://h.test/?%E2%82%AC"
+    assert page.encode_query("?\u20ac") == "?\u20ac"
+
+
 def test_a_spiders_relative_request_is_one_of_the_pages_links() -> None:
     """Its query is in the page's encoding; an absolute URL is the spider's own, in UTF-8."""
     gathered = Gathered()

@@ -61,7 +61,7 @@ def test_a_file_of_the_largest_size_costs_little_for_each_url(line: str) -> None
     urls = [f"{SITE}/shop/product-{number}x.html?id=99{number}" for number in range(100)]
     began = time.process_time()
     assert all(rules.allows(url) for url in urls)
-    assert time.process_time() - began < 0.1  # 1 ms each; about 0.04 are needed
+    assert time.process_time() - began < 0.5  # 5 ms each; about 0.04 are needed
     url = SITE + line.partition(" ")[2].format(14_999).replace("*", "-") + "1z"
     assert rules.allows(url) is line.startswith("Allow")
 
@@ -76,7 +76,7 @@ def test_a_file_that_was_written_to_do_harm_forbids() -> None:
     url = f"{SITE}/{letters * 2}"
     began = time.process_time()
     verdicts = [rules_of(rules).allows(url) for rules in (wrong_order[:1_900], many)]
-    assert time.process_time() - began < 1.0  # parsing included
+    assert time.process_time() - began < 3.0  # parsing included
     assert verdicts[1] is False
 
 
@@ -85,7 +85,7 @@ def test_an_endless_path_takes_no_time() -> None:
     rules = rules_of([f"Disallow: /*a*a*a{'*a' * (n % 50)}*z{n}" for n in range(5_000)])
     began = time.process_time()
     assert rules.allows(f"{SITE}/{'a' * 8_000}")
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 1.0
 
 
 @pytest.mark.parametrize(

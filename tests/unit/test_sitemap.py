@@ -221,7 +221,7 @@ def test_no_sitemap_takes_long(piece: str) -> None:
     """Time grows with the length and not with its square, and what is all faults is given up."""
     began = time.process_time()
     read_sitemap(b"<urlset>" + piece.encode() * (4_000_000 // len(piece)), NOW)
-    assert time.process_time() - began < 2.0
+    assert time.process_time() - began < 4.0
 
 
 @settings(deadline=None)

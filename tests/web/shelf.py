@@ -22,10 +22,11 @@ class Document:
     location: str = ""
     honest: bool = True  # compares what it is asked with; False: always 304
     headers: tuple[str, ...] = ()
+    encoding: str = "utf-8"
 
     def html(self) -> bytes:
         links = "".join(f'<a href="/shelf/{name}">{name}</a>' for name in self.links)
-        return f"<html><title>t</title><body>{self.body}{links}</body></html>".encode()
+        return f"<html><title>t</title><body>{self.body}{links}</body></html>".encode(self.encoding)
 
 
 @behaviour

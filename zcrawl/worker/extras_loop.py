@@ -114,6 +114,7 @@ class RunExtras:
             meta={} if extra is None else extra.meta,
             depth=one.depth,
             parent=one.parent,
+            canonical=context.rules.version,
         )
         try:
             found: Yielded = await self._spider().ask(question)

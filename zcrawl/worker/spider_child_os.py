@@ -98,6 +98,7 @@ def _run(
                 depth=question.depth,
                 parent=question.parent,
                 handler=question.handler,
+                canonical_version=question.canonical,
             )
             gathered.page = page
             result = spider.handler_for(page)(page)

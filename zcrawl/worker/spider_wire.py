@@ -46,6 +46,7 @@ class Handle(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     meta: dict[str, Any]
     depth: int
     parent: str | None
+    canonical: int  # version of the canonical form that the run keeps
 
 
 Question: TypeAlias = Load | Start | Handle
