@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zcrawl.parse.charset import decode, encoding_of
-from zcrawl.parse.declarations import header_encoding, meta_encoding, xml_encoding
+from zcrawl.parse.declarations import (
+    header_encoding,
+    meta_encoding,
+    search_meta,
+    xml_encoding,
+)
 
 
 @pytest.mark.parametrize(
@@ -150,6 +155,21 @@ def test_no_page_takes_long(piece: str) -> None:
     xml_encoding(b"<?xml " + body)
     header_encoding("text/html;" + piece * 10_000)
     assert time.process_time() - began < 2.0
+
+
+PIECES = (
+    "<?xml ?>", "<!DOCTYPE html>", "<html", " lang=", '"', "'", "en", ">", "\n", "\x0b", "<head>",
+    "x", '<meta charset="koi8-r">', "<meta ", 'charset="utf-8"', "/>", "<title>", "<!--", "-->",
+    ' http-equiv="Content-Type" ', 'content="text/html; charset=koi8-u"', '<META CHARSET="none" />',
+)  # fmt: skip
+HEADS = st.lists(st.sampled_from(PIECES), max_size=9).map("".join)
+
+
+@settings(deadline=None, max_examples=500)
+@given(HEADS)
+def test_the_short_way_for_usual_pages_changes_nothing(head: str) -> None:
+    """What it finds is what a search finds, tag by tag."""
+    assert meta_encoding(head.encode()) == search_meta(head.encode(), False)
 
 
 @settings(deadline=None)
