@@ -264,7 +264,7 @@ async def test_an_output_that_hangs_blocks_no_other_one_and_says_so(
 ) -> None:
     """A call beyond its time limit is told; until it returns nothing else touches that output, and
     then it is written from the stored cursor."""
-    monkeypatch.setattr(output_following_loop, "TAKE_S", 0.05)
+    monkeypatch.setattr(output_following_loop, "TAKE_S", 0.5)
     scene.crawl(2, str(tmp_path / "bad.jsonl"), name="bad")
     scene.crawl(3, str(scene.path), name="good")
     bad, good = sorted(scene.story.store.tables.runs)
