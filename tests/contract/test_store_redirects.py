@@ -7,7 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, World, link, links
+from tests.contract.store_world import (
+    DEAD,
+    DONE,
+    QUEUED,
+    SKIPPED,
+    A,
+    B,
+    C,
+    D,
+    World,
+    asked,
+    link,
+    links,
+)
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, Applied, KnownAdmitted, Retried, RetryDead
@@ -156,7 +169,7 @@ def test_a_target_that_ended_without_items_gets_them_by_the_redirect(
     ]
     assert items(world, a.run) == 1
     sums_up(world, a.run, admitted=4, done=1, failed=0, skipped=2, pending=1)
-    retried = world.do(RetryDead(world.epoch, a.run, 0, 9, 1.0), Retried)
+    retried = world.do(RetryDead(world.epoch, a.run, 9, 1.0, asked("r1")), Retried)
     assert retried.rows == []
     world.finish(c, DONE)
     assert world.run_row(a.run).state is RunState.COMPLETED

@@ -124,7 +124,7 @@ async def test_a_console_in_a_terminal_lives_through_the_kill_of_the_leader(
         terminal.keys("3")
         await terminal.shows("Progress")
         terminal.keys("h")
-        await terminal.shows(f"zcrawl pause 1 --data {data}  →  run 1: paused")
+        await terminal.shows(f"zcrawl pause 1 --run 1 --data {data}  →  run 1: paused")
         terminal.keys("g")
         await terminal.shows("run 1: running")
         terminal.keys("1")

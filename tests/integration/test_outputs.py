@@ -224,7 +224,7 @@ def test_s3_that_is_away_is_told_and_gets_its_items_when_it_is_back(
     with s3_server() as environment:
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        more = ("crawl", shop.url, "--max-pages", 1, "--data", "d", "--workers", 1)
+        more = ("crawl", "--resume", "--data", "d", "--workers", 1)
         assert command(*more, cwd=tmp_path).returncode == 0
         lines = objects()["x.jsonl"].splitlines()
     assert once([json.loads(line)["url"] for line in lines])

@@ -4,7 +4,7 @@ Who fills the host queues: ASSIGN, through the worker machine. Who empties them:
 when a slot is free, the host's pace allows, its grant has room and the permission to start is
 fresh; or a cancel, a drain, a lost grant.
 
-Of one host the runs take turns, and each run's requests go by priority, depth and number: a
+Of one host the runs take turns; each run's requests go by priority, attempt, depth and number: a
 worker holds some seconds of requests, and what comes later may be more urgent. Hosts that may start
 at the same moment take turns too.
 
@@ -41,11 +41,13 @@ MOST_STALLED = 4  # times the slots, of such requests
 STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 
 
-NO_KEY = (0, 0, 0, 0)
+NO_KEY = (0, 0, 0, 0, 0)
 
 
-def _key(one: Assignment) -> tuple[int, int, int, int]:
-    return one.run, one.prio, one.depth, one.seq
+def _key(one: Assignment) -> tuple[int, int, int, int, int]:
+    """The order within a host. What failed before goes behind what was not tried yet: pages that
+    hang would otherwise be the only ones that a host that is probed one by one is asked for."""
+    return one.run, one.prio, one.attempt, one.depth, one.seq
 
 
 class Held(msgspec.Struct):
@@ -69,7 +71,7 @@ class HostWork(msgspec.Struct):
     manners: HostManners = msgspec.field(default_factory=HostManners)
     crawl_delay_s: float = 0.0  # from robots.txt, before the leader has put it into a grant
     queue: deque[int] = msgspec.field(default_factory=deque)
-    last_key: tuple[int, int, int, int] = NO_KEY  # of the newest in the queue
+    last_key: tuple[int, int, int, int, int] = NO_KEY  # of the newest in the queue
     mixed: bool = False  # the queue is not in the order in which it is to be worked off
     turns: dict[int, int] = msgspec.field(default_factory=dict)  # run → its last turn, if mixed
     hops: deque[int] = msgspec.field(default_factory=deque)  # running, want one more request
