@@ -7,6 +7,7 @@ request for ever: its heartbeats say that it runs. What becomes of such a lease:
 |-------------|-----------------------------------------------|------------------------------------|
 | open        | a heartbeat says that it has started          | started                            |
 | started     | no heartbeat for three intervals              | started, its clock goes on later   |
+| started     | its newest heartbeat is not fresh             | started, looked at 5 s later       |
 | started     | the leader itself slept                       | started, looked at 5 s later       |
 | started     | its host is told to wait (Retry-After)        | started, its clock begins after it |
 | started     | older than `longest_attempt_s`                | overdue: noted, CANCEL to worker   |
@@ -43,6 +44,7 @@ from zcrawl.submit.spec import JobSpec
 
 LOOK_S = 5.0
 AGAIN_S = 10.0
+FRESH_S = 2.5  # the longest interval of heartbeats, and their way
 
 
 class OverdueLeases:
@@ -93,6 +95,8 @@ class OverdueLeases:
         active, host = state.runs.get(row.run), state.planner.hosts.get(row.host)
         if active is None or lease.started_at is None:
             return False
+        if now - lease.worker.heard_at > FRESH_S:
+            return False  # what it says was true a while ago; the next heartbeat may say otherwise
         since = lease.started_at if host is None else max(lease.started_at, host.waits_until)
         return now - since > longest_attempt_s(active.spec, host, lease.worker.slots)
 

@@ -18,9 +18,10 @@ whoever finds a link to it, or redirects to it, finds it seen. A dead row become
 could be retried, and its items are there already. If a queued row fails in the end, its page has no
 items: it ends dead with its own reason.
 
-A run that still has to admit what its job knows counts such a page as queued. A job that remembers
-its pages knows the page that answered as if it had been asked for by itself, so its next run asks
-for it.
+A run that still has to admit what its job knows has no row of such a page yet: the redirect gives
+the page, and the run finds it seen later. (To wait for that page instead could lose it: it may have
+become known after the last look.) A job that remembers its pages knows the page that answered as
+if it had been asked for by itself, so its next run asks for it.
 """
 
 from __future__ import annotations

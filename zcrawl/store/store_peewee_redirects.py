@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.model import RECALLED, RequestState
+from zcrawl.model import RequestState
 from zcrawl.store.commands import Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.redirects import REDIRECT_TARGET, as_duplicate, is_taken, reason_name
@@ -83,8 +83,7 @@ class RedirectTargets:
             seq, skip = added
             taken = is_taken(RequestState.SKIPPED if skip else RequestState.QUEUED, skip)
         else:
-            recalls = run.recall not in (None, RECALLED)
-            taken = recalls and self._admission.is_known(run.id, final.key)
+            taken = False
         if taken:
             self.skipped.append(change.seq)
             return as_duplicate(change, final.url)

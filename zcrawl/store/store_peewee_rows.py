@@ -373,11 +373,6 @@ class Admission:
         self.skipped[(run.id, "skipped", before)] -= 1
         self.skipped[(run.id, "skipped", reason)] += 1
 
-    def is_known(self, run: int, key: Blob) -> bool:
-        """Whether the run's job knows the page and will admit it, if the run has not yet."""
-        _, page = self._remembered.get(run, {}).get(key, (0, None))
-        return page is not None and not page.gone
-
     def _recall(self, run: RunRecord, key: Blob) -> tuple[str, Blob]:
         """(why it is not asked for now, what its request carries)"""
         _, page = self._remembered.get(run.id, {}).get(key, (0, None))

@@ -28,10 +28,6 @@ def collapse(
     seq = tables.seqs.get((run.id, final.key))
     if seq == change.seq:
         return change
-    known = tables.known.get(run.job.id, {}).get(final.key)
-    if seq is None and run.recalls and known is not None and not known.page.gone:
-        skipped.append(change.seq)
-        return as_duplicate(change, final.url)
     if seq is None:
         label = tables.requests[change.seq].label
         link = msgspec.structs.replace(final, skip=REDIRECT_TARGET, label=label)
