@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SAMPLE_S = 0.05
@@ -47,7 +47,12 @@ class Spread:
 
 
 def run(
-    command: Sequence[str | Path], *, cwd: Path, timeout_s: float = 600.0, notes: Path | None = None
+    command: Sequence[str | Path],
+    *,
+    cwd: Path,
+    timeout_s: float = 600.0,
+    notes: Path | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Cost:
     """Runs a command to its end; what it says goes to files in `notes`, or where it runs. CPU is
     the kernel's own account, from wait4."""
@@ -55,7 +60,7 @@ def run(
     with (notes / "stdout.txt").open("w+") as out, (notes / "stderr.txt").open("w+") as err:
         begin = time.perf_counter()
         process = subprocess.Popen(
-            command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err
+            command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
         )
         peak = _PeakMemory(process.pid)
         watchdog = threading.Timer(timeout_s, process.kill)

@@ -12,9 +12,9 @@ from zcrawl.parse.charset import decode, encoding_of
 from zcrawl.parse.declarations import (
     header_encoding,
     meta_encoding,
-    search_meta,
     xml_encoding,
 )
+from zcrawl.parse.meta_search import search_meta
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
     anything in 3,000 bytes                                                   at most 13 ms
     n formatting elements (<b>, <font> ...) that stay open while m blocks     n x m x 0.3 us
     begin: each block gets copies of all of them, with their attributes       + 0.1 us an attribute
-    <a> is one of them, of which one at most is open: a long one is looked for
+    <a> is one of them, of which one at most is open: the longest one counts
     nested elements: each <li>, <div>, </x> looks through all open ones       tags^2 x 1.7 ns
     attributes of one tag: each is compared with those before it              attributes^2 x 2 ns
     repeated <body> and <html>: their attributes are added to the first one   as if one tag had them
@@ -25,11 +25,7 @@ known to be slow at. Figures are of a 2-core machine; each limit keeps its kind 
 Copies take memory too: a page of 100 KB can ask for 100 million elements. So the limit on copies
 holds in a thread as well.
 
-Ends of elements are not counted: `</b>` in the wrong place ends nothing, so a page could look flat
-that is not. Only <code>text</code> and the like are certainly closed. A `>` in a quoted value does
-not end its tag: a long tag could look like many short ones, or its attributes like text. So no page
-with such a `>` is parsed here (`_check_brackets`), and the others are read tag by tag at their
-brackets.
+What the tags of a page are like is found by `parse.tags`, in one pass.
 
 The rest (links, fields, items) is Python, and asks a `Budget` between its steps.
 """
@@ -44,7 +40,12 @@ from typing import Final
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
-from zcrawl.submit.expressions import compile_own
+from zcrawl.parse.tags import Survey, count_attributes
+
+try:
+    from zcrawl.parse._tags import survey
+except ImportError:  # there was no compiler where zcrawl was installed
+    from zcrawl.parse.tags_in_python import survey
 
 INLINE_BYTES: Final = 128 * 1024
 THREAD_BYTES: Final = 512 * 1024
@@ -62,27 +63,10 @@ MOST_STEPS: Final = 3
 _COPY_MS: Final = 0.0003
 _COPIED_ATTRIBUTE_MS: Final = 0.0001
 _SAME: Final = 3  # equal formatting elements that can be open at once (the "Noah's Ark clause")
-_WINDOW: Final = 512  # a tag of twice that length is seen
-_MANY_BLOCKS: Final = 700  # on pages with more tags, those of a quarter of it
 _MOST_SQUARES: Final = 6_000_000  # of the attributes of long tags
 _MOST_ROOTS: Final = 3  # <html> and <body> tags
-
-# An element with nothing but text in it, and attributes that nobody can misread, is closed for
-# sure: its end tag meets it as the current node. All others are listed, also <html> and <body>.
-_OPEN: Final = re.compile(
-    rb"<(?![/apdl!]|t[^tT])(?:code(?:>| class=\"[^\"<>]*\">)[^<]*</code>"
-    rb"|em(?:>| class=\"[^\"<>]*\">)[^<]*</em>"
-    rb"|strong(?:>| class=\"[^\"<>]*\">)[^<]*</strong>"
-    rb"|b(?:>| class=\"[^\"<>]*\">)[^<]*</b>"
-    rb"|((?:[biusBIUS]|[eE][mM]|[tT][tT]"
-    rb"|[bB][iI][gG]|[cC][oO][dD][eE]|[fF][oO][nN][tT]|[nN][oO][bB][rR]|[sS][mM][aA][lL][lL]"
-    rb"|[sS][tT][rR](?:[iI][kK][eE]|[oO][nN][gG])|[bB][oO][dD][yY]|[hH][tT][mM][lL])"
-    rb"(?:[\s/][^>]*|(?=>))))"
-)
 _ROOTS: Final = (b"body", b"html")
-# A quoted value begins directly behind `=`, but for white space.
-_QUOTED_BRACKET: Final = compile_own(rb"=[\t\n\f\r ]*(?:\"[^\">]*>|'[^'>]*>)")
-_MOST_QUOTED: Final = 100  # in texts about programs
+
 _DEEPER: Final = " > ".join("*" * (MOST_DEPTH + 1))
 
 
@@ -161,20 +145,22 @@ def place_of(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -
         _check_selectors(size, selectors)
     if size <= HARMLESS_BYTES:
         return Place.LOOP
-    tags = markup.count(b"<")
-    if tags > (THREAD_TAGS if selectors is None else MOST_TAGS_SELECTED):
-        raise TooCostly(f"{tags} tags")
-    _check_brackets(markup)
-    _check_attributes(markup, tags)
-    copies_ms = _copies_ms(markup, tags)
+    seen = Survey._make(survey(markup))
+    if seen.quoted_bracket:
+        raise TooCostly("a quoted >")
+    if seen.tags > (THREAD_TAGS if selectors is None else MOST_TAGS_SELECTED):
+        raise TooCostly(f"{seen.tags} tags")
+    if seen.squares > _MOST_SQUARES:
+        raise TooCostly("a tag with very many attributes")
+    copies_ms = _copies_ms(size, seen)
     if (
         size <= INLINE_BYTES
-        and (tags <= MOST_TAGS or size <= SHORT_BYTES)
+        and (seen.tags <= MOST_TAGS or size <= SHORT_BYTES)
         and copies_ms <= MOST_COPIES_MS
     ):
         return Place.LOOP
     if copies_ms > THREAD_COPIES_MS or selectors is not None or fingerprint:
-        raise TooCostly(f"{size} bytes, {tags} tags, {copies_ms:.0f} ms for formatting elements")
+        raise TooCostly(f"{size} bytes, {seen.tags} tags, {copies_ms:.0f} ms for copied elements")
     return Place.THREAD
 
 
@@ -190,68 +176,14 @@ def check_depth(tree: LexborHTMLParser, selectors: SelectorCost) -> None:
         raise TooCostly(f"a selector of {selectors.steps} steps, nested elements")
 
 
-def _copies_ms(markup: bytes, tags: int) -> float:
+def _copies_ms(size: int, seen: Survey) -> float:
     """Return what copying formatting elements takes at most, if all that may stay open do, and
-    every tag begins a block."""
-    tags_listed: list[bytes] = _OPEN.findall(markup)
-    distinct = set(tags_listed)
-    distinct.discard(b"")  # those that are closed
-    if len(markup) > SHORT_BYTES:
-        roots = sum(1 for tag in tags_listed if tag and tag[:4].lower() in _ROOTS)
+    every tag begins a block. (A closed element begins none, nor does its end.)"""
+    distinct = {tag for tag in seen.open_tags if tag[:4].lower() not in _ROOTS}
+    if size > SHORT_BYTES:
+        roots = sum(1 for tag in seen.open_tags if tag not in distinct)
         if roots > _MOST_ROOTS:
             raise TooCostly("repeated <body> tags")
-    attributes = sum(len(tag.split()) + tag.count(b"/") + tag.count(b"=") for tag in distinct)
-    block_ms = _SAME * (len(distinct) * _COPY_MS + attributes * _COPIED_ATTRIBUTE_MS)
-    if block_ms * tags <= MOST_COPIES_MS:
-        return block_ms * tags
-    # A closed element begins no block, nor does its end.
-    return block_ms * (tags - 2 * tags_listed.count(b""))
-
-
-def _check_brackets(markup: bytes) -> None:
-    """Raise TooCostly if a `>` may be part of a quoted value of a tag.
-
-    Up to the first such place every tag ends at its first `>`, so whether that place is in a tag
-    is certain: the last bracket before it is a `<`. If it is not, the text goes on, and so does the
-    search. (In scripts and comments brackets mean nothing; they can only make a page look worse.)
-    """
-    at = 0
-    for _ in range(_MOST_QUOTED):
-        place = _QUOTED_BRACKET.search(markup, at)
-        if place is None:
-            return
-        at = place.start()
-        if markup.rfind(b"<", 0, at) > markup.rfind(b">", 0, at):
-            break
-        at += 1
-    raise TooCostly("a quoted >")
-
-
-def _check_attributes(markup: bytes, tags: int) -> None:
-    squares, longest_link = _long_tags(markup, _WINDOW // 4 if tags > _MANY_BLOCKS else _WINDOW)
-    if squares > _MOST_SQUARES:
-        raise TooCostly("a tag with very many attributes")
-    if longest_link * tags * _COPIED_ATTRIBUTE_MS > MOST_COPIES_MS:
-        raise TooCostly(f"a link with {longest_link} attributes that may be open in {tags} blocks")
-
-
-def _long_tags(markup: bytes, window: int) -> tuple[int, int]:
-    """Return the squares of the attributes of all long tags, added up, and the most attributes of
-    an <a>; rather too much than too little. Only stretches without any `>` are looked at: ordinary
-    markup has one in nearly every window."""
-    total, most, at, end = 0, 0, 0, len(markup)
-    while at < end:
-        if markup.find(b">", at, at + window) >= 0:
-            at += window
-            continue
-        stop = markup.find(b">", at)
-        stop = end if stop < 0 else stop
-        begin = markup.find(b"<", markup.rfind(b">", 0, at) + 1, stop)
-        if begin >= 0:
-            tag = markup[begin:stop]
-            attributes = len(tag.split()) + tag.count(b"/") + tag.count(b"=")
-            total += attributes * attributes
-            if b"<a" in tag or b"<A" in tag:
-                most = max(most, attributes)
-        at = stop + 1
-    return total, most
+    attributes = _SAME * sum(map(count_attributes, distinct)) + seen.longest_link
+    block_ms = _SAME * len(distinct) * _COPY_MS + attributes * _COPIED_ATTRIBUTE_MS
+    return block_ms * (seen.tags - 2 * seen.closed)

@@ -1,0 +1,110 @@
+"""Searches a page for a <meta> that names its encoding, tag by tag: 1 us each.
+
+Called by `parse.declarations` for pages that do not begin as most do. Pure; never raises, and takes
+time in proportion to what it reads.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Final
+
+from zcrawl.parse.declarations import UNCONDITIONAL_BYTES, readable
+from zcrawl.parse.encodings import encoding_named
+
+_MOST_STEPS: Final = 10_000  # a tag is one, of about 1 us
+_STEPS_A_META: Final = 20
+_MOST_META_BYTES: Final = 4_096  # a longer <meta> declares nothing
+_MOST_ATTRIBUTES: Final = 20
+
+# Tags as the HTML Standard's tokenizer reads them. The groups of an attribute: name, value in
+# double quotes, the end of the page before they close, the same for single quotes, other value.
+_ATTRIBUTE_BYTES: Final = (
+    rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"
+    rb"\"([^\"]*+)(?:\"|(\Z))|'([^']*+)(?:'|(\Z))|([^\t\n\f\r >\"'][^\t\n\f\r >]*+)?+))?+"
+)
+_ATTRIBUTE = re.compile(_ATTRIBUTE_BYTES)
+_REST_OF_TAG = re.compile(rb"(?:" + _ATTRIBUTE_BYTES + rb")*+[\t\n\f\r /]*+>?+")
+_MARKUP = re.compile(
+    rb"<(?:(/?)([a-zA-Z][^\t\n\f\r />]*+)|!--(?:-?>|.*?(?:--!?>|\Z))|(!\[CDATA\[)|[!/?][^>]*+>?+)",
+    re.S,
+)
+# What is within these is text, whatever it looks like.
+_ENDS_OF_TEXT: Final = {
+    b"script": re.compile(rb"</script(?=[\t\n\f\r />])", re.I),
+    b"style": re.compile(rb"</style(?=[\t\n\f\r />])", re.I),
+    b"title": re.compile(rb"</title(?=[\t\n\f\r />])", re.I),
+    b"textarea": re.compile(rb"</textarea(?=[\t\n\f\r />])", re.I),
+    b"xmp": re.compile(rb"</xmp(?=[\t\n\f\r />])", re.I),
+    b"iframe": re.compile(rb"</iframe(?=[\t\n\f\r />])", re.I),
+    b"noembed": re.compile(rb"</noembed(?=[\t\n\f\r />])", re.I),
+    b"noframes": re.compile(rb"</noframes(?=[\t\n\f\r />])", re.I),
+}
+_IN_HEAD: Final = frozenset(
+    (b"script", b"noscript", b"style", b"link", b"meta", b"object", b"title", b"base")
+)
+_FOREIGN: Final = frozenset((b"svg", b"math"))
+_CONTENT_CHARSET = re.compile(
+    r"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+"
+    r"(?:\"([^\"]*)\"|'([^']*)'|([^\t\n\f\r ;\"'][^\t\n\f\r ;]*))",
+    re.I,
+)
+
+
+def search_meta(body: bytes, to_the_end: bool) -> str | None:
+    """Return what a <meta> says, as `meta_encoding` does."""
+    position, in_head, foreign = 0, True, False
+    steps = _MOST_STEPS
+    while steps > 0:
+        steps -= 1
+        markup = _MARKUP.search(body, position)
+        if markup is None:
+            break
+        if not in_head and not to_the_end and markup.start() >= UNCONDITIONAL_BYTES:
+            break
+        position = markup.end()
+        slash, name, cdata = markup.groups()
+        if name is None:
+            if cdata is not None:
+                position = _behind(body, b"]]>" if foreign else b">", position)
+            continue
+        name = name.lower()
+        rest = _REST_OF_TAG.match(body, position)
+        assert rest is not None  # it may be empty
+        position = rest.end()
+        if name == b"meta" and not slash:
+            steps -= _STEPS_A_META
+            encoding = _encoding_of_meta(rest[0])
+            if encoding is not None:
+                return encoding
+        if name in _FOREIGN:
+            foreign = not slash
+        if name not in _IN_HEAD and (slash or name not in (b"html", b"head")):
+            in_head = False
+        if not slash and not foreign and name in _ENDS_OF_TEXT:
+            end = _ENDS_OF_TEXT[name].search(body, position)
+            if end is None:
+                break
+            position = end.start()
+    return None
+
+
+def _encoding_of_meta(tag: bytes) -> str | None:
+    """Of the attributes of a <meta>, up to its `>`: the Standard's prescan, step "meta"."""
+    if len(tag) > _MOST_META_BYTES or b"charset" not in tag.lower() or not tag.endswith(b">"):
+        return None
+    attributes: dict[bytes, str] = {}
+    for name, double, _, single, _, plain in _ATTRIBUTE.findall(tag)[:_MOST_ATTRIBUTES]:
+        text = (double or single or plain).decode("latin-1")
+        attributes.setdefault(name.lower(), html.unescape(text) if "&" in text else text)
+    label = attributes.get(b"charset")
+    if label is None and attributes.get(b"http-equiv", "").lower() == "content-type":
+        declared = _CONTENT_CHARSET.search(attributes.get(b"content", ""))
+        label = declared and (declared[1] or declared[2] or declared[3])
+    return None if label is None else readable(encoding_named(label))
+
+
+def _behind(body: bytes, mark: bytes, position: int) -> int:
+    end = body.find(mark, position)
+    return len(body) if end < 0 else end + len(mark)
