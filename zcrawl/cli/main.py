@@ -60,6 +60,10 @@ COMMANDS: Final = {
     ),
     "init": ("zcrawl.cli.init", "Write a job file with comments."),
     "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
+    "reasons": (
+        "zcrawl.cli.reasons",
+        "Explain why URLs are skipped or fail, and why requests wait or are refused.",
+    ),
     "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
 }
 
