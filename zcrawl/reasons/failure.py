@@ -179,7 +179,7 @@ BINARY_CONTENT: Final = failure(
 )
 FORBIDDEN_CHARSET: Final = failure(
     "forbidden_charset",
-    "The page declares a character set that browsers refuse too (such as ISO-2022-KR).",
+    "The page names a character set that browsers refuse, too (ISO-2022-KR, ISO-2022-CN, HZ).",
     "Nothing here: the site must use another character set.",
 )
 BAD_JSON: Final = failure(
@@ -248,7 +248,7 @@ PARSER_TIMEOUT: Final = failure(
 )
 MIDDLEWARE_ERROR: Final = failure(
     "middleware_error",
-    "A middleware raised an exception or took too long.",
+    "A middleware raised an exception, or made something of a request or item that it may not.",
     "Report it to the plugin's author, or remove it from `middlewares`.",
 )
 EXECUTOR_ERROR: Final = failure(
@@ -271,7 +271,7 @@ PLUGIN_STUCK: Final = failure(
 
 QUARANTINED: Final = failure(
     "quarantined",
-    "Workers ended while they worked on this URL, so it is not tried again.",
+    "Workers, or the spider's process, ended again and again on this URL. It was given up.",
     "Look at the worker's log. `zcrawl retry JOB --reason quarantined` tries it again.",
 )
 ATTEMPT_OVERDUE: Final = failure(

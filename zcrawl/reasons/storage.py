@@ -111,12 +111,12 @@ BAD_ITEM: Final = refusal(
 
 BLOBS_UNAVAILABLE: Final = refusal(
     "blobs_unavailable",
-    "The place for bodies does not answer. Pages wait and are stored later.",
+    "The place for bodies does not answer. It is tried again.",
     "Check bodies.url, or the disk of the data folder.",
 )
 S3_UNAVAILABLE: Final = refusal(
     "s3_unavailable",
-    "S3 does not answer or refuses the request.",
+    "S3 does not answer, or refuses the request.",
     "Check bucket, credentials (AWS_ACCESS_KEY_ID …) and network.",
 )
 BAD_S3_URL: Final = refusal(
@@ -152,8 +152,8 @@ OUTPUT_FORMAT: Final = refusal(
 )
 OUTPUT_CHANGED: Final = refusal(
     "output_changed",
-    "Somebody else changed an output file while zcrawl wrote it.",
-    "Leave the file alone until the run has ended, or export the items to a new file.",
+    "Somebody changed an output file that zcrawl had written, so it was left as it is.",
+    "The message names the file with the items, or `zcrawl export` writes a new one.",
 )
 OUTPUT_DAMAGED: Final = refusal(
     "output_damaged",

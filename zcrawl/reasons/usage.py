@@ -80,8 +80,8 @@ NO_CAPTURES: Final = refusal(
 )
 NO_CONSOLE: Final = refusal(
     "no_console",
-    "The console is not installed.",
-    "pip install 'zcrawl[console]'",
+    "The console needs a package that is not installed.",
+    "Run the `pip install` command in the message.",
 )
 NO_SUCH_CLUSTER: Final = refusal(
     "no_such_cluster",
@@ -127,7 +127,7 @@ BAD_CHOICE: Final = refusal(
 )
 PASSWORD_IN_URL: Final = refusal(
     "password_in_url",
-    "A URL holds a user name or password that cannot be used or kept.",
+    "A URL holds a user name or password, which would be stored and shown.",
     "Use [[fetch.auth]] with the password as ${NAME}.",
 )
 SECRET_WRITTEN_OUT: Final = refusal(
@@ -138,12 +138,12 @@ SECRET_WRITTEN_OUT: Final = refusal(
 NO_SECRET: Final = refusal(
     "no_secret",
     "The job uses a secret that has no value here.",
-    "Set ZCRAWL_SECRET_NAME in the environment of the workers.",
+    "Set the variable in the message (ZCRAWL_SECRET_NAME) where the workers run.",
 )
 BAD_SECRET: Final = refusal(
     "bad_secret",
-    "The value of a secret cannot be sent, for example because it has a line break.",
-    "Correct the value of ZCRAWL_SECRET_NAME.",
+    "A proxy's user or password has a character that ends that part of a URL.",
+    "Write the character as %XX in the value of ZCRAWL_SECRET_NAME.",
 )
 PATH_NOT_ALLOWED: Final = refusal(
     "path_not_allowed",
