@@ -66,6 +66,9 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+docs/reasons.md: $(VENV)/.installed-dev $(wildcard zcrawl/reasons/*.py)
+	@$(BIN)/zcrawl reasons --markdown > $@
+
 cluster: $(VENV)/.installed-dev packages ## Consul, MariaDB, 3 masters, 4 workers, to play with
 	@$(BIN)/python -m tests.servers.play_cluster
 

@@ -9,6 +9,24 @@ from console.lines import Span
 from console.plain import plain
 from console.tables import Column, Row, number, text
 from console.units import count
+from zcrawl.reasons.waiting import (
+    AWAY,
+    CONCURRENCY,
+    CRAWL_DELAY,
+    DUE,
+    ENDING,
+    FETCHING,
+    HOURS,
+    IDLE,
+    MOVING,
+    NO_WORKER,
+    PACE,
+    PAUSED,
+    RETRY,
+    SHARED,
+    THROTTLED,
+    WORKER_FULL,
+)
 
 STATE_STYLE: Final = {
     "busy": "good",
@@ -27,22 +45,22 @@ STATE_STYLE: Final = {
     "deleted": "dim",
 }
 WHY_STYLE: Final = {
-    "fetching": "good",
-    "due": "good",
-    "concurrency": "good",
-    "pace": "accent",
-    "crawl_delay": "accent",
-    "shared": "accent",
-    "moving": "warn",
-    "idle": "dim",
-    "paused": "warn",
-    "retry": "warn",
-    "no_worker": "bad",
-    "away": "bad",
-    "throttled": "warn",
-    "ending": "warn",
-    "hours": "accent",
-    "worker_full": "warn",
+    FETCHING: "good",
+    DUE: "good",
+    CONCURRENCY: "good",
+    PACE: "accent",
+    CRAWL_DELAY: "accent",
+    SHARED: "accent",
+    MOVING: "warn",
+    IDLE: "dim",
+    PAUSED: "warn",
+    RETRY: "warn",
+    NO_WORKER: "bad",
+    AWAY: "bad",
+    THROTTLED: "warn",
+    ENDING: "warn",
+    HOURS: "accent",
+    WORKER_FULL: "warn",
 }
 LEVEL_STYLE: Final = {"warning": "warn", "error": "bad"}
 

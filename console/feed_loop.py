@@ -20,6 +20,7 @@ from zcrawl.master.rights import READS
 from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
 from zcrawl.mesh.messages import BadBody, Event, Kind, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
+from zcrawl.reasons.cluster import READONLY
 from zcrawl.roles.client import MeshClient
 from zcrawl.roles.watching import WatchTarget
 
@@ -172,7 +173,7 @@ class MeshFeed:
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         if self._readonly and op not in READS:
-            raise RefusedError("read-only: nothing is changed from here", code="readonly")
+            raise RefusedError("read-only: nothing is changed from here", code=READONLY)
         deadline = self._clock() + LINE_WAIT_S
         while self._line is None:
             if self._clock() >= deadline:

@@ -18,6 +18,7 @@ import msgspec
 from console.feed import Emit
 from console.state import Answered, Event, HappeningCame, LinkChanged, LinkState, SnapshotCame
 from zcrawl.errors import RefusedError, UsageError
+from zcrawl.reasons.cluster import REPLAY
 
 Recorded = SnapshotCame | HappeningCame | LinkChanged | Answered
 LONGEST_PAUSE_S: Final = 5.0  # of a replay; a recording may have slept for hours
@@ -84,7 +85,7 @@ class ReplayFeed:
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         """Answers are in the recording, as far as its maker asked for them."""
-        raise RefusedError("this is a recording: only what it holds can be seen", code="replay")
+        raise RefusedError("this is a recording: only what it holds can be seen", code=REPLAY)
 
 
 def _read(line: bytes) -> Recorded | None:

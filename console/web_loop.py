@@ -23,6 +23,7 @@ from textual_serve.server import Server
 
 from zcrawl.cli import output
 from zcrawl.errors import RefusedError
+from zcrawl.reasons.cluster import ADDRESS_IN_USE, CANNOT_BIND
 
 COOKIE: Final = "zcrawl_console"
 HOST: Final = "127.0.0.1"
@@ -92,7 +93,7 @@ def _usable(port: int) -> int:
         with socket.create_server((HOST, port)) as probe:
             free: int = probe.getsockname()[1]
     except OSError as error:
-        code = "address_in_use" if error.errno == errno.EADDRINUSE else "cannot_bind"
+        code = ADDRESS_IN_USE if error.errno == errno.EADDRINUSE else CANNOT_BIND
         message = f"cannot listen at {HOST}:{port}: {error.strerror}; --port N takes another"
         raise RefusedError(message, code=code) from error
     return free

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from zcrawl.errors import ConfigError
+from zcrawl.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
@@ -188,7 +189,7 @@ def _table(text: str, source: str) -> dict[str, Any]:
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source}: no valid TOML: {error}", code="bad_toml") from None
+        raise ConfigError(f"{source}: no valid TOML: {error}", code=BAD_TOML) from None
     for key in keys.unknown_keys(table, Config):
         raise _unknown(key, source, key)
     return table
@@ -233,7 +234,7 @@ def _unknown(shown: str, source: str, key: str) -> ConfigError:
     if hint and source == "environment":
         hint = ENV_PREFIX + hint.replace(".", "__").upper()
     meant = f"; did you mean {hint!r}?" if hint else ""
-    return ConfigError(f"{source}: unknown key {shown!r}{meant}", code="unknown_key")
+    return ConfigError(f"{source}: unknown key {shown!r}{meant}", code=UNKNOWN_KEY)
 
 
 def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:

@@ -33,11 +33,43 @@ from __future__ import annotations
 
 import enum
 
+from zcrawl.reasons.cluster import BAD_FRAME, MESH, REFUSED, UNREACHABLE, VERSION
+from zcrawl.reasons.failure import (
+    ADDRESS_MOVED,
+    BAD_URL,
+    BLOCKED_ADDRESS,
+    FETCH,
+    PARSE,
+    SPIDER_ERROR,
+    TOO_MANY_STEPS,
+    blocked_address,
+)
+from zcrawl.reasons.skip import SKIPPED
+from zcrawl.reasons.storage import (
+    COMMIT_UNKNOWN,
+    DISK_FULL,
+    FENCED,
+    STORE,
+    STORE_CORRUPT,
+    STORE_DATA,
+    STORE_UNAVAILABLE,
+)
+from zcrawl.reasons.usage import (
+    BAD_EXPRESSION,
+    CONFIG,
+    ERROR,
+    JOB,
+    PLUGIN,
+    PLUGIN_BROKEN,
+    PLUGIN_MISSING,
+    USAGE,
+)
+
 
 class ZcrawlError(Exception):
     """Root of all errors that zcrawl raises on purpose."""
 
-    code = "error"
+    code = ERROR
     exit_code = 1
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
@@ -47,22 +79,22 @@ class ZcrawlError(Exception):
 
 
 class UsageError(ZcrawlError):
-    code = "usage"
+    code = USAGE
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    code = "config"
+    code = CONFIG
 
 
 class JobError(UsageError):
-    code = "job"
+    code = JOB
 
 
 class BadExpression(JobError):
     """`position` is the place in the expression, counted from 0."""
 
-    code = "bad_expression"
+    code = BAD_EXPRESSION
 
     def __init__(self, message: str, *, position: int) -> None:
         super().__init__(message)
@@ -72,16 +104,16 @@ class BadExpression(JobError):
 class BadUrl(UsageError):
     """`code` is one of bad_url, url_too_long, unsupported_scheme, password_in_url."""
 
-    code = "bad_url"
+    code = BAD_URL
 
 
 class UnreachableError(ZcrawlError):
-    code = "unreachable"
+    code = UNREACHABLE
     exit_code = 3
 
 
 class RefusedError(ZcrawlError):
-    code = "refused"
+    code = REFUSED
 
 
 class RetryClass(enum.StrEnum):
@@ -96,7 +128,7 @@ class RetryClass(enum.StrEnum):
 class FetchError(ZcrawlError):
     """One fetch failed. `code` names the cause, e.g. dns, connect, tls, read_timeout, too_large."""
 
-    code = "fetch"
+    code = FETCH
 
     def __init__(
         self, message: str, *, code: str, retry: RetryClass, retry_after_s: float | None = None
@@ -116,12 +148,12 @@ class BlockedAddress(FetchError):
 
     def __init__(self, url: str, why: str) -> None:
         message = f"{url[:300]}: {why}"
-        super().__init__(message, code="blocked_address", retry=RetryClass.PERMANENT)
+        super().__init__(message, code=BLOCKED_ADDRESS, retry=RetryClass.PERMANENT)
         self.why = why
 
     @property
     def reason(self) -> str:
-        return f"{self.code}: {self.why}"
+        return blocked_address(self.why)
 
 
 class AddressMoved(FetchError):
@@ -129,22 +161,22 @@ class AddressMoved(FetchError):
 
     def __init__(self, name: str, address: str) -> None:
         message = f"{name} is at {address}"
-        super().__init__(message, code="address_moved", retry=RetryClass.POSTPONED)
+        super().__init__(message, code=ADDRESS_MOVED, retry=RetryClass.POSTPONED)
         self.address = address
 
 
 class TooManySteps(ZcrawlError):
-    code = "too_many_steps"
+    code = TOO_MANY_STEPS
 
 
 class ParseError(ZcrawlError):
-    code = "parse"
+    code = PARSE
 
 
 class SpiderError(ZcrawlError):
     """A spider's own code failed. `fatal`: its process had to end."""
 
-    code = "spider_error"
+    code = SPIDER_ERROR
 
     def __init__(self, message: str, *, code: str | None = None, fatal: bool = False) -> None:
         super().__init__(message, code=code)
@@ -152,25 +184,25 @@ class SpiderError(ZcrawlError):
 
 
 class PageSkipped(ZcrawlError):
-    code = "skipped"
+    code = SKIPPED
 
 
 class PluginError(ZcrawlError):
-    MISSING = "plugin_missing"  # nothing of that name is installed here
-    BROKEN = "plugin_broken"  # it is there, and cannot be loaded or made
-    code = "plugin"
+    MISSING = PLUGIN_MISSING  # nothing of that name is installed here
+    BROKEN = PLUGIN_BROKEN  # it is there, and cannot be loaded or made
+    code = PLUGIN
 
 
 class MeshError(ZcrawlError):
-    code = "mesh"
+    code = MESH
 
 
 class DecodeError(MeshError):
-    code = "bad_frame"
+    code = BAD_FRAME
 
 
 class VersionMismatch(DecodeError):
-    code = "version"
+    code = VERSION
 
     def __init__(self, source: str, theirs: int, ours: int) -> None:
         super().__init__(f"{source} speaks protocol {theirs}, this side speaks {ours}")
@@ -178,28 +210,28 @@ class VersionMismatch(DecodeError):
 
 
 class StoreError(ZcrawlError):
-    code = "store"
+    code = STORE
 
 
 class Fenced(StoreError):
-    code = "fenced"
+    code = FENCED
 
 
 class StoreDataError(StoreError):
-    code = "store_data"
+    code = STORE_DATA
 
 
 class StoreUnavailable(StoreError):
-    code = "store_unavailable"
+    code = STORE_UNAVAILABLE
 
 
 class DiskFull(StoreUnavailable):
-    code = "disk_full"
+    code = DISK_FULL
 
 
 class CommitUnknown(StoreError):
-    code = "commit_unknown"
+    code = COMMIT_UNKNOWN
 
 
 class StoreCorrupt(StoreError):
-    code = "store_corrupt"
+    code = STORE_CORRUPT

@@ -18,10 +18,6 @@ HostId = NewType("HostId", int)
 
 SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
 RECALLED = -1  # where a run stands that has admitted all that its job knows
-TOO_DEEP = "too_deep"  # reason of a link that only the depth keeps out of a crawl
-NOINDEX = "noindex"  # reason of a page that asks not to be kept
-OVERDUE = "attempt_overdue"  # reason of a request whose workers lost every attempt
-UNCHANGED = "unchanged"  # reason of a page that is done without anything new
 
 
 class RequestState(enum.IntEnum):

@@ -22,28 +22,47 @@ from console.rates import Rates
 from console.state import Known, View
 from console.tables import number, text
 from console.units import clock_text, count, duration, percent, rate, size
+from zcrawl.reasons.waiting import (
+    AWAY,
+    CONCURRENCY,
+    CRAWL_DELAY,
+    DUE,
+    ENDING,
+    HOURS,
+    INHERITED,
+    LOADING,
+    MOVING,
+    NO_WORKER,
+    PACE,
+    PAUSED,
+    RETRY,
+    SHARED,
+    STORING,
+    THROTTLED,
+    WORKER_FULL,
+)
 
 BACKLOG = 400  # results; two full batches
 WIDE = 140  # from here on two columns
 # What hosts wait for, in an operator's words; what is to be mended first comes first.
 WHY_TEXT = (
-    ("no_worker", "no worker has them: start workers", "bad"),
-    ("worker_full", "their workers have no room: add workers or slots", "warn"),
-    ("storing", "an owner is being stored: the database is slow", "warn"),
-    ("loading", "their queue is being read: the database is slow", "warn"),
-    ("inherited", "an earlier owner may still fetch: passes by itself", "warn"),
-    ("moving", "hosts that share their limits are being moved: passes by itself", "warn"),
-    ("paused", "their jobs are paused", "warn"),
-    ("away", "they do not answer: their breakers are open", "bad"),
-    ("ending", "down, or enough of them: their rows end", "warn"),
-    ("throttled", "they ask for patience (429, 503, slow answers)", "warn"),
-    ("hours", "their jobs' hours have not begun", "accent"),
-    ("retry", "all that is left waits for a retry", "warn"),
-    ("crawl_delay", "robots.txt asks for a delay", "accent"),
-    ("shared", "the limits of their domain or address", "accent"),
-    ("pace", "their pace: raise the job's rate (t on Jobs)", "accent"),
-    ("concurrency", "all they may have is in flight: slow answers, or raise concurrency", "accent"),
-    ("due", "being sent right now", "good"),
+    (NO_WORKER, "no worker has them: start workers", "bad"),
+    (WORKER_FULL, "their workers have no room: add workers or slots", "warn"),
+    (STORING, "an owner is being stored: the database is slow", "warn"),
+    (LOADING, "their queue is being read: the database is slow", "warn"),
+    (INHERITED, "an earlier owner may still fetch: passes by itself", "warn"),
+    (MOVING, "hosts that share their limits are being moved: passes by itself", "warn"),
+    (PAUSED, "their jobs are paused", "warn"),
+    (AWAY, "they do not answer: their breakers are open", "bad"),
+    (ENDING, "down, or enough of them: their rows end", "warn"),
+    (THROTTLED, "they ask for patience (429, 503, slow answers)", "warn"),
+    (HOURS, "their jobs' hours have not begun", "accent"),
+    (RETRY, "all that is left waits for a retry", "warn"),
+    (CRAWL_DELAY, "robots.txt asks for a delay", "accent"),
+    (SHARED, "the limits of their domain or address", "accent"),
+    (PACE, "their pace: raise the job's rate (t on Jobs)", "accent"),
+    (CONCURRENCY, "all they may have is in flight: slow answers, or raise concurrency", "accent"),
+    (DUE, "being sent right now", "good"),
 )
 
 
@@ -135,7 +154,7 @@ def _only_retries(known: Known) -> bool:
     """Whether all that is queued has failed before: the leader counts why hosts wait."""
     answer = known.answers.get("overview:")
     counts = answer.data.get("why") if answer is not None else None
-    return isinstance(counts, dict) and set(counts) == {"retry"}
+    return isinstance(counts, dict) and set(counts) == {RETRY}
 
 
 def trouble(known: Known, snapshot: Snapshot) -> Picture:

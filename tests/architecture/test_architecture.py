@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture import rules
+from tests.architecture import reason_rules, rules
+from zcrawl.reasons.registry import REASONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_OURS = {
@@ -63,6 +64,29 @@ def test_keys_are_made_by_the_rules_of_a_run() -> None:
     """Only `frontier` makes canonical rules, and nobody takes a key from the default ones."""
     checked = sources("zcrawl")
     report([line for path, text in checked for line in rules.key_complaints(path, text)])
+
+
+def test_reasons_live_in_the_registry() -> None:
+    """No module writes a reason out: a code that is not registered has no meaning and no remedy."""
+    checked = sources("zcrawl", "console")
+    report([line for path, text in checked for line in reason_rules.reason_complaints(path, text)])
+
+
+def test_each_exception_to_the_rule_of_reasons_is_needed() -> None:
+    """An ordinary word that no module uses, or that is no code, would only hide a reason."""
+    checked = [
+        text
+        for path, text in sources("zcrawl", "console")
+        if not path.startswith(reason_rules.REGISTRY) and path != reason_rules.EVENTS
+    ]
+    used = {word for word in reason_rules.ORDINARY if any(f'"{word}"' in text for text in checked)}
+    assert used == reason_rules.ORDINARY
+    assert [word for word in reason_rules.ORDINARY if word not in REASONS] == []
+    by_path = dict(sources("zcrawl"))
+    unused = [
+        path for path, text in reason_rules.SENTENCES.items() if text not in by_path.get(path, "")
+    ]
+    assert unused == []
 
 
 def test_modules_are_short_and_say_what_they_are_for() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.architecture import rules
+from tests.architecture import reason_rules, rules
 
 FOLDER = "/".join(("", "work", "x"))  # assembled, so that this file keeps the rule
 
@@ -180,3 +180,54 @@ def test_a_way_to_the_terminal_beside_the_rule_is_caught(source: str) -> None:
     """Each of them shows foreign text as it came."""
     assert rules.printing_complaints("zcrawl/cli/jobs.py", source)
     assert not rules.printing_complaints("zcrawl/cli/output.py", source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'REASON = "robots_unavailable"',
+        'def verdict(url):\n    return "out_of_scope_host"',
+        'x = frozenset({"quarantined"})',
+        'raise RefusedError("no", code="never_heard_of")',
+        'raise fetch_error("connect", "refused")',
+        'raise fetch_error("connect" if reached else "proxy", "x")',
+        'class E(Exception):\n    code = "new_code"',
+        'code = "job"',
+        'code = "new_code" if full else other',
+        'reason, detail = "new_reason", text',
+        'if error.code == "browser":\n    pass',
+        'if result.reason in ("start", "x"):\n    pass',
+        'if report["reason"] == "start":\n    pass',
+        'outcome.skipped(one, "robots")',
+        'Why("pace", "x")',
+        'data = {"code": "forbidden_thing", "message": text}',
+        'reason = f"duplicate of {url}"',
+        'x = f"schema: {field}"',
+        'x = "http_404"',
+        'from zcrawl.reasons.failure import DNS, TLS\nx = {DNS, TLS, "connect"}',
+        'from zcrawl.reasons.failure import DNS, TLS\nx = {DNS: 1, TLS: 2, "connect": 3}',
+    ],
+)
+def test_a_reason_that_is_written_out_is_caught(source: str) -> None:
+    """Registered codes anywhere; new codes and ordinary words where only a reason can stand."""
+    assert reason_rules.reason_complaints("zcrawl/worker/x.py", source)
+    assert reason_rules.reason_complaints("console/x.py", source)
+    assert reason_rules.reason_complaints("zcrawl/reasons/skip.py", source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from zcrawl.reasons.failure import DNS\nraise fetch_error(DNS, text)",
+        'if fetch.engine == "browser":\n    pass',
+        'view = {"job": 1, "skipped": 2}',
+        'effects.append(Note("bad_result", text))',
+        'self._tell("consul_away", reason)',
+        'reason = "no answer within 5 s"',
+        'code = ""',
+        "raise RefusedError(text, code=error.code)",
+    ],
+)
+def test_what_only_looks_like_a_reason_is_fine(source: str) -> None:
+    """Members of the registry, keys, names of log events, sentences."""
+    assert reason_rules.reason_complaints("zcrawl/worker/x.py", source) == []

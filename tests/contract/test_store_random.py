@@ -16,6 +16,7 @@ from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import RECALLED, RequestState, RunState
+from zcrawl.reasons.skip import DUPLICATE
 from zcrawl.store import schema_peewee
 from zcrawl.store.commands import (
     AddSeeds,
@@ -56,7 +57,6 @@ from zcrawl.store.queries import (
     Refill,
     Tallies,
 )
-from zcrawl.store.redirects import DUPLICATE
 from zcrawl.store.rows import NewLink
 from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.fake_store import FakeStore

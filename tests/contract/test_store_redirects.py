@@ -23,6 +23,7 @@ from tests.contract.store_world import (
 )
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import Disposition, Kept, RequestState, RunState
+from zcrawl.reasons.skip import REDIRECT_TARGET
 from zcrawl.store.commands import AdmitKnown, Applied, KnownAdmitted, Retried, RetryDead
 from zcrawl.store.queries import (
     Failures,
@@ -35,7 +36,6 @@ from zcrawl.store.queries import (
     Refill,
     Refilled,
 )
-from zcrawl.store.redirects import REDIRECT_TARGET
 from zcrawl.store.rows import QueuedRow
 
 T = "https://a.test/target"

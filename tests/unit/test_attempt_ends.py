@@ -18,11 +18,11 @@ from zcrawl.mesh.codec import MAX_FRAME_BYTES
 from zcrawl.mesh.mesh_memory import MemoryHub
 from zcrawl.mesh.messages import Assign, Assignment, Heartbeat, Result, RunConfig
 from zcrawl.model import Outcome
+from zcrawl.reasons.failure import RESULT_UNSENDABLE
 from zcrawl.runtime.tasks_loop import TASK_FAILED, supervised, tell_unhandled
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 from zcrawl.worker import events as w
 from zcrawl.worker.pipeline_loop import Pipeline
-from zcrawl.worker.report import UNSENDABLE
 from zcrawl.worker.worker_loop import WorkerLoop
 
 WITH_COOKIES = JobSpec("j", politeness=Politeness(robots=False), fetch=Fetch(cookies=True))
@@ -156,7 +156,7 @@ async def test_a_result_that_cannot_be_sent_is_replaced_by_one_that_can(
     bench.loop._outgoing.append(w.PublishToAll(bench.worker.machine._pulse.beat(1.0, 1, False)))
     assert [type(body) for body in bench.flush()] == [Heartbeat], "the rest is not lost"
     (ended,) = bench.flush()
-    assert (ended.seq, ended.outcome, ended.reason) == (1, Outcome.FAILED, UNSENDABLE)
+    assert (ended.seq, ended.outcome, ended.reason) == (1, Outcome.FAILED, RESULT_UNSENDABLE)
     assert ended.lease_n == 1 and ended.retry is RetryClass.PERMANENT and why in ended.detail
     assert bench.notes[0][0] == "message_unsendable"
     bench.worker.machine.check()

@@ -10,13 +10,14 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, result, result_of, run_row, spec, urls
 from zcrawl.dispatch import runs as runs_module
 from zcrawl.dispatch.leases import Leases
-from zcrawl.dispatch.runs import CANONICAL_CODE, Runs
+from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import PluginError
 from zcrawl.frontier import url as url_module
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS
 from zcrawl.mesh.messages import Config, RunConfig
 from zcrawl.model import RequestState
+from zcrawl.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.submit.spec import JobSpec

@@ -15,7 +15,6 @@ from zcrawl.model import Outcome, RunState
 from zcrawl.store.commands import AddSeeds, ChangeRun, RetryDead, SubmitJob
 from zcrawl.store.queries import FindJob
 from zcrawl.submit.code import code_of
-from zcrawl.submit.output_rights import NOT_ALLOWED
 from zcrawl.testing.fake_store import Fault
 
 SPEC = msgspec.to_builtins(spec())
@@ -92,7 +91,11 @@ def test_a_good_request_is_answered(op: str, args: dict[str, Any], keys: set[str
         ("submit", {**SUBMIT, "seeds": urls(MOST_SEEDS + 1)}, "too_many_seeds"),
         ("submit", {**SUBMIT, "output": 5}, "bad_request"),
         ("submit", {**SUBMIT, "output": ["x.jsonl", "csv"]}, "bad_request"),
-        ("submit", {**SUBMIT, "spec": {**SPEC, "output": {"to": ["/etc/x.csv"]}}}, NOT_ALLOWED),
+        (
+            "submit",
+            {**SUBMIT, "spec": {**SPEC, "output": {"to": ["/etc/x.csv"]}}},
+            "path_not_allowed",
+        ),
         ("submit", {**SUBMIT, "spec": {**SPEC, **BROUGHT}}, "code_not_allowed"),
         ("submit", {**SUBMIT, "spec": {**SPEC, **BROUGHT, "code": FALSE_CODE}}, "bad_hash"),
         ("submit", {**SUBMIT, "spec": {**SPEC, "spider": "os.path"}}, "job"),

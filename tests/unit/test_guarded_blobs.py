@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable
+from zcrawl.reasons.storage import BLOBS_UNAVAILABLE
 from zcrawl.store.blobs_file import FileBlobs
-from zcrawl.store.blobs_thread import MOST_STUCK, UNAVAILABLE, GuardedBlobs
+from zcrawl.store.blobs_thread import MOST_STUCK, GuardedBlobs
 from zcrawl.store.breaker import FREE_ATTEMPTS
 
 
@@ -68,10 +69,10 @@ def test_a_place_that_is_away_is_not_hammered() -> None:
     place.error = StoreUnavailable("the bucket is away", code="s3_unavailable")
     for _ in range(FREE_ATTEMPTS + 1):
         error = failure(blobs)
-        assert isinstance(error, StoreUnavailable) and error.code == UNAVAILABLE
+        assert isinstance(error, StoreUnavailable) and error.code == BLOBS_UNAVAILABLE
     calls = place.calls
     error = failure(blobs)
-    assert error.code == UNAVAILABLE and "not tried" in str(error) and "is away" in str(error)
+    assert error.code == BLOBS_UNAVAILABLE and "not tried" in str(error) and "is away" in str(error)
     assert place.calls == calls, "nothing was tried"
     clock.now += 5.0
     place.error = None

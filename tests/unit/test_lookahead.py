@@ -14,8 +14,9 @@ from tests.unit.machine_tools import (
 )
 from tests.unit.test_planner import Office
 from tests.unit.test_worker_machine import Worker, sent, started
-from zcrawl.mesh.messages import WITHDRAWN, Assign, Cancel, Reject
+from zcrawl.mesh.messages import Assign, Cancel, Reject
 from zcrawl.mesh.timing import LOOKAHEAD_S, WINDOW_RESULTS
+from zcrawl.reasons.waiting import WITHDRAWN
 from zcrawl.submit.spec import Politeness
 
 TWO_A_SECOND = Politeness(robots=False, rate=2.0, concurrency=1)

@@ -11,7 +11,8 @@ from zcrawl.dispatch import started
 from zcrawl.dispatch.started import longest_attempt_s, suspects
 from zcrawl.master.overdue import AGAIN_S
 from zcrawl.mesh.messages import Assignment, Cancel, Heartbeat, Result
-from zcrawl.model import OVERDUE, Outcome
+from zcrawl.model import Outcome
+from zcrawl.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 from zcrawl.worker import events as w
 from zcrawl.worker.report import by_verdict
@@ -125,12 +126,12 @@ def test_a_request_whose_attempts_are_all_lost_ends_by_name() -> None:
         story.say(story.last, seconds=PATIENCE_S + 8)
         story.say(seconds=2)
     final = story.last
-    assert (final.verdict, final.attempt) == (OVERDUE, 3)
+    assert (final.verdict, final.attempt) == (ATTEMPT_OVERDUE, 3)
     ended = by_verdict(final, 1)
     assert ended.outcome is Outcome.FAILED
     story.report(ended)
     (row,) = story.store.requests(1)
-    assert (row.state.name, row.reason) == ("DEAD", OVERDUE)
+    assert (row.state.name, row.reason) == ("DEAD", ATTEMPT_OVERDUE)
     assert not story.leader.state.planner.overdue
 
 

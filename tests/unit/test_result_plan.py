@@ -19,11 +19,13 @@ from tests.unit.machine_tools import (
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import RetryClass
-from zcrawl.frontier.extra import REDIRECT, REDIRECTED, decode, encode
+from zcrawl.frontier.extra import REDIRECT, decode, encode
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.mesh.messages import BadBody, Extracted, Kind, Result
 from zcrawl.model import Kept, Outcome, RequestState, RunState
-from zcrawl.result.plan import BAD_RESULT, MOST_REASON, SAMPLE_EVERY, ResultPlanner
+from zcrawl.reasons.failure import BAD_RESULT
+from zcrawl.reasons.skip import REDIRECTED
+from zcrawl.result.plan import MOST_REASON, SAMPLE_EVERY, ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.submit.spec import Fetch, JobSpec, Scope

@@ -10,13 +10,15 @@ from tests.unit.machine_tools import assignment as plain_assignment
 from tests.unit.test_recall import EVERY, finish_all, settle
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
-from zcrawl.frontier.extra import REDIRECTED, Extra, encode, request_key
+from zcrawl.frontier.extra import Extra, encode, request_key
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.mesh.messages import Assignment, Result
+from zcrawl.reasons.failure import BAD_RESULT
+from zcrawl.reasons.skip import REDIRECTED
 from zcrawl.result import plan
-from zcrawl.result.plan import BAD_RESULT, ResultPlanner
+from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.submit.spec import JobSpec, Scope
 from zcrawl.worker import outcome

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.model import RunState
+from zcrawl.reasons.cluster import NO_SUCH_JOB
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import chosen_run, is_visible, job_view
@@ -120,7 +121,7 @@ def find_job(store: Store, ref: str) -> JobRow:
     found = store.query(FindJob(ref))
     assert isinstance(found, JobList)
     if not any(is_visible(job) for job in found.jobs):
-        raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code="no_such_job")
+        raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code=NO_SUCH_JOB)
     return found.jobs[0]
 
 

@@ -18,6 +18,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common, load_settings
 from zcrawl.errors import UsageError
+from zcrawl.reasons.usage import NO_CONSOLE, NO_SUCH_CLUSTER
 
 if TYPE_CHECKING:
     from zcrawl.roles.watching import WatchTarget
@@ -107,7 +108,7 @@ def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]
         return targets
     if chosen not in targets:
         known = ", ".join(targets)
-        raise UsageError(f"no cluster {chosen!r}; known: {known}", code="no_such_cluster")
+        raise UsageError(f"no cluster {chosen!r}; known: {known}", code=NO_SUCH_CLUSTER)
     return {chosen: targets[chosen], **targets}
 
 
@@ -131,5 +132,5 @@ def load_console(module: str) -> Any:
         package = "'zcrawl[web]'" if "web" in module else "zcrawl"
         raise UsageError(
             f"the console needs {error.name}, which is not installed: pip install {package}",
-            code="no_console",
+            code=NO_CONSOLE,
         ) from None

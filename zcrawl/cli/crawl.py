@@ -19,6 +19,7 @@ from zcrawl.cli.specs import (
     with_capture,
 )
 from zcrawl.errors import UsageError
+from zcrawl.reasons.usage import DATA_UNWRITABLE, NO_SECRET
 
 if TYPE_CHECKING:
     from zcrawl.cli.crawl_session import Plan
@@ -156,7 +157,7 @@ def check_unfinished(data: Path) -> None:
             raise UsageError(
                 f"{name}: its URL had a user name and password, which are not kept. Set "
                 f"{' and '.join(missing)} and say --resume again, or crawl anew with the URL",
-                code="no_secret",
+                code=NO_SECRET,
             )
 
 
@@ -165,10 +166,10 @@ def make_folder(data: Path) -> str:
     from zcrawl.runtime.private_files_os import make_private_folder
 
     if data.is_file():
-        raise UsageError(f"--data {data} is a file; name a folder", code="data_unwritable")
+        raise UsageError(f"--data {data} is a file; name a folder", code=DATA_UNWRITABLE)
     try:
         return make_private_folder(data)
     except OSError as error:
         raise UsageError(
-            f"{data}: cannot be made: {error.strerror}", code="data_unwritable"
+            f"{data}: cannot be made: {error.strerror}", code=DATA_UNWRITABLE
         ) from None

@@ -23,8 +23,10 @@ from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
 from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
-from zcrawl.frontier.recrawl import NOT_DUE
-from zcrawl.model import TOO_DEEP, RunState
+from zcrawl.model import RunState
+from zcrawl.reasons.cluster import MACHINE_ERROR
+from zcrawl.reasons.failure import BLOCKED_ADDRESS
+from zcrawl.reasons.skip import NOT_DUE, ROBOTS, TOO_DEEP
 from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.telemetry.views import summary
@@ -167,7 +169,7 @@ class Session:
         raise ZcrawlError(
             f"stopped: the leader failed {mishaps['in_row']} times in a row by an error of its own "
             f"(machine_error in {self._plan.data / LOG}); the last: {mishaps['last']}",
-            code="machine_error",
+            code=MACHINE_ERROR,
         )
 
     async def _pump(self) -> None:
@@ -276,12 +278,12 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
         lines.append(
             f"never filled: {', '.join(empty)}; see what a page gives: zcrawl test JOB.toml URL"
         )
-    if "robots" in view["skipped_reasons"]:
+    if ROBOTS in view["skipped_reasons"]:
         lines.append(
             "robots.txt forbids some pages for this crawler's name; zcrawl test URL shows the "
             "rule, --no-robots ignores it"
         )
-    if any(reason.startswith("blocked_address") for reason in view["failed_reasons"]):
+    if any(reason.startswith(BLOCKED_ADDRESS) for reason in view["failed_reasons"]):
         lines.append(
             "the address guard refuses what is not public. A typed name opens its private addresses"
             " only if it had no others when it was submitted; fetch.private_hosts or "

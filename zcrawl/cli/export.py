@@ -18,6 +18,8 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.reasons.storage import DISK_FULL
+from zcrawl.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
 
 
 @click.command("export", cls=Command)
@@ -139,7 +141,7 @@ def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True
             give_to_user(part)
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror}"
-        raise UsageError(reason, code="out_unwritable") from None
+        raise UsageError(reason, code=OUT_UNWRITABLE) from None
     try:
         write(part)
         length = part.stat().st_size
@@ -147,7 +149,7 @@ def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True
         part.replace(path)
         sync_folder(path.absolute().parent)
     except OSError as error:
-        code = "disk_full" if error.errno == errno.ENOSPC else "out_failed"
+        code = DISK_FULL if error.errno == errno.ENOSPC else OUT_FAILED
         raise ZcrawlError(f"{path}: {error.strerror}", code=code) from None
     finally:
         part.unlink(missing_ok=True)

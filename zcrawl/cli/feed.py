@@ -16,6 +16,7 @@ from zcrawl.cli import output
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
+from zcrawl.reasons.cluster import RUN_ENDED
 from zcrawl.runtime.daemon_thread import in_daemon_thread
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import Items, ReadItems
@@ -31,7 +32,7 @@ async def send_seeds(ask: Ask, run: int, submission: Submission) -> None:
         try:
             await ask("add_seeds", {"run": run, "seeds": chunk or [], "last": chunk is None})
         except RefusedError as error:
-            if error.code == "run_ended":  # e.g. max_pages is reached: no seed is wanted any more
+            if error.code == RUN_ENDED:  # e.g. max_pages is reached: no seed is wanted any more
                 return
             raise
         if chunk is None:

@@ -9,6 +9,7 @@ import click
 
 from zcrawl.cli.base import Command
 from zcrawl.errors import JobError, UsageError
+from zcrawl.reasons.usage import EXISTS
 
 JOB: Final = """\
 # A zcrawl job. Run it here:      zcrawl crawl --job {file}
@@ -75,7 +76,7 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     if not force:
         for one in files:
             if one.exists():
-                raise UsageError(f"{one} is there already; --force replaces it", code="exists")
+                raise UsageError(f"{one} is there already; --force replaces it", code=EXISTS)
     for one, text in files.items():
         _write(one, text, force)
     if as_json:
@@ -97,7 +98,7 @@ def _write(path: Path, text: str, force: bool) -> None:
         if new:
             give_to_user(path)
     except FileExistsError:
-        raise UsageError(f"{path} is there already; --force replaces it", code="exists") from None
+        raise UsageError(f"{path} is there already; --force replaces it", code=EXISTS) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 

@@ -14,6 +14,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import RefusedError, UsageError
+from zcrawl.reasons.cluster import NO_SUCH_TAG
 
 
 @click.command("jobs", cls=Command)
@@ -190,7 +191,7 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
 
     replies = run_async(act())
     if not replies:
-        raise RefusedError(f"no job that goes on has the tag {tag!r}", code="no_such_tag")
+        raise RefusedError(f"no job that goes on has the tag {tag!r}", code=NO_SUCH_TAG)
     if settings.json:
         output.print_json(replies)
     return 0

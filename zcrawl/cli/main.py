@@ -20,6 +20,8 @@ import click
 from zcrawl import __version__
 from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
+from zcrawl.reasons.usage import INTERNAL, USAGE
+from zcrawl.reasons.usage import INTERRUPTED as INTERRUPTION
 from zcrawl.runtime.private_files_os import keep_private
 from zcrawl.runtime.standard_streams_os import open_missing
 
@@ -58,6 +60,10 @@ COMMANDS: Final = {
     ),
     "init": ("zcrawl.cli.init", "Write a job file with comments."),
     "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
+    "reasons": (
+        "zcrawl.cli.reasons",
+        "Explain why URLs are skipped or fail, and why requests wait or are refused.",
+    ),
     "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
 }
 
@@ -109,9 +115,9 @@ def run(arguments: list[str]) -> int:
         message = _plain(error.format_message())
         context = getattr(error, "ctx", None)
         hint = f"{message} See `{context.command_path} --help`." if context else message
-        return _fail(hint, "usage", 2, as_json)
+        return _fail(hint, USAGE, 2, as_json)
     except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", "interrupted", INTERRUPTED, as_json)
+        return _fail("interrupted", INTERRUPTION, INTERRUPTED, as_json)
     except ReaderGone:
         _forget_stdout()
         return 0
@@ -119,7 +125,7 @@ def run(arguments: list[str]) -> int:
         _debug(error)
         name = type(error).__name__
         text = f"internal error: {name}: {error} (ZCRAWL_DEBUG=1 shows where)"
-        return _fail(text, "internal", 1, as_json)
+        return _fail(text, INTERNAL, 1, as_json)
 
 
 def _plain(message: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from zcrawl.errors import ZcrawlError
+from zcrawl.reasons.usage import STDOUT_FAILED
 from zcrawl.terminal_text import shown, shown_json, shown_json_bytes
 
 # For terminals that know no other letters than ASCII.
@@ -24,7 +25,7 @@ PLAIN: Final = str.maketrans({"×": "x", "…": "...", "–": "-", "→": "->", 
 class StdoutFailed(ZcrawlError):
     """Standard output takes nothing any more, for example on a full disk."""
 
-    code = "stdout_failed"
+    code = STDOUT_FAILED
 
 
 def note_if(line: str | None) -> None:

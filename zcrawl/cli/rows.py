@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.errors import UsageError
 from zcrawl.model import Kept
+from zcrawl.reasons.usage import NO_CAPTURES
 from zcrawl.store.columns import Kind, Layout, layout_of, rest_name
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
@@ -96,7 +97,7 @@ def _warc(source: Source) -> Iterator[bytes]:
     if first is None:
         raise UsageError(
             "this run has no captured pages: set output.capture = true in its job",
-            code="no_captures",
+            code=NO_CAPTURES,
         )
     yield warc_head(f"run-{source.run}.warc.gz")
     yield render_warc(first, body_of)

@@ -15,6 +15,7 @@ import click
 import msgspec
 
 from zcrawl.errors import JobError, UsageError
+from zcrawl.reasons.usage import OUT_UNWRITABLE, UNREADABLE
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
@@ -220,7 +221,7 @@ def _bring_code(table: dict[str, Any], folder: Path) -> None:
     try:
         code = code_of(path.read_bytes(), str(path))
     except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+        raise JobError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
     table["spider"] = f"{path.name}:{name}"
     table["code"] = {"sha256": code.sha256, "source": code.source}
 
@@ -233,9 +234,9 @@ def read_text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
     except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+        raise JobError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
     except UnicodeDecodeError:
-        raise JobError(f"{path}: no UTF-8 text", code="unreadable") from None
+        raise JobError(f"{path}: no UTF-8 text", code=UNREADABLE) from None
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -244,7 +245,7 @@ def read_lines(path: str) -> Iterator[str]:
         # A copy of the descriptor: a thread that waits for stdin at exit must not hold its lock.
         file = _open(os.dup(sys.stdin.fileno())) if path == "-" else _open(path)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", code="unreadable") from None
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
     with file:
         try:
             while line := file.readline(MAX_LINE):
@@ -253,7 +254,7 @@ def read_lines(path: str) -> Iterator[str]:
                 while cut and (more := file.readline(MAX_LINE)) and not more.endswith("\n"):
                     pass
         except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}", code="unreadable") from None
+            raise UsageError(f"{path}: {error.strerror}", code=UNREADABLE) from None
 
 
 def _open(path: str | int) -> TextIO:
@@ -318,5 +319,5 @@ def check_writable(path: Path) -> None:
             path.unlink()
     except OSError as error:
         raise UsageError(
-            f"{path}: cannot be written: {error.strerror}", code="out_unwritable"
+            f"{path}: cannot be written: {error.strerror}", code=OUT_UNWRITABLE
         ) from None

@@ -16,6 +16,7 @@ from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.crawl import check_before
 from zcrawl.cli.specs import is_job_file, prepare, spec_options
 from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.reasons.skip import START
 
 if TYPE_CHECKING:
     from zcrawl.submit.spec import JobSpec
@@ -127,7 +128,7 @@ async def _test(settings: Settings, spec: JobSpec, url: str, all_links: bool, bl
             output.data(line)
         if "extraction" in report and report["outcome"] == "done":
             _show_extraction(report)
-    began = report["outcome"] == "skipped" and report["reason"] == "start"
+    began = report["outcome"] == "skipped" and report["reason"] == START
     return 0 if report["outcome"] == "done" or began else 1
 
 

@@ -16,6 +16,8 @@ from typing import Final
 
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, UsageError
+from zcrawl.reasons.cluster import IN_USE
+from zcrawl.reasons.usage import DATA_UNWRITABLE
 from zcrawl.runtime.private_files_os import PRIVATE_FILE
 
 LOCK_NAME: Final = "lock"
@@ -42,7 +44,7 @@ class FileLock:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
         except OSError as error:
             raise UsageError(
-                f"{self._path}: cannot be opened: {error.strerror}", code="data_unwritable"
+                f"{self._path}: cannot be opened: {error.strerror}", code=DATA_UNWRITABLE
             ) from error
         waited = 0.0
         try:
@@ -53,7 +55,7 @@ class FileLock:
                     raise RefusedError(
                         f"{self._path.parent} is in use by process {holder}. `zcrawl submit` gives "
                         "the job to it; or use another folder with --data OTHER",
-                        code="in_use",
+                        code=IN_USE,
                     )
                 await asyncio.sleep(LOOK_AGAIN_S)
                 waited += LOOK_AGAIN_S

@@ -40,7 +40,7 @@ from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
 from zcrawl.mesh.messages import Assignment, Manner
 from zcrawl.mesh.timing import LOOKAHEAD_S
-from zcrawl.model import OVERDUE
+from zcrawl.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.store.rows import QueuedRow
 
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
@@ -330,7 +330,7 @@ class Planner:
         row = self._next_row(host, worker, waiting or host.runs)
         if row is None:
             return
-        verdict = OVERDUE if row.seq in self.overdue else ""
+        verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
         self._send(host, worker, part, row, now, verdict, ahead=ahead)
         host.pace.take(now)
         self.groups.sent(host, now)

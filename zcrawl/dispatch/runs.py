@@ -17,21 +17,25 @@ from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS, CanonicalRules
 from zcrawl.mesh.messages import Code, RunConfig
 from zcrawl.model import RunState
+from zcrawl.reasons.reason import with_detail
+from zcrawl.reasons.usage import CODE_NOT_ALLOWED
+from zcrawl.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.private import without_private
 from zcrawl.submit.spec import JobSpec, SpiderCode
 from zcrawl.submit.stored import read_stored, refusal_of
 
-NO_CODE_RIGHT: Final = "code_not_allowed: the masters do not let jobs bring code any more"
-
-CANONICAL_CODE: Final = "canonical_version"
+NO_CODE_RIGHT: Final = with_detail(
+    CODE_NOT_ALLOWED, "the masters do not let jobs bring code any more"
+)
 
 
 def _unknown_version(version: int) -> str:
     known = ", ".join(map(str, sorted(CANONICAL_VERSIONS)))
-    return (
-        f"{CANONICAL_CODE}: the run has version {version} of the canonical form, and the leader "
-        f"knows {known}; it goes on when a master of the version that began it leads"
+    return with_detail(
+        CANONICAL_CODE,
+        f"the run has version {version} of the canonical form, and the leader "
+        f"knows {known}; it goes on when a master of the version that began it leads",
     )
 
 

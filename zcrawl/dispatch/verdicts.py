@@ -13,10 +13,10 @@ from collections.abc import Callable
 from zcrawl.dispatch.grants import HostState
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
-from zcrawl.frontier.breaker import HOST_DOWN, is_down
+from zcrawl.frontier.breaker import is_down
 from zcrawl.mesh.messages import Manner
-
-HOST_PAGES = "host_page_limit"  # reason of requests beyond `max_pages_per_host`
+from zcrawl.reasons.failure import HOST_DOWN
+from zcrawl.reasons.skip import HOST_PAGE_LIMIT
 
 
 class Verdicts:
@@ -47,7 +47,7 @@ class Verdicts:
         most = self._limit(run)
         host.pages[run] = done
         if most is not None and done >= most:
-            host.verdicts[run] = HOST_PAGES
+            host.verdicts[run] = HOST_PAGE_LIMIT
             self._wake(host.id)
 
     def may_have_more(self, run: int, host: HostState) -> bool:

@@ -15,6 +15,27 @@ from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
+from zcrawl.reasons.waiting import (
+    AWAY,
+    CONCURRENCY,
+    CRAWL_DELAY,
+    DUE,
+    ENDING,
+    FETCHING,
+    HOURS,
+    IDLE,
+    INHERITED,
+    LOADING,
+    MOVING,
+    NO_WORKER,
+    PACE,
+    PAUSED,
+    RETRY,
+    SHARED,
+    STORING,
+    THROTTLED,
+    WORKER_FULL,
+)
 
 SAMPLED_HOSTS: Final = 2_000
 
@@ -68,30 +89,28 @@ def why(
 ) -> Why:
     held = sum(part.held for part in host.parts.values())
     if queue.total == 0:
-        return (
-            Why("fetching", f"{held} in flight, none waiting") if held else Why("idle", "no work")
-        )
+        return Why(FETCHING, f"{held} in flight, none waiting") if held else Why(IDLE, "no work")
     its_runs = [active for run in host.runs if (active := runs.get(run)) is not None]
     if not any(active.dispatches for active in its_runs):
         waits = next((active.waits for active in its_runs if active.waits), "")
         code, _, text = waits.partition(": ")
-        return Why(code, text) if waits else Why("paused", "its jobs are paused")
+        return Why(code, text) if waits else Why(PAUSED, "its jobs are paused")
     if host.inherited and now < host.inherited_until:
         owners = ", ".join(sorted(name.rpartition("#")[0] for name in host.inherited))
         left = host.inherited_until - now
-        return Why("inherited", f"its last owner {owners} may still fetch; at most {left:.0f} s")
+        return Why(INHERITED, f"its last owner {owners} may still fetch; at most {left:.0f} s")
     if host.verdicts:
         reasons = ", ".join(sorted(set(host.verdicts.values())))
-        return Why("ending", f"its rows end without a request: {reasons}")
+        return Why(ENDING, f"its rows end without a request: {reasons}")
     if host.storing:
-        return Why("storing", "its new owner is being stored")
+        return Why(STORING, "its new owner is being stored")
     if queue.ready == 0 and queue.beyond == 0:
-        return Why("retry", f"waits for a retry, {_next_retry(host, frontier, now):.0f} s")
+        return Why(RETRY, f"waits for a retry, {_next_retry(host, frontier, now):.0f} s")
     if queue.ready == 0:
-        return Why("loading", "its queue is being read from the database")
+        return Why(LOADING, "its queue is being read from the database")
     closed_s = opens_in_s(host.demand.hours, now + clock_offset)
     if closed_s > 0:
-        return Why("hours", f"outside the hours of its job; {closed_s / 60:.0f} min more")
+        return Why(HOURS, f"outside the hours of its job; {closed_s / 60:.0f} min more")
     return _why_not_sent(host, held, roster, now)
 
 
@@ -114,33 +133,33 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
         granted += 1
         full += worker.credit <= 0
     if not granted and host.clan is not None and host.id in host.clan.refused:
-        return Why("moving", "another worker still has hosts that share its limits")
+        return Why(MOVING, "another worker still has hosts that share its limits")
     if not granted:
-        return Why("no_worker", "no worker has it now")
+        return Why(NO_WORKER, "no worker has it now")
     interval_s = host.interval_s
     next_s = max(0.0, host.pace.ready_at() - now)
     manner = host.manner
     if manner is not None and manner.opens:
         times = f"{manner.failures} failures in a row"
-        return Why("away", f"it does not answer, {times}; asked again in {next_s:.0f} s")
+        return Why(AWAY, f"it does not answer, {times}; asked again in {next_s:.0f} s")
     if manner is not None and manner.slow_s > host.demand.interval_s:
         every = f"every {manner.slow_s:.3g} s"
-        return Why("throttled", f"it asks for patience: {every}; next in {next_s:.1f} s")
+        return Why(THROTTLED, f"it asks for patience: {every}; next in {next_s:.1f} s")
     for group in host.groups:
         if host.id in group.waiting:
             pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
             line = f"{len(group.waiting)} hosts in line"
-            return Why("shared", f"{group.key}: {pace}, {at_a_time} at a time; {line}")
+            return Why(SHARED, f"{group.key}: {pace}, {at_a_time} at a time; {line}")
     # A host whose answers are slow falls behind its pace; one that keeps up with it is held by it.
     if interval_s > 0 and host.pace.ready_at() > now - interval_s:
         if host.crawl_delay_s >= interval_s > 0:
-            return Why("crawl_delay", f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
-        return Why("pace", f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
+            return Why(CRAWL_DELAY, f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
+        return Why(PACE, f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
     if full == granted:
-        return Why("worker_full", "its worker has no credit left")
+        return Why(WORKER_FULL, "its worker has no credit left")
     if held >= host.demand.concurrency:
-        return Why("concurrency", f"{held} in flight, {host.demand.concurrency} at a time")
-    return Why("due", "goes out now")
+        return Why(CONCURRENCY, f"{held} in flight, {host.demand.concurrency} at a time")
+    return Why(DUE, "goes out now")
 
 
 def _per_second(interval_s: float) -> str:

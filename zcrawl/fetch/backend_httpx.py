@@ -34,6 +34,7 @@ from zcrawl.fetch.http2_frames import FrameWatch
 from zcrawl.fetch.line_loop import lenient_parser
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.frontier.domains import only_at
+from zcrawl.reasons.failure import HTTP2, PROTOCOL, TOO_LARGE
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 NO_POOL_LIMIT: Final = httpx.Limits(
@@ -57,7 +58,7 @@ class Allowance:
     def begin_body(self) -> None:
         self.began = True
         self._left = self._max_bytes
-        self._failure = fetch_error("too_large", f"more than {self._max_bytes} bytes sent")
+        self._failure = fetch_error(TOO_LARGE, f"more than {self._max_bytes} bytes sent")
 
     def use(self, data: bytes) -> None:
         if not data:
@@ -85,7 +86,7 @@ class StatusLine:
             return True
         except httptools.HttpParserError as error:
             if not self._seen:  # else it is of what comes later, and h11's to judge
-                raise fetch_error("protocol", f"no HTTP: {error}") from error
+                raise fetch_error(PROTOCOL, f"no HTTP: {error}") from error
         return self._seen
 
     def on_status(self, _: bytes) -> None:
@@ -151,7 +152,7 @@ class CountedStream(httpcore.AsyncNetworkStream):
     async def fail(self, reason: str) -> FetchError:
         """End the connection; all who use it get the error that is returned."""
         if self.fault is None:
-            self.fault = fetch_error("http2", reason)
+            self.fault = fetch_error(HTTP2, reason)
             with contextlib.suppress(OSError):  # it is closed all the same
                 await self._inner.aclose()
         return self.fault

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import fetch_error
+from zcrawl.reasons.failure import BAD_ENCODING, TOO_LARGE, TRUNCATED
 
 ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
 # Archives keep bodies as they came, and what reads archives (warcio) does not know zstd.
@@ -178,7 +179,7 @@ class _Zstd:
 
 def _check_members(count: int, encoding: str) -> None:
     if count > MAX_MEMBERS:
-        raise fetch_error("bad_encoding", f"more than {MAX_MEMBERS} {encoding} members")
+        raise fetch_error(BAD_ENCODING, f"more than {MAX_MEMBERS} {encoding} members")
 
 
 def _decoders(content_encoding: str) -> list[_Decoder]:
@@ -195,9 +196,9 @@ def _decoders(content_encoding: str) -> list[_Decoder]:
         elif name == "zstd":
             decoders.append(_Zstd())
         elif name in _UNREADABLE:
-            raise fetch_error("bad_encoding", f"cannot read Content-Encoding {name}")
+            raise fetch_error(BAD_ENCODING, f"cannot read Content-Encoding {name}")
         if len(decoders) > MAX_ENCODINGS:
-            raise fetch_error("bad_encoding", f"too many encodings: {content_encoding[:100]!r}")
+            raise fetch_error(BAD_ENCODING, f"too many encodings: {content_encoding[:100]!r}")
     return decoders
 
 
@@ -236,7 +237,7 @@ class BodyReader:
         try:
             self._undo(0, data, out)
         except _Undecodable as error:
-            raise fetch_error("bad_encoding", f"the body does not decompress: {error}") from error
+            raise fetch_error(BAD_ENCODING, f"the body does not decompress: {error}") from error
         return out
 
     @property
@@ -247,7 +248,7 @@ class BodyReader:
     def finish(self) -> None:
         """The body has ended; FetchError truncated if its encoding says that more should come."""
         if self.raw_bytes and not all(decoder.complete for decoder in self._decoders):
-            raise fetch_error("truncated", "the compressed body ends too early")
+            raise fetch_error(TRUNCATED, "the compressed body ends too early")
 
     def _undo(self, index: int, data: bytes, out: list[bytes]) -> None:
         decoder = self._decoders[index]
@@ -272,4 +273,4 @@ class BodyReader:
             data = b""
 
     def too_large(self, what: str) -> FetchError:
-        return fetch_error("too_large", f"more than {self._max_bytes} bytes {what}")
+        return fetch_error(TOO_LARGE, f"more than {self._max_bytes} bytes {what}")

@@ -13,6 +13,21 @@ from typing import Any, Final
 from zcrawl.errors import BadUrl
 from zcrawl.fetch.policy import MAX_MESSAGE, REDIRECT_STATUSES
 from zcrawl.frontier.url import host_name_of, join, origin_of
+from zcrawl.reasons.failure import (
+    BAD_ENCODING,
+    BAD_URL,
+    BROWSER,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    HTTP2,
+    PROTOCOL,
+    READ_TIMEOUT,
+    RESET,
+    TLS,
+    TRUNCATED,
+)
 from zcrawl.submit.browser_spec import Browser
 
 MOST_RELOADS: Final = 3  # of a page by itself
@@ -175,40 +190,40 @@ def set_cookie(cookie: Mapping[str, Any], utc: float) -> str:
 
 # Chromium's names (net::ERR_...), the first that is found; what is behind them gets ours.
 _CODES: Final = (
-    ("ERR_NAME_NOT_RESOLVED", "dns"),
-    ("ERR_CONNECTION_REFUSED", "connect"),
-    ("ERR_SOCKS_CONNECTION", "connect"),
-    ("ERR_PROXY_CONNECTION_FAILED", "connect"),
-    ("ERR_ADDRESS_UNREACHABLE", "connect"),
-    ("ERR_INTERNET_DISCONNECTED", "connect"),
-    ("ERR_CONNECTION_TIMED_OUT", "connect_timeout"),
-    ("ERR_TIMED_OUT", "read_timeout"),
-    ("ERR_CONTENT_LENGTH_MISMATCH", "truncated"),
-    ("ERR_INCOMPLETE_CHUNKED_ENCODING", "truncated"),
-    ("ERR_CONTENT_DECODING", "bad_encoding"),
-    ("ERR_CERT_", "tls"),
-    ("ERR_SSL_", "tls"),
-    ("ERR_BAD_SSL", "tls"),
-    ("ERR_INVALID_HTTP_RESPONSE", "protocol"),
-    ("ERR_INVALID_CHUNKED_ENCODING", "protocol"),
-    ("ERR_RESPONSE_HEADERS", "protocol"),
-    ("ERR_HTTP2_", "http2"),
-    ("ERR_HTTP_1_1_REQUIRED", "http2"),
-    ("ERR_UNSAFE_PORT", "bad_url"),
-    ("ERR_INVALID_URL", "bad_url"),
-    ("ERR_EMPTY_RESPONSE", "reset"),
-    ("ERR_CONNECTION_", "reset"),
-    ("ERR_NETWORK_CHANGED", "reset"),
-    ("crashed", "browser"),
-    ("has been closed", "browser"),
-    ("Connection closed", "browser"),
-    ("Browser closed", "browser"),
+    ("ERR_NAME_NOT_RESOLVED", DNS),
+    ("ERR_CONNECTION_REFUSED", CONNECT),
+    ("ERR_SOCKS_CONNECTION", CONNECT),
+    ("ERR_PROXY_CONNECTION_FAILED", CONNECT),
+    ("ERR_ADDRESS_UNREACHABLE", CONNECT),
+    ("ERR_INTERNET_DISCONNECTED", CONNECT),
+    ("ERR_CONNECTION_TIMED_OUT", CONNECT_TIMEOUT),
+    ("ERR_TIMED_OUT", READ_TIMEOUT),
+    ("ERR_CONTENT_LENGTH_MISMATCH", TRUNCATED),
+    ("ERR_INCOMPLETE_CHUNKED_ENCODING", TRUNCATED),
+    ("ERR_CONTENT_DECODING", BAD_ENCODING),
+    ("ERR_CERT_", TLS),
+    ("ERR_SSL_", TLS),
+    ("ERR_BAD_SSL", TLS),
+    ("ERR_INVALID_HTTP_RESPONSE", PROTOCOL),
+    ("ERR_INVALID_CHUNKED_ENCODING", PROTOCOL),
+    ("ERR_RESPONSE_HEADERS", PROTOCOL),
+    ("ERR_HTTP2_", HTTP2),
+    ("ERR_HTTP_1_1_REQUIRED", HTTP2),
+    ("ERR_UNSAFE_PORT", BAD_URL),
+    ("ERR_INVALID_URL", BAD_URL),
+    ("ERR_EMPTY_RESPONSE", RESET),
+    ("ERR_CONNECTION_", RESET),
+    ("ERR_NETWORK_CHANGED", RESET),
+    ("crashed", BROWSER),
+    ("has been closed", BROWSER),
+    ("Connection closed", BROWSER),
+    ("Browser closed", BROWSER),
 )
 
 
 def code_of(text: str) -> str:
     """The code of a failure that the browser tells in words."""
-    return next((code for word, code in _CODES if word in text), "engine")
+    return next((code for word, code in _CODES if word in text), ENGINE)
 
 
 def start_failure(text: str) -> str:

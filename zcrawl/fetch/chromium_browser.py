@@ -31,6 +31,8 @@ from zcrawl.errors import JobError
 from zcrawl.fetch.browser_plan import start_failure
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.sandbox_os import Standing, standing, without
+from zcrawl.reasons.failure import BROWSER
+from zcrawl.reasons.usage import NO_BROWSER
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 START_S: Final = 30.0
@@ -64,7 +66,7 @@ def find_chromium() -> str:
             return found
     raise JobError(
         f"no Chromium on this worker's PATH ({', '.join(NAMES)}); Debian's package is chromium",
-        code="no_browser",
+        code=NO_BROWSER,
     )
 
 
@@ -84,7 +86,7 @@ class Chromium:
     @property
     def browser(self) -> Browser:
         if self._browser is None:
-            raise fetch_error("browser", "Chromium has ended")
+            raise fetch_error(BROWSER, "Chromium has ended")
         return self._browser
 
     @property
@@ -127,7 +129,7 @@ class Chromium:
         except (Error, OSError, TimeoutError) as error:
             await self.stop()
             why = start_failure(str(error) or f"not within {START_S} s")
-            raise fetch_error("browser", f"Chromium did not start: {why}") from error
+            raise fetch_error(BROWSER, f"Chromium did not start: {why}") from error
         self._browser.on("disconnected", lambda _: self._on_gone())
 
     async def _start_driver(self, folder: Path) -> Playwright:

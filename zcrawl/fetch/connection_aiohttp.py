@@ -24,6 +24,7 @@ from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.fetch.socks_aiohttp import connect_through
 from zcrawl.frontier.domains import only_at
+from zcrawl.reasons.failure import PROXY, TOO_LARGE
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
@@ -105,7 +106,7 @@ class Protocol(ResponseHandler):
     def _refuse_more(self) -> None:
         error = head_too_large()
         if self._body_from:
-            error = fetch_error("too_large", f"more than {self._max_bytes} bytes sent")
+            error = fetch_error(TOO_LARGE, f"more than {self._max_bytes} bytes sent")
         payload = self._payload
         if payload is not None and not payload.is_eof():
             payload.set_exception(error)
@@ -189,7 +190,7 @@ class Connector(aiohttp.TCPConnector):
         try:
             through = await self._resolve_host(parts.hostname, parts.port)
         except OSError as error:
-            raise fetch_error("proxy", f"proxy {parts.hostname}: {error}") from error
+            raise fetch_error(PROXY, f"proxy {parts.hostname}: {error}") from error
         address, port, *_ = addr_infos[0][4]  # checked by `_resolve_host`
         sock = await connect_through(parts, through[0]["host"], address, port)
         return await self._wrap_existing_connection(*args, sock=sock, **kwargs)

@@ -22,6 +22,7 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
 from zcrawl.frontier.domains import only_at
+from zcrawl.reasons.failure import CONNECT, CONNECT_TIMEOUT, DNS, TLS
 
 NAMES_S: Final = 60.0  # how long a look-up is remembered
 NEXT_ADDRESS_S: Final = 0.25  # after this the next address is tried beside the first (RFC 8305)
@@ -71,14 +72,14 @@ class Dialer:
             raise
         except TimeoutError:
             text = f"{where}: no connection in {limits.connect_s} s"
-            raise fetch_error("connect_timeout", text) from None
+            raise fetch_error(CONNECT_TIMEOUT, text) from None
         except socket.gaierror as error:
-            raise fetch_error("dns", f"{place.name}: {error}") from error
+            raise fetch_error(DNS, f"{place.name}: {error}") from error
         except ssl.SSLError as error:
-            raise fetch_error("tls", f"{where}: {error}") from error
+            raise fetch_error(TLS, f"{where}: {error}") from error
         except OSError as error:
             # During a handshake too: a server that hangs up there may want another TLS.
-            raise fetch_error("connect", f"{where}: {error}") from error
+            raise fetch_error(CONNECT, f"{where}: {error}") from error
 
     async def _speak(
         self, sock: socket.socket, place: Place, context: ssl.SSLContext | None

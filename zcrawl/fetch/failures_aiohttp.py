@@ -17,6 +17,21 @@ from aiohttp.http_exceptions import HttpProcessingError
 from zcrawl.errors import FetchError
 from zcrawl.fetch.connection_aiohttp import established
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
+from zcrawl.reasons.failure import (
+    BAD_ENCODING,
+    BAD_URL,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    PROTOCOL,
+    PROXY,
+    READ_TIMEOUT,
+    RESET,
+    TLS,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+)
 
 _UNREACHED_STATUSES = frozenset(
     {502, 503, 504}
@@ -27,7 +42,7 @@ def translate(url: str, error: Exception, proxy: str | None = None) -> FetchErro
     text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
     if proxy is not None and _is_the_proxys(url, error):
         shown = proxy.rpartition("@")[2]  # never its password
-        return fetch_error("proxy", f"proxy {shown}: {text}"[:MAX_MESSAGE])
+        return fetch_error(PROXY, f"proxy {shown}: {text}"[:MAX_MESSAGE])
     return fetch_error(_code(error), text[:MAX_MESSAGE])
 
 
@@ -49,47 +64,47 @@ def _code(error: Exception) -> str:
     """Narrow types come first."""
     match error:
         case aiohttp.ClientConnectorDNSError():
-            return "dns"
+            return DNS
         case (
             aiohttp.ClientConnectorCertificateError()
             | aiohttp.ClientSSLError()
             | aiohttp.ServerFingerprintMismatch()
             | ssl.SSLError()
         ):
-            return "tls"
+            return TLS
         case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
-            return "connect"
+            return CONNECT
         case aiohttp.ConnectionTimeoutError():
-            return "connect_timeout"
+            return CONNECT_TIMEOUT
         case aiohttp.ServerTimeoutError():
-            return "read_timeout"
+            return READ_TIMEOUT
         case asyncio.TimeoutError():
-            return "total_timeout"
+            return TOTAL_TIMEOUT
         case aiohttp.ClientPayloadError():  # the connection ended within the body
-            return "truncated"
+            return TRUNCATED
         case aiohttp.ClientResponseError() | HttpProcessingError():
-            return "protocol"
+            return PROTOCOL
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
-            return "bad_url"
+            return BAD_URL
         case aiohttp.ClientConnectionError() | OSError():
-            return "reset"
+            return RESET
         case _:
-            return "engine"
+            return ENGINE
 
 
 _HTTPX_ERROR: dict[str, type[httpx.RequestError]] = {
-    "dns": httpx.ConnectError,
-    "connect": httpx.ConnectError,
-    "tls": httpx.ConnectError,
-    "proxy": httpx.ProxyError,
-    "connect_timeout": httpx.ConnectTimeout,
-    "read_timeout": httpx.ReadTimeout,
-    "total_timeout": httpx.ReadTimeout,
-    "protocol": httpx.RemoteProtocolError,
-    "truncated": httpx.RemoteProtocolError,
-    "reset": httpx.ReadError,
-    "bad_encoding": httpx.DecodingError,
-    "bad_url": httpx.UnsupportedProtocol,
+    DNS: httpx.ConnectError,
+    CONNECT: httpx.ConnectError,
+    TLS: httpx.ConnectError,
+    PROXY: httpx.ProxyError,
+    CONNECT_TIMEOUT: httpx.ConnectTimeout,
+    READ_TIMEOUT: httpx.ReadTimeout,
+    TOTAL_TIMEOUT: httpx.ReadTimeout,
+    PROTOCOL: httpx.RemoteProtocolError,
+    TRUNCATED: httpx.RemoteProtocolError,
+    RESET: httpx.ReadError,
+    BAD_ENCODING: httpx.DecodingError,
+    BAD_URL: httpx.UnsupportedProtocol,
 }
 
 

@@ -16,6 +16,19 @@ import httpx
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
+from zcrawl.reasons.failure import (
+    BAD_URL,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    HTTP2,
+    PROTOCOL,
+    READ_TIMEOUT,
+    RESET,
+    TLS,
+    TRUNCATED,
+)
 
 HTTP_1_1_REQUIRED: Final = 13
 # RFC 9113, section 7
@@ -31,34 +44,34 @@ def translate(url: str, error: Exception, began: bool = False) -> FetchError:
     text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
     broken = http2_failure(error)
     if broken:
-        return fetch_error("http2", f"{url}: {broken}"[:MAX_MESSAGE])
+        return fetch_error(HTTP2, f"{url}: {broken}"[:MAX_MESSAGE])
     match error:
-        case FetchError() if error.code == "http2":  # of the connection, which knows no URL
-            code = "http2"
+        case FetchError() if error.code == HTTP2:  # of the connection, which knows no URL
+            code = HTTP2
         case FetchError():
             return error
         case httpx.ConnectTimeout() | httpx.PoolTimeout():
-            code = "connect_timeout"
+            code = CONNECT_TIMEOUT
         case httpx.TimeoutException():
-            code = "read_timeout"
+            code = READ_TIMEOUT
         case httpx.ConnectError():
             causes = list(_causes(error))
             if any(isinstance(cause, ssl.SSLError) for cause in causes):
-                code = "tls"
+                code = TLS
             elif any(isinstance(cause, socket.gaierror) for cause in causes):
-                code = "dns"
+                code = DNS
             else:
-                code = "connect"
+                code = CONNECT
         case httpx.RemoteProtocolError() if not hung_up(error):
-            code = "protocol"
+            code = PROTOCOL
         case httpx.UnsupportedProtocol() | httpx.LocalProtocolError() | httpx.InvalidURL():
-            code = "bad_url"
+            code = BAD_URL
         case httpx.RemoteProtocolError() | httpx.NetworkError() | OSError():
-            code = "truncated" if began else "reset"
+            code = TRUNCATED if began else RESET
         case ExceptionGroup():  # anyio wraps what its connection attempts raise
             return translate(url, error.exceptions[0], began)
         case _:
-            code = "engine"
+            code = ENGINE
     return fetch_error(code, text[:MAX_MESSAGE])
 
 
@@ -92,7 +105,7 @@ def reset_code(error: Exception) -> int | None:
 def ended_connection(error: Exception) -> bool:
     """Whether the whole connection failed, with all pages that shared it."""
     if isinstance(error, FetchError):
-        return error.code == "http2"
+        return error.code == HTTP2
     return hung_up(error) or (bool(http2_failure(error)) and reset_code(error) is None)
 
 

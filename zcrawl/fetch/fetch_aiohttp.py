@@ -40,6 +40,7 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.response_httpx import LeanResponse
 from zcrawl.fetch.tls_file import context_for
+from zcrawl.reasons.failure import DNS, ENGINE, PROXY, TOO_LARGE
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
 DNS_CACHE_TTL_S = 60
@@ -109,7 +110,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
             response = await self._send(method, url, headers, body, limits)
             try:
                 if response.status == 407:  # only proxies answer so
-                    raise fetch_error("proxy", f"{url}: the proxy wants other credentials")
+                    raise fetch_error(PROXY, f"{url}: the proxy wants other credentials")
                 return await _read_whole(url, response, limits)
             finally:
                 # After a whole body this gives nothing back that is not back already; after a
@@ -164,7 +165,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             if self._closed:
-                raise fetch_error("engine", "the engine is closed")
+                raise fetch_error(ENGINE, "the engine is closed")
             self._connector = Connector(
                 limit=0,
                 ttl_dns_cache=DNS_CACHE_TTL_S,
@@ -250,10 +251,10 @@ class AiohttpWire(httpx.AsyncBaseTransport):
                 await self._connector.check_all(target.raw_host or "", target.port or 0)
         except TimeoutError:
             raise fetch_error(
-                "dns", f"{target.raw_host}: no answer in {limits.connect_s} s"
+                DNS, f"{target.raw_host}: no answer in {limits.connect_s} s"
             ) from None
         except OSError as error:
-            raise fetch_error("dns", f"{target.raw_host}: {error}") from error
+            raise fetch_error(DNS, f"{target.raw_host}: {error}") from error
         url = URL(proxy)
         options: dict[str, Any] = {"proxy": url.with_user(None)}
         if url.user:
@@ -313,7 +314,7 @@ async def _read_whole(
     reader = BodyReader(_content_encoding(response), limits.max_bytes, limits.archives)
     announced = response.content_length
     if announced is not None and announced > limits.max_bytes:
-        raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
+        raise fetch_error(TOO_LARGE, f"{announced} bytes announced, {limits.max_bytes} allowed")
     content = response.content
     pieces: list[bytes] = []
     while not content.at_eof():

@@ -33,6 +33,7 @@ from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.tab_browser import Tab
 from zcrawl.frontier.url import origin_of
+from zcrawl.reasons.failure import BROWSER, BROWSER_MEMORY, ENGINE, TOTAL_TIMEOUT
 from zcrawl.runtime.tasks_loop import in_full
 from zcrawl.submit.browser_spec import Browser
 
@@ -104,11 +105,11 @@ class BrowserEngine:
                     return await self._visit(chromium, url, headers, limits, orders)
             except TimeoutError as error:
                 message = f"{url}: not rendered in {limits.total_s} s"
-                raise fetch_error("total_timeout", message) from error
+                raise fetch_error(TOTAL_TIMEOUT, message) from error
             except FetchError as error:
-                if error.code == "browser" and chromium.memory_kills > kills:
+                if error.code == BROWSER and chromium.memory_kills > kills:
                     message = f"{url}: more than {orders.memory_mb} MB"
-                    raise fetch_error("browser_memory", message) from error
+                    raise fetch_error(BROWSER_MEMORY, message) from error
                 raise
             except Error as error:
                 code = plan.code_of(error.message)
@@ -162,7 +163,7 @@ class BrowserEngine:
             broken = False
             return response
         except FetchError as error:
-            broken = error.code == "browser"
+            broken = error.code == BROWSER
             raise
         finally:
             if page is not None:
@@ -212,7 +213,7 @@ class BrowserEngine:
             place = await self._make(chromium, agent, limits, orders)
             if self._chromium is not chromium:
                 await place.gate.aclose()
-                raise fetch_error("browser", f"{url}: Chromium has ended")
+                raise fetch_error(BROWSER, f"{url}: Chromium has ended")
             slot = self._shelf.add(key, self._clock())
             self._places[slot.number] = place
             return slot, place
@@ -265,7 +266,7 @@ class BrowserEngine:
     async def _started(self) -> Chromium:
         async with self._starting:
             if self._closed:
-                raise fetch_error("engine", "the engine is closed")
+                raise fetch_error(ENGINE, "the engine is closed")
             if self._chromium is not None:
                 return self._chromium
             if self._failed_at is not None and self._clock() - self._failed_at[0] < REST_S:

@@ -18,6 +18,7 @@ from zcrawl.fetch.plain_loop import PlainWire, split_plain
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.response_httpx import LeanResponse
+from zcrawl.reasons.failure import BAD_URL, ENGINE, RESET
 
 if TYPE_CHECKING:
     from zcrawl.fetch.fetch_aiohttp import AiohttpWire
@@ -65,12 +66,12 @@ class HttpEngine:
         except FetchError:
             raise
         except ValueError as error:
-            raise fetch_error("bad_url", f"{url}: {error}"[:MAX_MESSAGE]) from error
+            raise fetch_error(BAD_URL, f"{url}: {error}"[:MAX_MESSAGE]) from error
         except OSError as error:
-            raise fetch_error("reset", f"{url}: {error}"[:MAX_MESSAGE]) from error
+            raise fetch_error(RESET, f"{url}: {error}"[:MAX_MESSAGE]) from error
         except Exception as error:  # a bug, ours or a library's, and no fault of the page
             text = f"{url}: {type(error).__name__}: {error}"
-            raise fetch_error("engine", text[:MAX_MESSAGE]) from error
+            raise fetch_error(ENGINE, text[:MAX_MESSAGE]) from error
         return LeanResponse(
             url, answer.status, _true_headers(answer), answer.body, wire_headers=answer.headers
         )
@@ -95,7 +96,7 @@ class HttpEngine:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise fetch_error("engine", "the engine is closed")
+            raise fetch_error(ENGINE, "the engine is closed")
 
 
 def _true_headers(answer: Answer) -> list[tuple[bytes, bytes]]:

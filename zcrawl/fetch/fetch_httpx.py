@@ -39,6 +39,17 @@ from zcrawl.fetch.failures_httpx import (
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.fetch.tls_file import context_for
+from zcrawl.reasons.failure import (
+    BAD_URL,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    PROTOCOL,
+    PROXY,
+    TOO_LARGE,
+    TOTAL_TIMEOUT,
+)
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
 MOST_TURNS: Final = 5  # that a request waits for on connections which end before it was sent
@@ -100,7 +111,7 @@ class _Failed(msgspec.Struct):
     def _named(self, url: str) -> FetchError:
         if isinstance(self.error, ValueError):
             # After it was sent: a status that is no number, which httpcore reads without looking.
-            code = "bad_url" if self.left.connection is None else "protocol"
+            code = BAD_URL if self.left.connection is None else PROTOCOL
             return fetch_error(code, f"{url}: {self.error}"[:MAX_MESSAGE])
         return translate(url, self.error, self.left.began)
 
@@ -156,14 +167,14 @@ class HttpxEngine:
         except FetchError:
             raise
         except Exception as error:  # whatever a URL or a header makes httpx raise
-            raise fetch_error("bad_url", f"{url}: {error}"[:MAX_MESSAGE]) from error
+            raise fetch_error(BAD_URL, f"{url}: {error}"[:MAX_MESSAGE]) from error
         try:
             async with asyncio.timeout(limits.total_s):
                 return await self._exchange(request, url, limits)
         except FetchError:
             raise
         except TimeoutError as error:
-            raise fetch_error("total_timeout", f"{url}: not done in {limits.total_s} s") from error
+            raise fetch_error(TOTAL_TIMEOUT, f"{url}: not done in {limits.total_s} s") from error
         except Exception as error:
             raise translate(url, error) from error
 
@@ -202,7 +213,7 @@ class HttpxEngine:
         try:
             found = await self._look_up(url.host, port)
         except OSError as error:
-            raise fetch_error("dns", f"{url.host}: {error}") from error
+            raise fetch_error(DNS, f"{url.host}: {error}") from error
         for address in found:
             limits.guard.pick(url.host, port, [address])
 
@@ -217,7 +228,7 @@ class HttpxEngine:
 
     def _make_client(self, limits: HopLimits) -> _Client:
         if self._closed:
-            raise fetch_error("engine", "the engine is closed")
+            raise fetch_error(ENGINE, "the engine is closed")
         transport = guarded_transport(
             limits.guard,
             self._look_up,
@@ -259,7 +270,7 @@ async def _attempt(
         response.headers = response.extensions.pop(_ALL_HEADERS, response.headers)
         try:
             if response.status_code == 407:  # only proxies answer so
-                raise fetch_error("proxy", f"{request.url}: the proxy wants other credentials")
+                raise fetch_error(PROXY, f"{request.url}: the proxy wants other credentials")
             return await _read_whole(request, response, limits)
         finally:
             await response.aclose()
@@ -283,9 +294,9 @@ def _blamed(error: Exception, failure: FetchError) -> FetchError:
     """Whose failure it is, on the way through a proxy: only the proxy is connected to."""
     if isinstance(error, httpx.ProxyError):  # its answer to CONNECT begins with the status
         unreached = str(error)[:3] in ("502", "503", "504")
-        return fetch_error("connect" if unreached else "proxy", str(failure))
-    if failure.code in ("connect", "connect_timeout", "dns"):
-        return fetch_error("proxy", str(failure))
+        return fetch_error(CONNECT if unreached else PROXY, str(failure))
+    if failure.code in (CONNECT, CONNECT_TIMEOUT, DNS):
+        return fetch_error(PROXY, str(failure))
     return failure
 
 
@@ -296,7 +307,7 @@ async def _read_whole(
     reader = BodyReader(encoding, limits.max_bytes, limits.archives)
     announced = response.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limits.max_bytes:
-        raise fetch_error("too_large", f"{announced} bytes announced, {limits.max_bytes} allowed")
+        raise fetch_error(TOO_LARGE, f"{announced} bytes announced, {limits.max_bytes} allowed")
     pieces: list[bytes] = []
     async for piece in response.aiter_raw():
         pieces += reader.feed(piece)

@@ -25,6 +25,7 @@ from zcrawl.fetch.backend_httpx import Resolve, resolve
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.socks_aiohttp import connect_through
+from zcrawl.reasons.failure import CONNECT, CONNECT_TIMEOUT, DNS, PROXY
 
 HANDSHAKE_S: Final = 5.0
 MOST_FAILURES: Final = 1_000  # that are remembered
@@ -134,15 +135,15 @@ class Gate:
                 try:
                     found = await self._look_up(name, port)
                 except (OSError, UnicodeError) as error:
-                    raise fetch_error("dns", f"{name}: {error}") from error
+                    raise fetch_error(DNS, f"{name}: {error}") from error
                 good = self._guard.pick(name, port, found)
                 return await self._reach(name, port, good)
         except TimeoutError as error:
             message = f"{name}:{port}: no connection in {self._connect_s} s"
-            raise fetch_error("connect_timeout", message) from error
+            raise fetch_error(CONNECT_TIMEOUT, message) from error
 
     async def _reach(self, name: str, port: int, addresses: list[str]) -> Streams:
-        failure: FetchError = fetch_error("dns", f"{name} has no address")
+        failure: FetchError = fetch_error(DNS, f"{name} has no address")
         for address in addresses:
             if port in self._gates and ipaddress.ip_address(address).is_loopback:
                 raise BlockedAddress(f"{name}:{port}", "the crawler's own proxy")
@@ -153,7 +154,7 @@ class Gate:
             except FetchError as error:
                 failure = error
             except OSError as error:
-                failure = fetch_error("connect", f"{name}:{port}: {error}")
+                failure = fetch_error(CONNECT, f"{name}:{port}: {error}")
         raise failure
 
     async def _through(self, address: str, port: int) -> Streams:
@@ -164,10 +165,10 @@ class Gate:
         try:
             found = await self._look_up(proxy.hostname, proxy.port)
         except (OSError, ValueError) as error:
-            raise fetch_error("proxy", f"proxy {proxy.hostname}: {error}") from error
+            raise fetch_error(PROXY, f"proxy {proxy.hostname}: {error}") from error
         good = self._guard.pick(proxy.hostname, proxy.port, found)
         if not good:
-            raise fetch_error("proxy", f"proxy {proxy.hostname} has no address")
+            raise fetch_error(PROXY, f"proxy {proxy.hostname} has no address")
         sock = await connect_through(proxy, good[0], address, port)
         return await asyncio.open_connection(sock=sock)
 

@@ -33,11 +33,11 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import TlsFiles
 from zcrawl.fetch.secrets import expand, names_in
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
+from zcrawl.reasons.failure import SECRET_NOT_RELEASED
+from zcrawl.reasons.usage import BAD_SECRET, PATH_NOT_ALLOWED
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
 from zcrawl.submit.spec import JobSpec
 
-NOT_RELEASED: Final = "secret_not_released"
-NOT_ALLOWED: Final = "path_not_allowed"
 _PLAIN_PORT: Final = 80
 _TLS_PORT: Final = 443
 _MAX_REMEMBERED: Final = 10_000  # origins
@@ -79,7 +79,7 @@ class Keyring:
                 raise JobError(
                     f"fetch.ca_file, client_cert, client_key: {name[:200]!r} is in none of the "
                     "folders that worker.tls_files of this worker's configuration names",
-                    code=NOT_ALLOWED,
+                    code=PATH_NOT_ALLOWED,
                 )
         return files
 
@@ -146,13 +146,13 @@ class RunSecrets:
             if not self._is_released(name, url) and (not self._owner or name in self._hosts)
         }
         if names:
-            raise JobError(_told(names, url), code=NOT_RELEASED)
+            raise JobError(_told(names, url), code=SECRET_NOT_RELEASED)
         whole = f"{scheme}://{expand(user, self._environ)}{at}{address}"
         if urlsplit(whole).netloc.rpartition("@")[2] != address.rstrip("/"):
             raise JobError(
                 f"fetch.proxies: a secret for {address} has a character that ends the user part of "
                 "a URL; write it as %XX",
-                code="bad_secret",
+                code=BAD_SECRET,
             )
         return whole
 
@@ -209,7 +209,7 @@ class HeaderSecrets:
 
 def not_released(names: Iterable[str], url: str) -> FetchError:
     """The failure of a request that would need these secrets."""
-    return fetch_error(NOT_RELEASED, _told(names, url))
+    return fetch_error(SECRET_NOT_RELEASED, _told(names, url))
 
 
 def _told(names: Iterable[str], url: str) -> str:

@@ -30,6 +30,14 @@ from zcrawl.errors import FetchError
 from zcrawl.fetch.bodies import BodyReader
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.reasons.failure import (
+    PROTOCOL,
+    READ_TIMEOUT,
+    RESET,
+    TOO_LARGE,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+)
 
 SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server
 
@@ -128,7 +136,7 @@ class Line(asyncio.Protocol):
             reading.whole = reading.too_much = True  # 101: nobody asked for another protocol
         except httptools.HttpParserError as error:
             if not reading.whole:
-                self._fail(reading, fetch_error("protocol", f"no HTTP: {error}"))
+                self._fail(reading, fetch_error(PROTOCOL, f"no HTTP: {error}"))
                 return
             reading.too_much = True
         if reading.failure is not None:
@@ -152,10 +160,10 @@ class Line(asyncio.Protocol):
                 self._deliver(reading, False)
             else:
                 text = "the connection ended within the body"
-                self._fail(reading, fetch_error("truncated", text))
+                self._fail(reading, fetch_error(TRUNCATED, text))
         elif reading.head_bytes:
             text = "the connection ended within the headers"
-            self._fail(reading, fetch_error("reset", text))
+            self._fail(reading, fetch_error(RESET, text))
         else:
             self._fail(reading, Unanswered(str(exc or "the server closed the connection")))
 
@@ -195,7 +203,7 @@ class Line(asyncio.Protocol):
         try:
             reading.body = BodyReader(",".join(encodings), most)
             if announced is not None and announced > most and not chunked:
-                raise fetch_error("too_large", f"{announced} bytes announced, {most} allowed")
+                raise fetch_error(TOO_LARGE, f"{announced} bytes announced, {most} allowed")
         except FetchError as error:
             reading.failure = error
 
@@ -253,8 +261,8 @@ class Line(asyncio.Protocol):
             reading.deadline += late_s + SLEPT_S
         if now >= reading.deadline:
             text = f"no whole answer in {limits.total_s} s"
-            self._fail(reading, fetch_error("total_timeout", text))
+            self._fail(reading, fetch_error(TOTAL_TIMEOUT, text))
         elif now >= reading.heard_at + limits.read_s:
-            self._fail(reading, fetch_error("read_timeout", f"silent for {limits.read_s} s"))
+            self._fail(reading, fetch_error(READ_TIMEOUT, f"silent for {limits.read_s} s"))
         else:
             self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)

@@ -22,6 +22,7 @@ from zcrawl.fetch.dial_loop import Dialer, LookUp, Place
 from zcrawl.fetch.line_loop import Answer, Line, Unanswered
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, TlsFiles
+from zcrawl.reasons.failure import RESET
 
 KEEPALIVE_S: Final = 15.0
 SWEEP_S: Final = 5.0  # between two looks at what nobody uses
@@ -74,7 +75,7 @@ class PlainWire:
             line = await self._dialer.dial(destination.place, limits)
             return await self._ask(line, destination, head, limits, deadline)
         except Unanswered as error:
-            raise fetch_error("reset", f"{netloc}: {error}") from error
+            raise fetch_error(RESET, f"{netloc}: {error}") from error
         finally:
             destination.busy -= 1
 

@@ -16,37 +16,65 @@ import msgspec
 
 from zcrawl.errors import BadUrl, FetchError, RetryClass
 from zcrawl.frontier.url import CanonicalRules, join, origin_of
+from zcrawl.reasons.failure import (
+    ADDRESS_MOVED,
+    BAD_ENCODING,
+    BAD_REDIRECT,
+    BAD_URL,
+    BLOCKED_ADDRESS,
+    BROWSER,
+    BROWSER_MEMORY,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    HTTP2,
+    PROTOCOL,
+    PROXIES_DOWN,
+    PROXY,
+    READ_TIMEOUT,
+    REDIRECT_LOOP,
+    RESET,
+    ROBOTS_ELSEWHERE,
+    SECRET_NOT_RELEASED,
+    TLS,
+    TOO_LARGE,
+    TOO_MANY_REDIRECTS,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+    http_status,
+)
 
 _TRANSIENT = RetryClass.TRANSIENT
 _PERMANENT = RetryClass.PERMANENT
 
 # Every code an engine or a redirect may end with.
 RETRY_CLASS_OF: dict[str, RetryClass] = {
-    "dns": _TRANSIENT,  # resolvers fail often and briefly; NXDOMAIN costs the few retries
-    "connect": _TRANSIENT,  # refused, unreachable
-    "connect_timeout": _TRANSIENT,
-    "read_timeout": _TRANSIENT,  # silent for too long
-    "total_timeout": _TRANSIENT,  # never silent for too long, and still not done in time
-    "reset": _TRANSIENT,  # closed or reset before an answer came
-    "truncated": _TRANSIENT,  # less came than was announced
-    "http2": _TRANSIENT,  # an HTTP/2 connection or stream that the server ended or broke
-    "engine": _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
-    "browser": _TRANSIENT,  # it crashed, was killed or did not start
-    "browser_memory": _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps
-    "proxy": RetryClass.POSTPONED,  # the proxy failed, the page was not asked
-    "proxies_down": RetryClass.POSTPONED,  # there is no proxy left to ask
-    "address_moved": RetryClass.POSTPONED,  # the host's owner has to be chosen by its address
-    "robots_elsewhere": RetryClass.POSTPONED,  # and here by the place of its robots.txt
-    "tls": _PERMANENT,  # certificate or handshake
-    "too_large": _PERMANENT,
-    "bad_encoding": _PERMANENT,  # a body that does not decompress
-    "protocol": _PERMANENT,  # no HTTP, or HTTP beyond all limits
-    "bad_url": _PERMANENT,  # a URL or header that cannot be sent
-    "blocked_address": _PERMANENT,  # the guard said no
-    "secret_not_released": _PERMANENT,  # the host may not get what the job would send it
-    "redirect_loop": _PERMANENT,
-    "too_many_redirects": _PERMANENT,
-    "bad_redirect": _PERMANENT,  # no Location, no URL in it, or no http(s) URL
+    DNS: _TRANSIENT,  # resolvers fail often and briefly; NXDOMAIN costs the few retries
+    CONNECT: _TRANSIENT,  # refused, unreachable
+    CONNECT_TIMEOUT: _TRANSIENT,
+    READ_TIMEOUT: _TRANSIENT,  # silent for too long
+    TOTAL_TIMEOUT: _TRANSIENT,  # never silent for too long, and still not done in time
+    RESET: _TRANSIENT,  # closed or reset before an answer came
+    TRUNCATED: _TRANSIENT,  # less came than was announced
+    HTTP2: _TRANSIENT,  # an HTTP/2 connection or stream that the server ended or broke
+    ENGINE: _TRANSIENT,  # a failure of our own, e.g. closed while in use: blame no URL for it
+    BROWSER: _TRANSIENT,  # it crashed, was killed or did not start
+    BROWSER_MEMORY: _TRANSIENT,  # it took more memory than it may: a neighbour's, perhaps
+    PROXY: RetryClass.POSTPONED,  # the proxy failed, the page was not asked
+    PROXIES_DOWN: RetryClass.POSTPONED,  # there is no proxy left to ask
+    ADDRESS_MOVED: RetryClass.POSTPONED,  # the host's owner has to be chosen by its address
+    ROBOTS_ELSEWHERE: RetryClass.POSTPONED,  # and here by the place of its robots.txt
+    TLS: _PERMANENT,  # certificate or handshake
+    TOO_LARGE: _PERMANENT,
+    BAD_ENCODING: _PERMANENT,  # a body that does not decompress
+    PROTOCOL: _PERMANENT,  # no HTTP, or HTTP beyond all limits
+    BAD_URL: _PERMANENT,  # a URL or header that cannot be sent
+    BLOCKED_ADDRESS: _PERMANENT,  # the guard said no
+    SECRET_NOT_RELEASED: _PERMANENT,  # the host may not get what the job would send it
+    REDIRECT_LOOP: _PERMANENT,
+    TOO_MANY_REDIRECTS: _PERMANENT,
+    BAD_REDIRECT: _PERMANENT,  # no Location, no URL in it, or no http(s) URL
 }
 
 MAX_MESSAGE = 500  # characters; libraries quote whole headers in theirs
@@ -61,7 +89,7 @@ MAX_HEAD_BYTES = 131_072  # of all that comes before a body; real cookies need 8
 
 
 def head_too_large() -> FetchError:
-    return fetch_error("protocol", f"more than {MAX_HEAD_BYTES} bytes of headers")
+    return fetch_error(PROTOCOL, f"more than {MAX_HEAD_BYTES} bytes of headers")
 
 
 # ---------------------------------------------------------------- status and Retry-After
@@ -100,7 +128,7 @@ def classify_status(status: int) -> Verdict:
         retry = RetryClass.TRANSIENT
     else:
         retry = RetryClass.PERMANENT
-    return Verdict(Meaning.FAILED, f"http_{status}", retry)
+    return Verdict(Meaning.FAILED, http_status(status), retry)
 
 
 MAX_RETRY_AFTER_S = 3600.0
@@ -159,18 +187,18 @@ class RedirectChain:
     def next_hop(self, current_url: str, location: str | None) -> Follow | HandOver:
         """Where the answer of `current_url` points to; FetchError if that leads nowhere."""
         if location is None or not location.strip():
-            raise fetch_error("bad_redirect", f"redirect without a Location from {current_url}")
+            raise fetch_error(BAD_REDIRECT, f"redirect without a Location from {current_url}")
         try:
             url = join(current_url, location, self._rules)
         except BadUrl as error:
-            raise fetch_error("bad_redirect", f"redirect to {location[:200]!r}: {error}") from error
+            raise fetch_error(BAD_REDIRECT, f"redirect to {location[:200]!r}: {error}") from error
         if origin_of(url) != origin_of(current_url):
             return HandOver(url)
         if url in self._seen:
-            raise fetch_error("redirect_loop", f"redirect back to {url}")
+            raise fetch_error(REDIRECT_LOOP, f"redirect back to {url}")
         if self.hops >= self._max_redirects:
             raise fetch_error(
-                "too_many_redirects", f"more than {self._max_redirects} redirects, next: {url}"
+                TOO_MANY_REDIRECTS, f"more than {self._max_redirects} redirects, next: {url}"
             )
         self._seen.add(url)
         return Follow(url)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from zcrawl.errors import JobError
+from zcrawl.reasons.usage import NO_SECRET
 
 PREFIX: Final = "ZCRAWL_SECRET_"
 REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
@@ -31,7 +32,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
             why = ""
             if match[1].startswith("URL_"):
                 why = ": it stood in a URL, and is not kept; set it, or crawl anew with the URL"
-            raise JobError(f"{name} is not set in the worker's environment{why}", code="no_secret")
+            raise JobError(f"{name} is not set in the worker's environment{why}", code=NO_SECRET)
         return environ[name]
 
     return REFERENCE.sub(value, text) if "${" in text else text

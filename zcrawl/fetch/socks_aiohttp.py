@@ -13,6 +13,7 @@ from typing import Final
 from urllib.parse import SplitResult, unquote
 
 from zcrawl.fetch.policy import fetch_error
+from zcrawl.reasons.failure import CONNECT, PROXY
 
 _UNREACHED: Final = frozenset({3, 4, 5, 6})  # network, host, refused, TTL: not the proxy's fault
 
@@ -37,7 +38,7 @@ async def connect_through(
         # The time that a connection may take is watched by aiohttp.
         return await through.connect(address, port, timeout=3600.0)
     except ProxyError as error:
-        code = "connect" if error.error_code in _UNREACHED else "proxy"
+        code = CONNECT if error.error_code in _UNREACHED else PROXY
         raise fetch_error(code, f"{address}:{port} by proxy {where}: {error}") from error
     except (ProxyConnectionError, ProxyTimeoutError) as error:
-        raise fetch_error("proxy", f"proxy {where}: {error}") from error
+        raise fetch_error(PROXY, f"proxy {where}: {error}") from error

@@ -21,6 +21,7 @@ from zcrawl.fetch import browser_plan as plan
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import canonicalize, origin_of
+from zcrawl.reasons.failure import BROWSER, CONNECT, ENGINE, RESET, TOO_LARGE
 from zcrawl.submit.browser_spec import Browser
 
 IDLE_S: Final = 5.0  # longest wait for a network that never rests
@@ -96,7 +97,7 @@ class Tab:
 
     def _translate(self, error: Error) -> FetchError:
         code = plan.code_of(error.message)
-        if code in ("connect", "reset", "engine"):
+        if code in (CONNECT, RESET, ENGINE):
             known = self._failure_of(self._url)
             if known is not None:
                 return known
@@ -107,7 +108,7 @@ class Tab:
 
     async def _steps(self, context: BrowserContext) -> httpx.Response:
         page, orders = self._page, self._orders
-        page.on("crash", lambda _: self._fail("browser", "the page crashed"))
+        page.on("crash", lambda _: self._fail(BROWSER, "the page crashed"))
         page.on("popup", _close)
         await page.route("**/*", self._on_request)
         session = await context.new_cdp_session(page)
@@ -173,7 +174,7 @@ class Tab:
             files["pdf"] = await page.pdf(print_background=True)
         body = (await page.content()).encode("utf-8", "replace")
         if len(body) > self._limits.max_bytes:
-            raise fetch_error("too_large", f"{len(body)} bytes, {self._limits.max_bytes} allowed")
+            raise fetch_error(TOO_LARGE, f"{len(body)} bytes, {self._limits.max_bytes} allowed")
         headers = plan.rendered_headers(self._answer_headers)
         extensions: dict[str, Any] = {"rendered": True}
         with contextlib.suppress(BadUrl):  # an address that is no page's, such as about:blank
@@ -302,7 +303,7 @@ class Tab:
             data = piece["data"]
             body += base64.b64decode(data) if piece.get("base64Encoded") else data.encode()
             if len(body) > self._limits.max_bytes:
-                raise fetch_error("too_large", f"more than {self._limits.max_bytes} bytes")
+                raise fetch_error(TOO_LARGE, f"more than {self._limits.max_bytes} bytes")
             if piece["eof"]:
                 return bytes(body)
 

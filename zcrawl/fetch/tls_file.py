@@ -11,6 +11,7 @@ import ssl
 
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import TlsFiles
+from zcrawl.reasons.failure import TLS
 
 
 @functools.lru_cache(64)
@@ -26,7 +27,7 @@ def context_for(files: TlsFiles, verify: bool, http2: bool = False) -> ssl.SSLCo
                 context.load_cert_chain(files.cert, files.key or None)
         except (OSError, ssl.SSLError) as error:
             names = ", ".join(name for name in (files.ca, files.cert, files.key) if name)
-            raise fetch_error("tls", f"{names}: cannot be used: {error}") from error
+            raise fetch_error(TLS, f"{names}: cannot be used: {error}") from error
     if not verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

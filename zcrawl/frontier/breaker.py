@@ -19,15 +19,24 @@ import math
 
 import msgspec
 
+from zcrawl.reasons.failure import (
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    READ_TIMEOUT,
+    RESET,
+    TOTAL_TIMEOUT,
+    http_status,
+)
+
 FAILURES = 5  # in a row
 FIRST_OPEN_S = 2.0
 MOST_OPEN_S = 300.0
 DOWN_AFTER = 7  # failed probes in a row would follow 2 + 4 + … + 64 s of waiting
-HOST_DOWN = "host_down"
 
 # No answer came. With the first three not even a connection.
-UNREACHABLE = frozenset({"dns", "connect", "connect_timeout"})
-SILENT = UNREACHABLE | {"reset", "read_timeout", "total_timeout", "http_502", "http_504"}
+UNREACHABLE = frozenset({DNS, CONNECT, CONNECT_TIMEOUT})
+SILENT = UNREACHABLE | {RESET, READ_TIMEOUT, TOTAL_TIMEOUT, http_status(502), http_status(504)}
 
 
 class Breaker(msgspec.Struct):

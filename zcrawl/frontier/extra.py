@@ -14,11 +14,11 @@ import msgspec
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import KEY_BYTES, CanonicalRules
+from zcrawl.reasons.failure import BAD_EXTRA
 
 MOST_EXTRA_BYTES: Final = 60_000  # of one request, encoded
 MOST_PRIORITY: Final = 1_000
-REDIRECTED: Final = "redirected"  # the reason of a request that became another one
-START: Final = "start"  # the handler that begins a spider, and the reason its request ends with
+START: Final = "start"  # the handler that begins a spider
 # Reserved by RFC 2606, so nobody's: the request that calls a spider's `start` is never sent.
 START_URL: Final = "http://spider.invalid/start"
 
@@ -54,7 +54,7 @@ def decode(data: bytes) -> Extra:
     try:
         return _decode(data)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise ParseError(f"a request's extras cannot be read: {error}", code="bad_extra") from None
+        raise ParseError(f"a request's extras cannot be read: {error}", code=BAD_EXTRA) from None
 
 
 def request_key(url: str, extra: Extra, rules: CanonicalRules) -> bytes:

@@ -15,14 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.frontier.shapes import TRAP_SHAPE
 from zcrawl.mesh.messages import Traits
 from zcrawl.model import RequestState
+from zcrawl.reasons.skip import HOST_PAGE_LIMIT, NOT_DUE, TRAP_SHAPE
 from zcrawl.submit.recrawl_spec import Recrawl
 
-NOT_DUE: Final = "not_due"  # reason of a known page that is not looked at in this run
 # Ends that say nothing of the page, because nobody asked for it.
-_NOT_ASKED: Final = frozenset({"host_page_limit", TRAP_SHAPE})
+_NOT_ASKED: Final = frozenset({HOST_PAGE_LIMIT, TRAP_SHAPE})
 _GONE: Final = frozenset({404, 410})
 # What a page was read by: when any of it changes, the page is read again whatever its server says.
 _READ_BY: Final = (

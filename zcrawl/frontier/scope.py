@@ -26,7 +26,14 @@ from typing import Final
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, host_name_of, origin_of
-from zcrawl.model import TOO_DEEP
+from zcrawl.reasons.skip import (
+    BINARY_EXTENSION,
+    EXCLUDED,
+    NOT_INCLUDED,
+    OUT_OF_SCOPE_HOST,
+    TOO_DEEP,
+)
+from zcrawl.reasons.usage import BAD_EXPRESSION
 from zcrawl.submit.expressions import Pattern, compile_pattern
 from zcrawl.submit.spec import Scope
 
@@ -49,7 +56,7 @@ _BINARY = """
 BINARY_EXTENSIONS: Final = frozenset(_BINARY.split())
 
 SCOPE_REASONS: Final = frozenset(
-    {TOO_DEEP, "out_of_scope_host", "binary_extension", "excluded", "not_included"}
+    {TOO_DEEP, OUT_OF_SCOPE_HOST, BINARY_EXTENSION, EXCLUDED, NOT_INCLUDED}
 )
 MAX_PROGRAM: Final = 10_000  # instructions of all expressions of a scope together
 _MAX_CACHED_HOSTS: Final = 10_000
@@ -70,7 +77,7 @@ class ScopeFilter:
             raise JobError(
                 f"scope.include and scope.exclude are too large together: {self.cost} instructions,"
                 f" at most {MAX_PROGRAM}; use fewer or simpler expressions",
-                code="bad_expression",
+                code=BAD_EXPRESSION,
             )
         entries = scope.hosts or sorted(seed_hosts)
         self._any_host = "*" in entries
@@ -88,13 +95,13 @@ class ScopeFilter:
         if self._max_depth is not None and depth > self._max_depth:
             return TOO_DEEP
         if not self.has_host(url):
-            return "out_of_scope_host"
+            return OUT_OF_SCOPE_HOST
         if self._skip_binary and has_binary_extension(url):
-            return "binary_extension"
+            return BINARY_EXTENSION
         if self._excludes and any(one.found_in(url) for one in self._excludes):
-            return "excluded"
+            return EXCLUDED
         if self._includes and not any(one.found_in(url) for one in self._includes):
-            return "not_included"
+            return NOT_INCLUDED
         return None
 
     def has_host(self, url: str) -> bool:

@@ -33,7 +33,6 @@ from typing import Final
 
 import msgspec
 
-TRAP_SHAPE: Final = "trap_shape"
 PAGES_BEFORE: Final = 200  # of a shape, found on its own pages: nobody looks at their texts
 PAGES_IN_ROW: Final = 200  # without a new text: the end of a shape
 MOST_COUNTED: Final = 20_000  # shapes; a flood of them starts the count anew

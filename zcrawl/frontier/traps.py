@@ -23,7 +23,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from zcrawl.frontier.shapes import TRAP_SHAPE, ShapeWatch
+from zcrawl.frontier.shapes import ShapeWatch
+from zcrawl.reasons.skip import (
+    TRAP_CALENDAR,
+    TRAP_PARAMETERS,
+    TRAP_REPETITION,
+    TRAP_SEGMENTS,
+    TRAP_SHAPE,
+    TRAP_URL_LENGTH,
+    TRAP_VARIANTS,
+)
 from zcrawl.submit.spec import Traps
 
 MOST_SAME_NAME: Final = 8
@@ -63,20 +72,20 @@ class TrapFilter:
         """None, or why the canonical `url` is not to be crawled. `year` is the present one."""
         traps = self._traps
         if traps.max_url_length and len(url) > traps.max_url_length:
-            return "trap_url_length"
+            return TRAP_URL_LENGTH
         path_at = url.find("/", 8)
         query_at = url.find("?", path_at)
         path = url[path_at:query_at] if query_at >= 0 else url[path_at:]
         segments = path.split("/")
         if traps.max_segments and len(segments) > traps.max_segments + 1:
-            return "trap_segments"
+            return TRAP_SEGMENTS
         # The expression costs ten times the question whether anything can be repeated at all.
         repeated = len(segments) - len(set(segments)) >= traps.max_repeats > 0
         if repeated and self._repeats.search(path):
-            return "trap_repetition"
+            return TRAP_REPETITION
         far = traps.calendars and _FOUR_DIGITS.search(url, path_at)
         if far and self._is_far_date(url, path_at, year):
-            return "trap_calendar"
+            return TRAP_CALENDAR
         if self.shapes is not None and self.shapes.has_ended(url):
             return TRAP_SHAPE
         if query_at >= 0:
@@ -88,15 +97,15 @@ class TrapFilter:
         if traps.max_params:
             names = [pair.partition("=")[0] for pair in query.split("&")]
             if len(names) > traps.max_params:
-                return "trap_parameters"
+                return TRAP_PARAMETERS
             if len(names) > MOST_SAME_NAME and max(map(names.count, names)) > MOST_SAME_NAME:
-                return "trap_parameters"
+                return TRAP_PARAMETERS
         if traps.max_variants and "&" in query:
             if len(self._variants) >= MOST_PATHS:
                 self._variants.clear()
             self._variants[page] = seen = self._variants.get(page, 0) + 1
             if seen > traps.max_variants:
-                return "trap_variants"
+                return TRAP_VARIANTS
         return None
 
     def _is_far_date(self, url: str, path_at: int, year: int) -> bool:

@@ -44,6 +44,8 @@ from ada_url import join_url, normalize_url
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
+from zcrawl.reasons.failure import BAD_URL
+from zcrawl.reasons.skip import UNSUPPORTED_SCHEME, URL_TOO_LONG
 
 CANONICAL_VERSION: Final = 2  # of new runs
 CANONICAL_VERSIONS: Final = frozenset({1, 2})  # that this software can go on with
@@ -237,7 +239,7 @@ class LinkResolver:
     def _look_up(self, href: str, absolute: bool) -> tuple[str, bytes] | str:
         if not absolute:
             if self._page is None:
-                return "bad_url"
+                return BAD_URL
             rooted = href.startswith("/")
             if href and _PLAIN_PATH.fullmatch(href, 1 if rooted else 0):
                 url = self._origin + href if rooted else self._directory + href
@@ -310,16 +312,16 @@ def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
         href = href.partition("#")[0].strip(_STRIPPED)
     scheme = _SCHEME.match(href)
     if scheme and scheme[1].lower() not in ("http", "https"):
-        raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
+        raise _bad(href, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
     if len(href) > MAX_URL_BYTES or (base is not None and len(base) > MAX_URL_BYTES):
-        raise _bad(href, "url_too_long", f"longer than {MAX_URL_BYTES} bytes")
+        raise _bad(href, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
     try:
         url = normalize_url(href) if base is None else join_url(base, href)
     except ValueError:
-        raise _bad(href, "bad_url", "not a valid URL") from None
+        raise _bad(href, BAD_URL, "not a valid URL") from None
     name = 8 if url.startswith("https://") else 7
     if name == 7 and not url.startswith("http://"):  # `ht\ntps:` or a base of another scheme
-        raise _bad(href, "unsupported_scheme", "only http:// and https:// URLs are crawled")
+        raise _bad(href, UNSUPPORTED_SCHEME, "only http:// and https:// URLs are crawled")
     path = url.find("/", name)
     at = url.rfind("@", name, path)
     if at >= 0:
@@ -336,7 +338,7 @@ def _canonical(base: str | None, href: str, rules: CanonicalRules) -> str:
             query = _apply(rules, query)
         url = f"{url[:mark]}?{query}" if query else url[:mark]
     if len(url) > MAX_URL_BYTES:
-        raise _bad(href, "url_too_long", f"longer than {MAX_URL_BYTES} bytes")
+        raise _bad(href, URL_TOO_LONG, f"longer than {MAX_URL_BYTES} bytes")
     return url
 
 

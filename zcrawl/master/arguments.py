@@ -11,8 +11,8 @@ from typing import Any, Final, NoReturn
 
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.messages import Request
+from zcrawl.reasons.cluster import BAD_REQUEST
 
-BAD_REQUEST: Final = "bad_request"
 MOST_INTEGER: Final = (1 << 63) - 1  # what a database's column holds
 _MOST_SHOWN: Final = 100
 

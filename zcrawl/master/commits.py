@@ -18,7 +18,8 @@ from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.state import LeaderState, RunTally
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
 from zcrawl.model import Disposition, Outcome, RequestState
-from zcrawl.result.plan import BAD_RESULT, ResultPlanner
+from zcrawl.reasons.failure import BAD_RESULT
+from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
 from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
 from zcrawl.store.rows import StoredRobots

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.dispatch.runs import CANONICAL_CODE
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, CanonicalRules
@@ -21,11 +20,15 @@ from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.intents import Intents, NodeUnknown
-from zcrawl.master.replies import NO_LEADER, Pending, refuse, refuse_error, reply
+from zcrawl.master.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.snapshot import live_run, nodes_view
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Request
 from zcrawl.model import SITEMAP_PRIO, RunState
+from zcrawl.reasons.cluster import BAD_REQUEST, NO_LEADER, NO_SUCH_RUN, UNKNOWN_OP
+from zcrawl.reasons.skip import CANCELLED, DELETED
+from zcrawl.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
+from zcrawl.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.store.commands import (
     AddSeeds,
     Asked,
@@ -53,7 +56,7 @@ from zcrawl.store.queries import (
     Query,
     QueryOutcome,
 )
-from zcrawl.store.rules import CANCELLED, run_reply
+from zcrawl.store.rules import run_reply
 from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.outputs import refuse_login
@@ -63,10 +66,10 @@ from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible
 
 ACTIONS = {
-    "pause": (RunState.PAUSED, "paused by request"),
+    "pause": (RunState.PAUSED, PAUSED_BY_REQUEST),
     "resume": (RunState.RUNNING, ""),
     "cancel": (RunState.CANCELLED, CANCELLED),
-    "delete": (RunState.DELETED, "deleted"),
+    "delete": (RunState.DELETED, DELETED),
 }
 
 
@@ -101,7 +104,7 @@ class Desk:
             return
         pending = Pending(client, request)
         if request.op not in self._ops:
-            error = RefusedError(f"unknown request {request.op!r}", code="unknown_op")
+            error = RefusedError(f"unknown request {request.op!r}", code=UNKNOWN_OP)
             self._refuse(pending, error, effects)
             return
         self._pending[request.id] = pending
@@ -173,7 +176,7 @@ class Desk:
         output = self._state.outputs.settle(spec, args.get("output"))
         refuse_login(output[0] if output else "")
         if args["mode"] not in ("new", "update", "again"):
-            raise RefusedError(f"unknown mode {args['mode']!r}", code="bad_request")
+            raise RefusedError(f"unknown mode {args['mode']!r}", code=BAD_REQUEST)
         command = SubmitJob(
             epoch=self._state.epoch,
             request=pending.request.id,
@@ -247,7 +250,7 @@ class Desk:
             change = ChangeRun(epoch, id, run.id, state, reason, asked.at, asked, others)
             effects.append(Execute(change))
         else:
-            raise RefusedError(f"unknown action {action!r}", code="bad_request")
+            raise RefusedError(f"unknown action {action!r}", code=BAD_REQUEST)
 
     def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
         for changed in (done.row, *done.others):
@@ -296,7 +299,7 @@ class Desk:
             return
         self._intents.retried(command, done.more, now, effects)
         if done.refused or done.row is None:
-            error = replies.refusal(done.refused or "no_such_run", 0, command.run)
+            error = replies.refusal(done.refused or NO_SUCH_RUN, 0, command.run)
             self._refuse(pending, error, effects)
             return
         self._state.put_run(done.row, now, effects)

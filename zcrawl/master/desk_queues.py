@@ -16,6 +16,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.paging import page, read_want
 from zcrawl.master.state import LeaderState
 from zcrawl.mesh.messages import Result
+from zcrawl.reasons.cluster import BAD_REQUEST
 from zcrawl.submit.tags import NO_TAG, is_tagged
 
 
@@ -61,7 +62,7 @@ def queues(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
     by, tag = str(args.get("by", "job")), str(args.get("tag", ""))
     if by not in GROUPINGS:
         known = ", ".join(GROUPINGS)
-        raise RefusedError(f"queues by {by!r}: there is {known}", code="bad_request")
+        raise RefusedError(f"queues by {by!r}: there is {known}", code=BAD_REQUEST)
     grouping, active = GROUPINGS[by], state.runs.active
     wanted = {run for run, one in active.items() if is_tagged(one.spec.tags, tag)}
     sums = grouping.sums(state, wanted)

@@ -7,6 +7,7 @@ from typing import Any
 from zcrawl.errors import BadUrl, JobError, RefusedError
 from zcrawl.frontier.extra import start_seed
 from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
+from zcrawl.reasons.cluster import TOO_MANY_SEEDS
 from zcrawl.store.rows import NewLink
 from zcrawl.submit.url_logins import refuse_login
 
@@ -16,7 +17,7 @@ MOST_SEEDS = 1_000  # in one request
 def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
     if len(urls) > MOST_SEEDS:
         raise RefusedError(
-            f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code="too_many_seeds"
+            f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code=TOO_MANY_SEEDS
         )
     seeds: dict[bytes, NewLink] = {}
     for url in urls:

@@ -14,6 +14,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.arguments import Arguments
 from zcrawl.master.reads import wanted_run
 from zcrawl.master.state import LeaderState
+from zcrawl.reasons.cluster import BAD_REQUEST
 from zcrawl.store.queries import JobRow
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.job_toml import to_json
@@ -29,7 +30,7 @@ def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     wanted = {name: args[name] for name in TUNABLE if args.get(name) is not None}
     if not wanted:
         names = ", ".join(TUNABLE)
-        raise RefusedError(f"nothing to change: give one of {names}", code="bad_request")
+        raise RefusedError(f"nothing to change: give one of {names}", code=BAD_REQUEST)
     run = chosen_run(job, wanted_run(args))
     plain = msgspec.json.decode(run.spec)
     plain["politeness"] = {**plain.get("politeness", {}), **wanted}
@@ -42,6 +43,6 @@ def step_down(state: LeaderState, args: Arguments) -> dict[str, Any]:
     leader keeps its own."""
     if args.get("epoch") is None:
         raise RefusedError(
-            "name the epoch that is to end (`zcrawl nodes` tells it)", code="bad_request"
+            "name the epoch that is to end (`zcrawl nodes` tells it)", code=BAD_REQUEST
         )
     return {"leader": state.me, "epoch": args.integer("epoch"), "now": state.epoch}

@@ -26,6 +26,7 @@ from zcrawl.master.paging import page, read_want
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.state import LeaderState
 from zcrawl.master.watch import FailureGroup
+from zcrawl.reasons.cluster import BAD_REQUEST
 from zcrawl.telemetry.log_filter import read_filter
 
 KEPT_S: Final = 1.0
@@ -228,7 +229,7 @@ class DeskViews:
     def _history(self, args: Arguments, now: float) -> dict[str, Any]:
         span_s = args.number("span_s", 900.0)
         if not 0 < span_s <= MOST_SPAN_S:
-            raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code="bad_request")
+            raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code=BAD_REQUEST)
         return self._state.watch.history.series(span_s)
 
     # ------------------------------------------------------------ one thing, closely

@@ -38,7 +38,7 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.mishaps import Mishaps
-from zcrawl.master.replies import NO_LEADER, Pending, refuse, refuse_error, reply
+from zcrawl.master.replies import Pending, refuse, refuse_error, reply
 from zcrawl.mesh.messages import (
     Beat,
     Hello,
@@ -48,6 +48,7 @@ from zcrawl.mesh.messages import (
     Snapshot,
     Vitals,
 )
+from zcrawl.reasons.cluster import NO_LEADER
 from zcrawl.store.queries import QueryOutcome
 
 LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more

@@ -26,6 +26,7 @@ from zcrawl.master.arguments import Arguments
 from zcrawl.master.events import Effects, Execute
 from zcrawl.master.state import LeaderState
 from zcrawl.model import NodeState
+from zcrawl.reasons.cluster import NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
 from zcrawl.store.commands import Asked, Loaded, RetryDead, RetryRow, SetDrain, SetWish
 
 RETRY_ROWS: Final = 1_000  # in one transaction
@@ -36,7 +37,7 @@ class NodeUnknown(RefusedError):
 
     def __init__(self, node: str, state: LeaderState, why: str = "") -> None:
         workers = ", ".join(sorted(state.roster.workers)) or "none"
-        super().__init__(f"no worker {node!r}{why}; known: {workers}", code="no_such_node")
+        super().__init__(f"no worker {node!r}{why}; known: {workers}", code=NO_SUCH_NODE)
 
 
 class Intents:
@@ -74,14 +75,14 @@ class Intents:
         hosts = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
         host = next(hosts, None)
         if host is None:
-            raise RefusedError(f"no host {wanted!r} is being crawled", code="no_such_host")
+            raise RefusedError(f"no host {wanted!r} is being crawled", code=NO_SUCH_HOST)
         worker = state.roster.workers.get(node)
         if worker is None or not worker.usable:
             raise NodeUnknown(node, state, " that could take it")
         if host.demand.spread:
             raise RefusedError(
                 f"{host.origin} is shared by several workers (spread): nobody owns it",
-                code="spread",
+                code=SPREAD,
             )
         clan = host.clan.hosts if host.clan is not None else {}
         others = tuple(id for id in clan if id in state.wishes and id != host.id)

@@ -37,6 +37,7 @@ from zcrawl.master.leader import Leader
 from zcrawl.master.mishaps import Mishaps
 from zcrawl.master.replies import Pending, refuse
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 
@@ -133,7 +134,7 @@ class Master:
         elif isinstance(event, QueryDone | QueryFailed) and desk is not None:
             pending = desk.withdraw(event.tag)
         if pending is not None:
-            error = RefusedError(f"the leader failed: {text}", code="internal_error")
+            error = RefusedError(f"the leader failed: {text}", code=INTERNAL_ERROR)
             refuse(pending, error, effects)
         return effects + self._step_down("an error of its own")
 

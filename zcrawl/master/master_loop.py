@@ -21,6 +21,7 @@ from zcrawl.master.mishaps import in_words
 from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
+from zcrawl.reasons.failure import INTERNAL_ERROR
 from zcrawl.runtime.tasks_loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
@@ -198,7 +199,7 @@ class MasterLoop:
                 self.handle(m.ClientAsked(route, await prepare(request)))
             except Exception as error:  # a bug: whoever waits is told, and nothing is submitted
                 self.note("machine_error", traceback.format_exc())
-                data = {"code": "internal_error", "message": in_words(error), "exit_code": 1}
+                data = {"code": INTERNAL_ERROR, "message": in_words(error), "exit_code": 1}
                 self._reply(route, Reply(request.id, False, data))
             finally:
                 del self._preparing[request.id]

@@ -17,8 +17,6 @@ from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.state import LeaderState, to_worker
 from zcrawl.mesh.messages import (
-    LACKS,
-    WITHDRAWN,
     Accept,
     Bye,
     Header,
@@ -32,6 +30,9 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.reasons.cluster import DUPLICATE_ID, NO_CODE, UNKNOWN_RUN, lacking
+from zcrawl.reasons.storage import STORE_BEHIND
+from zcrawl.reasons.waiting import DRAINING, WITHDRAWN
 from zcrawl.store.commands import CountCrash, SetDrain
 from zcrawl.store.rows import QueuedRow
 
@@ -82,7 +83,7 @@ class Membership:
             other = f"pid {first.pid} on {first.hostname}"
             told = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
             effects.append(Note("duplicate_worker_id", told))
-            stale = Stale("duplicate_id", other)
+            stale = Stale(DUPLICATE_ID, other)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
         stored = state.receiver.stream((header.source, header.incarnation)).committed
@@ -90,7 +91,7 @@ class Membership:
             # The database lost acked results (a promoted copy was behind). Nobody has them any
             # more, so the gap before its next result would never close: it must begin anew.
             effects.append(Note("store_behind", f"{header.source}: {hello.acked} > {stored}"))
-            stale = Stale("store_behind")
+            stale = Stale(STORE_BEHIND)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
         if greeting is Greeting.WELCOME:
@@ -267,12 +268,12 @@ class Membership:
                 continue
             if reason != WITHDRAWN:
                 effects.append(Note("rejected", reason))
-            if reason in ("unknown_run", "no_code"):
+            if reason in (UNKNOWN_RUN, NO_CODE):
                 info.runs.pop(lease.row.run, None)
-            elif reason.startswith(LACKS):
-                info.lacks[lease.row.run] = reason.removeprefix(LACKS)
+            elif (lack := lacking(reason)) is not None:
+                info.lacks[lease.row.run] = lack
                 state.planner.worker_lacks(lease.row.run)
-            pause = 0.0 if reason in ("draining", WITHDRAWN) else now + REJECT_PAUSE_S
+            pause = 0.0 if reason in (DRAINING, WITHDRAWN) else now + REJECT_PAUSE_S
             state.planner.taken_back(lease.row.host)
             state.give_back(lease, pause)
 

@@ -35,6 +35,8 @@ from zcrawl.errors import (
 )
 from zcrawl.master.output_script import Commit, Effect, Fence, Open, Read, Write, write_output
 from zcrawl.master.store_thread import StoreThreads
+from zcrawl.reasons.failure import INTERNAL_ERROR
+from zcrawl.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.runtime.limited_thread import LimitedThread, outcome_of
 from zcrawl.runtime.tasks_loop import supervised
 from zcrawl.store.commands import AdvanceOutput, NoteOutput
@@ -51,7 +53,6 @@ SETTLE_S: Final = 1_800.0  # of the end of a part, which may be uploaded whole
 CLOSE_S: Final = 10.0
 AGAIN_S: Final = 1.0
 AGAIN_MOST_S: Final = 30.0
-TIMEOUT: Final = "output_timeout"
 T = TypeVar("T")
 Note = Callable[[str, str], None]
 
@@ -184,7 +185,7 @@ class Following:
 
     def _hangs(self, what: str) -> StoreUnavailable:
         text = f"{self.path}: {what}; its items wait in the database, other outputs go on"
-        return StoreUnavailable(text, code=TIMEOUT)
+        return StoreUnavailable(text, code=OUTPUT_TIMEOUT)
 
     async def _close_sink(self) -> None:
         """In the thread that writes, after what it writes. What was put is kept: nothing depends on
@@ -250,7 +251,7 @@ def named(path: str, error: Exception) -> ZcrawlError:
         return error
     if not isinstance(error, OSError):
         text = f"{path}: {type(error).__name__}: {error}"
-        return StoreError(text, code="internal_error")
+        return StoreError(text, code=INTERNAL_ERROR)
     text = f"cannot write {path}: {error.strerror or error}"
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return DiskFull(text) if full else StoreUnavailable(text)

@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from zcrawl.errors import StoreError
+from zcrawl.reasons.storage import OUTPUT_ROWS_GONE
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.output_pieces import Copy, Piece, Rebuild, Step
 from zcrawl.store.queries import ItemRow, OutputRow
@@ -123,7 +124,7 @@ def _rebuild(sink: Sink, after: int, upto: int, batch: int) -> Script:
         rows = [row for row in read if row.id <= upto]
         if not rows:
             raise StoreError(
-                f"the rows after {after} are not in the database any more", code="output_rows_gone"
+                f"the rows after {after} are not in the database any more", code=OUTPUT_ROWS_GONE
             )
         yield Write("rebuilding", functools.partial(sink.rebuild, rows))
         after = rows[-1].id

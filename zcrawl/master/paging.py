@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.reasons.cluster import BAD_REQUEST
 
 T = TypeVar("T")
 MOST_ROWS: Final = 500
@@ -36,9 +37,9 @@ def read_want(args: Mapping[str, Any]) -> Want:
     try:
         want = msgspec.convert({key: args[key] for key in names if key in args}, Want)
     except msgspec.ValidationError as error:
-        raise RefusedError(f"bad paging arguments: {error}", code="bad_request") from None
+        raise RefusedError(f"bad paging arguments: {error}", code=BAD_REQUEST) from None
     if not 0 <= want.offset <= 10_000_000 or not 1 <= want.limit <= MOST_ROWS:
-        raise RefusedError(f"limit is 1 to {MOST_ROWS}, offset not below 0", code="bad_request")
+        raise RefusedError(f"limit is 1 to {MOST_ROWS}, offset not below 0", code=BAD_REQUEST)
     return want
 
 
@@ -53,7 +54,7 @@ def page(
     """{"rows", "total", "offset"}. The first of `keys` is the order without a wish."""
     if want.sort and want.sort not in keys:
         known = ", ".join(keys)
-        raise RefusedError(f"cannot sort by {want.sort!r}; there is {known}", code="bad_request")
+        raise RefusedError(f"cannot sort by {want.sort!r}; there is {known}", code=BAD_REQUEST)
     chosen = list(rows)
     if want.filter:
         wanted = want.filter.casefold()

@@ -16,6 +16,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.arguments import Arguments
 from zcrawl.master.replies import Pending
 from zcrawl.mesh.messages import Request
+from zcrawl.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB
 from zcrawl.store.queries import (
     FailedRow,
     Failures,
@@ -60,7 +61,7 @@ def question(pending: Pending) -> Query:
 def _limit(args: Arguments) -> int:
     limit = args.integer("limit", 100)
     if not 1 <= limit <= MOST_ROWS:
-        raise RefusedError(f"limit is 1 to {MOST_ROWS}", code="bad_request")
+        raise RefusedError(f"limit is 1 to {MOST_ROWS}", code=BAD_REQUEST)
     return limit
 
 
@@ -110,4 +111,4 @@ def the_job(found: JobList, request: Request) -> JobRow:
         if is_visible(job):
             return job
     ref = request.args["ref"]
-    raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code="no_such_job")
+    raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code=NO_SUCH_JOB)

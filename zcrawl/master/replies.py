@@ -13,10 +13,10 @@ from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.arguments import Arguments
 from zcrawl.master.events import Effects, Note, ReplyTo
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.reasons.cluster import NAME_EXISTS, RUN_ENDED
+from zcrawl.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.queries import JobRow
 from zcrawl.store.rows import RunRow
-
-NO_LEADER = "no_leader"  # the one refusal after which a client asks again, with the same id
 
 
 class Pending(msgspec.Struct):
@@ -56,14 +56,14 @@ def refuse_error(pending: Pending, error: Exception, effects: Effects) -> None:
     op = pending.request.op
     effects.append(Note("internal_error", f"{op}: {''.join(format_exception(error)).rstrip()}"))
     text = f"{op}: an error of the master's own: {type(error).__name__}; its log has more"
-    refuse(pending, RefusedError(text, code="internal_error"), effects)
+    refuse(pending, RefusedError(text, code=INTERNAL_ERROR), effects)
 
 
 def refusal(code: str, job: int, run: int) -> RefusedError:
     """What a client is told when the store refused its command."""
     messages = {
-        "name_exists": f"a job of this name exists: {job}; --update replaces its spec and runs it,"
+        NAME_EXISTS: f"a job of this name exists: {job}; --update replaces its spec and runs it,"
         " --again runs it as it is",
-        "run_ended": f"run {run} has ended" if run else "the run has ended",
+        RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
     }
     return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

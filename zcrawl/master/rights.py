@@ -15,6 +15,7 @@ from zcrawl.master.events import ClientAsked, Effects
 from zcrawl.master.replies import Pending, refuse, reply
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.roles import Role
+from zcrawl.reasons.cluster import FORBIDDEN
 
 ROLE: Final = "role"  # asks which role the key has
 READS: Final = frozenset(
@@ -77,7 +78,7 @@ def settle(asked: ClientAsked) -> Effects | None:
     request = asked.request
     effects: Effects = []
     if not may_ask(request.role, request.op):
-        error = RefusedError(_forbidden(request), code="forbidden")
+        error = RefusedError(_forbidden(request), code=FORBIDDEN)
         refuse(Pending(asked.client, request), error, effects)
     elif request.op == ROLE:
         reply(Pending(asked.client, request), {"role": request.role}, effects)

@@ -12,6 +12,7 @@ from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
+from zcrawl.reasons.waiting import AWAY, HOURS, IDLE, INHERITED
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import tags_of
@@ -20,7 +21,7 @@ from zcrawl.telemetry.views import LiveRun, run_view
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
 MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
-HELD_UP: Final = ("hours", "away", "inherited")  # of `dispatch.why`
+HELD_UP: Final = (HOURS, AWAY, INHERITED)  # of `dispatch.why`
 
 
 def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
@@ -163,7 +164,7 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
         for run in idle.intersection(host.runs):
             if reason.code in HELD_UP:
                 reasons.setdefault(run, f"waiting: {host.origin}: {reason.text}")
-            elif reason.code != "idle":
+            elif reason.code != IDLE:
                 idle.discard(run)
                 reasons.pop(run, None)
     return reasons

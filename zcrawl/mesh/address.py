@@ -13,6 +13,7 @@ import msgspec
 
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.reasons.cluster import BAD_ENDPOINT
 
 ANY_PORT = "*"
 _TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/\s]+\]|[^\[\]:/\s]+):(?P<port>\*|[0-9]{1,5})")
@@ -60,7 +61,7 @@ def parse_endpoint(text: str) -> TcpAddress | None:
         raise ConfigError(
             f"{text!r} is no endpoint: tcp://HOST:PORT with a port up to 65535 "
             "(* takes a free one), tcp://[IPV6]:PORT, or ipc://PATH",
-            code="bad_endpoint",
+            code=BAD_ENDPOINT,
         )
     return TcpAddress(found["host"].strip("[]"), port)
 
@@ -89,7 +90,7 @@ def advertised(bound: Endpoints, host: str) -> Endpoints:
         except ConfigError as error:
             raise ConfigError(
                 f"mesh.advertise: {host!r} is no host: a name or an address, without port",
-                code="bad_endpoint",
+                code=BAD_ENDPOINT,
             ) from error
         return told
 

@@ -29,9 +29,6 @@ NAMES_KEPT: Final = 1_000  # of one key, whether it may use them
 NAME_MOST: Final = 255  # characters of a worker's id
 BUCKETS_KEPT: Final = 10_000
 LOG_S: Final = 1.0  # between two lines about one key and event
-TOO_MANY_REQUESTS: Final = "too_many_requests"
-TOO_LARGE: Final = "request_too_large"
-KEY_REMOVED: Final = "key_removed"
 TRY_AGAIN_S: Final = 0.5  # what a client is told that asked too often
 
 

@@ -29,6 +29,7 @@ from zcrawl.mesh.messages import (
     Message,
     Request,
 )
+from zcrawl.reasons.cluster import MESSAGE_TOO_LARGE, UNKNOWN_TYPE
 
 MAX_FRAME_BYTES = 16_000_000
 # Of what a request nests: at 980 lists in lists a leader's encoder raised RecursionError, and any
@@ -53,7 +54,7 @@ def encode_report(header: Header, body: Body) -> list[bytes]:
     frames = encode(header, body)
     if len(frames[1]) > MAX_FRAME_BYTES:
         text = f"a message of {len(frames[1])} bytes; at most {MAX_FRAME_BYTES}"
-        raise MeshError(text, code="message_too_large")
+        raise MeshError(text, code=MESSAGE_TOO_LARGE)
     return frames
 
 
@@ -111,7 +112,7 @@ def decode_header(frame: bytes) -> Header:
     except msgspec.ValidationError as error:
         raise DecodeError(f"bad header: {error}") from None
     if header.kind not in _BODIES:
-        raise DecodeError(f"unknown message type {header.kind}", code="unknown_type")
+        raise DecodeError(f"unknown message type {header.kind}", code=UNKNOWN_TYPE)
     return header
 
 

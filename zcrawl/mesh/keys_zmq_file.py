@@ -27,6 +27,7 @@ from zcrawl.mesh.security import (
     parse_allow_list,
     parse_key_file,
 )
+from zcrawl.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, FILE_EXISTS, OPEN_KEY_FILE
 from zcrawl.runtime.durable_files_os import sync_folder
 
 KEY_FILE_MODE = 0o600
@@ -43,7 +44,7 @@ def write_key_file(path: Path, pair: KeyPair) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
-        raise ConfigError(f"{path} exists and is left as it is", code="file_exists") from None
+        raise ConfigError(f"{path} exists and is left as it is", code=FILE_EXISTS) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -60,16 +61,16 @@ def read_key_file(path: Path) -> KeyPair:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {_reason(error)}", code="bad_key") from None
+        raise ConfigError(f"{path}: cannot be read: {_reason(error)}", code=BAD_KEY) from None
     if mode & 0o077:
         raise ConfigError(
             f"{path}: others may read this secret (mode {mode:o}); chmod 600 it, or make a new "
             "one if they did",
-            code="open_key_file",
+            code=OPEN_KEY_FILE,
         )
     pair = parse_key_file(text, str(path))
     if z85.decode(zmq.curve_public(z85.encode(bytes.fromhex(pair.secret)))).hex() != pair.public:
-        raise ConfigError(f"{path}: its two keys are no pair", code="bad_key")
+        raise ConfigError(f"{path}: its two keys are no pair", code=BAD_KEY)
     return pair
 
 
@@ -100,7 +101,7 @@ class AllowList:
             text = self._path.read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{self._path}: cannot be read: {_reason(error)}", code="bad_allow_list"
+                f"{self._path}: cannot be read: {_reason(error)}", code=BAD_ALLOW_LIST
             ) from None
         self._seen = mark
         return parse_allow_list(text, str(self._path))
@@ -120,7 +121,7 @@ class AllowList:
                 file.write(line)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(
-                f"{self._path}: cannot be written: {_reason(error)}", code="bad_allow_list"
+                f"{self._path}: cannot be written: {_reason(error)}", code=BAD_ALLOW_LIST
             ) from None
 
 

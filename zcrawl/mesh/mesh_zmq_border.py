@@ -15,10 +15,7 @@ import zmq
 
 from zcrawl.errors import DecodeError, UnreachableError
 from zcrawl.mesh.border import (
-    KEY_REMOVED,
     LOCAL,
-    TOO_LARGE,
-    TOO_MANY_REQUESTS,
     TRY_AGAIN_S,
     Border,
     Refusal,
@@ -30,8 +27,6 @@ from zcrawl.mesh.border import (
 from zcrawl.mesh.codec import decode_body, decode_header, peek_request_id
 from zcrawl.mesh.mesh_zmq_sockets import OnBadFrame, OnNotice, Socket, SocketReader
 from zcrawl.mesh.messages import (
-    KEY_NOT_ALLOWED,
-    NAME_NOT_ALLOWED,
     BadBody,
     Body,
     Header,
@@ -43,6 +38,8 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.mesh.ports import Arrived, Handler, Log
 from zcrawl.mesh.roles import HEADER_MOST, Channel
+from zcrawl.reasons.cluster import KEY_NOT_ALLOWED, KEY_REMOVED, NAME_NOT_ALLOWED, TOO_MANY_REQUESTS
+from zcrawl.reasons.skip import REQUEST_TOO_LARGE
 
 USER: Final = "User-Id"  # as ZAP calls it: the key that a peer was admitted with
 ROUTED_FRAMES: Final = 3  # route, header, body
@@ -151,7 +148,7 @@ def _refused(id: str, refusal: Refusal, sender: Sender, size: int) -> Reply:
         case Refusal.SIZE:
             most = sender.most[Channel.CONTROL][Kind.REQUEST]
             text = f"a request of {size} bytes; the key {sender.name} may send {most} at most"
-            return Reply(id, False, {"code": TOO_LARGE, "message": text, "exit_code": 1})
+            return Reply(id, False, {"code": REQUEST_TOO_LARGE, "message": text, "exit_code": 1})
         case _:
             text = "this key is no longer in the masters' list; `zcrawl keys allow` adds it"
             return Reply(id, False, {"code": KEY_REMOVED, "message": text, "exit_code": 1})

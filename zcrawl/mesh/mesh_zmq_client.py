@@ -12,6 +12,7 @@ from zcrawl.mesh.messages import Body
 from zcrawl.mesh.ports import Handler, Log, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
+from zcrawl.reasons.cluster import BAD_ENDPOINT
 
 
 class ZmqClientMesh(MeshEnd):
@@ -35,7 +36,7 @@ class ZmqClientMesh(MeshEnd):
         on_strangers: Callable[[str], None] = lambda text: None,
     ) -> None:
         if not controls:
-            raise MeshError("a client needs the address of a master", code="bad_endpoint")
+            raise MeshError("a client needs the address of a master", code=BAD_ENDPOINT)
         super().__init__(client, incarnation, log, keys)
         self._controls = list(controls)
         self._handler: Handler | None = None

@@ -33,6 +33,7 @@ from zcrawl.mesh.messages import Body, Header
 from zcrawl.mesh.ports import HIGH_WATER_MARK, Handler, Log, no_log, stamp
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
+from zcrawl.reasons.cluster import ADDRESS_IN_USE, BAD_ENDPOINT, CANNOT_BIND
 
 LINGER_MS = 100
 RECONNECT_MS = 20  # doubles up to the next
@@ -136,7 +137,7 @@ class MeshEnd:
         try:
             socket.bind(endpoint)
         except zmq.ZMQError as error:
-            code = "address_in_use" if error.errno == zmq.EADDRINUSE else "cannot_bind"
+            code = ADDRESS_IN_USE if error.errno == zmq.EADDRINUSE else CANNOT_BIND
             raise MeshError(f"cannot listen at {endpoint}: {error.strerror}", code=code) from error
         return socket.getsockopt_string(zmq.LAST_ENDPOINT).rstrip("\0")
 
@@ -156,7 +157,7 @@ class MeshEnd:
             socket.connect(endpoint)
         except zmq.ZMQError as error:
             raise MeshError(
-                f"cannot connect to {endpoint}: {error.strerror}", code="bad_endpoint"
+                f"cannot connect to {endpoint}: {error.strerror}", code=BAD_ENDPOINT
             ) from error
         self._connected.setdefault(socket, set()).add(endpoint)
 

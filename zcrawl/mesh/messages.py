@@ -24,10 +24,6 @@ from zcrawl.mesh.vitals import Vitals as Vitals
 from zcrawl.model import Outcome
 
 PROTOCOL_VERSION = 1
-LACKS = "lacks "  # begins the reason of a REJECT: a spider or plugin that is not installed
-WITHDRAWN = "withdrawn"  # reason of a REJECT: a CANCEL asked for what had not started
-NAME_NOT_ALLOWED = "name_not_allowed"  # reason of a STALE: the worker's key has other names
-KEY_NOT_ALLOWED = "key_not_allowed"  # reason of a STALE: the key is not one of a worker (any more)
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 

@@ -20,6 +20,7 @@ from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.roles import Role
+from zcrawl.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, BAD_NAME, BAD_ROLE, INSECURE_BIND
 from zcrawl.wildcards import matches
 
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -60,7 +61,7 @@ class MeshKeys(msgspec.Struct, frozen=True):
             raise ConfigError(
                 f"this master's public key is {self.own.public}, but the cluster's is "
                 f"{self.server}: all masters share one key file",
-                code="bad_key",
+                code=BAD_KEY,
             )
 
 
@@ -68,14 +69,14 @@ def check_key(text: str, what: str = "key") -> str:
     key = text.strip().lower()
     if not _KEY.fullmatch(key):
         # The text is not repeated: a secret may have been pasted by mistake.
-        raise ConfigError(f"{what}: a key is 64 hexadecimal digits", code="bad_key")
+        raise ConfigError(f"{what}: a key is 64 hexadecimal digits", code=BAD_KEY)
     return key
 
 
 def check_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is no name for a key: 1 to 64 of letters, digits, . _ @ -", code="bad_name"
+            f"{text!r} is no name for a key: 1 to 64 of letters, digits, . _ @ -", code=BAD_NAME
         )
     return text
 
@@ -99,7 +100,7 @@ def parse_key_file(text: str, source: str) -> KeyPair:
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError):
         # No detail: it could quote the secret.
         raise ConfigError(
-            f"{source}: no key file; `zcrawl keys new` writes one", code="bad_key"
+            f"{source}: no key file; `zcrawl keys new` writes one", code=BAD_KEY
         ) from None
     return KeyPair(check_key(pair.public, source), check_key(pair.secret, source))
 
@@ -140,7 +141,7 @@ def parse_role(text: str, where: str = "role") -> Role:
         return Role.VIEWER
     if text not in GIVEN_ROLES:
         offered = ", ".join(GIVEN_ROLES)
-        raise ConfigError(f"{where}: {text!r} is not a role; there are {offered}", code="bad_role")
+        raise ConfigError(f"{where}: {text!r} is not a role; there are {offered}", code=BAD_ROLE)
     return Role(text)
 
 
@@ -156,7 +157,7 @@ def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
         if key in allowed:
             raise ConfigError(
                 f"{where}: this key stands there already, as {allowed[key].name}",
-                code="bad_allow_list",
+                code=BAD_ALLOW_LIST,
             )
         allowed[key] = _parse_line(words[1:], where)
     return allowed
@@ -170,11 +171,11 @@ def _parse_line(words: list[str], where: str) -> AllowedKey:
     if len(words) > 2:
         raise ConfigError(
             f"{where}: a line is KEY NAME [ROLE[,ROLE]] [{NAMES}PATTERN[,PATTERN]]",
-            code="bad_allow_list",
+            code=BAD_ALLOW_LIST,
         )
     name = check_name(words[0]) if words else UNNAMED
     if name == MASTERS:
-        raise ConfigError(f"{where}: the name {MASTERS} is taken by the masters", code="bad_name")
+        raise ConfigError(f"{where}: the name {MASTERS} is taken by the masters", code=BAD_NAME)
     if len(words) < 2:
         return AllowedKey(name, patterns=check_patterns(patterns, DEFAULT_ROLES, where))
     roles = frozenset(parse_role(word, where) for word in words[1].split(","))
@@ -189,12 +190,10 @@ def check_patterns(
             raise ConfigError(
                 f"{where}: {pattern!r} is not a pattern of names: letters, digits, . _ @ - and "
                 "* for any characters",
-                code="bad_name",
+                code=BAD_NAME,
             )
     if patterns and Role.WORKER not in roles:
-        raise ConfigError(
-            f"{where}: {NAMES} is for workers, which this key is not", code="bad_role"
-        )
+        raise ConfigError(f"{where}: {NAMES} is for workers, which this key is not", code=BAD_ROLE)
     return tuple(patterns)
 
 
@@ -210,7 +209,7 @@ def check_bind(endpoints: Endpoints, keys: MeshKeys | None, insecure: bool = Fal
         raise ConfigError(
             f"{endpoint} can be reached from other machines, and no keys are configured: make "
             "some with `zcrawl keys new`, bind 127.0.0.1, or say insecure = true",
-            code="insecure_bind",
+            code=INSECURE_BIND,
         )
 
 

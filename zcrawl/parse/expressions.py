@@ -13,6 +13,7 @@ from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from zcrawl.errors import JobError
 from zcrawl.parse.extract_types import FieldProblem
+from zcrawl.reasons.usage import BAD_SELECTOR
 from zcrawl.submit import expressions
 
 _PROBE = LexborHTMLParser("<p>")
@@ -24,7 +25,7 @@ def check_css(selector: str, path: str) -> str:
         _PROBE.css_first(selector)
     except SelectolaxError:
         raise JobError(
-            f"{path}: not a CSS selector: {selector!r}{_advice(selector)}", code="bad_selector"
+            f"{path}: not a CSS selector: {selector!r}{_advice(selector)}", code=BAD_SELECTOR
         ) from None
     return selector
 

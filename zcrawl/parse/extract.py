@@ -21,6 +21,14 @@ from zcrawl.parse.extract_page import SourcePage
 from zcrawl.parse.extract_types import FieldProblem
 from zcrawl.parse.item_check import Check, compile_check
 from zcrawl.parse.links import says_nofollow
+from zcrawl.reasons.failure import TOO_LARGE
+from zcrawl.reasons.skip import (
+    FIELD_FAILED,
+    NOT_STORABLE,
+    TOO_MANY_ITEMS,
+    required,
+    schema_broken,
+)
 from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.extract_spec import Block, Follow, block_path, walk
 
@@ -137,7 +145,7 @@ class _CompiledBlock:
     def _read_items(self, page: SourcePage, result: Extracted) -> None:
         for number, scope in enumerate(self._scopes(page)):
             if number == MAX_ITEMS:
-                self._reject(page, result, "too_many_items", {}, None)
+                self._reject(page, result, TOO_MANY_ITEMS, {}, None)
                 return
             errors: dict[str, str] = {}
             item: dict[str, Any] = {"url": page.facts.values["url"]} if self._adds_url else {}
@@ -150,17 +158,17 @@ class _CompiledBlock:
             try:
                 data = _encode(item)
             except (RecursionError, ValueError) as error:  # nested too deeply, or no UTF-8
-                self._reject(page, result, "not_storable", {"": str(error)}, None)
+                self._reject(page, result, NOT_STORABLE, {"": str(error)}, None)
                 continue
             if len(data) > MAX_ITEM_BYTES or result.size + len(data) > MAX_PAGE_BYTES:
-                self._reject(page, result, "too_large", errors, None)
+                self._reject(page, result, TOO_LARGE, errors, None)
             elif why is not None:
                 self._reject(page, result, why, errors, data)
             else:
                 result.items.append(data)
                 result.size += len(data)
                 if errors and len(result.problems) < MAX_REPORTS:
-                    report = self._report(page, "field_failed", errors, None)
+                    report = self._report(page, FIELD_FAILED, errors, None)
                     result.problems.append(report)
                     result.size += len(report)
 
@@ -187,10 +195,10 @@ class _CompiledBlock:
         for reader in self._may_lack:
             missing = reader.missing(item[reader.name])
             if missing is not None:
-                return f"required: {missing}"
+                return required(missing)
         if self._check is not None and (broken := self._check(item)) is not None:
             errors.setdefault(*broken)
-            return f"schema: {broken[0]}"
+            return schema_broken(broken[0])
         return None
 
     def _reject(

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from zcrawl.errors import JobError
+from zcrawl.reasons.usage import UNKNOWN_KEY
 
 MAX_DEPTH: Final = 8
 _ANNOTATIONS: Final = frozenset(("title", "description", "$schema", "$id", "examples", "default"))
@@ -158,4 +159,4 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
 def _refuse_unknown(schema: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
     for key in schema:
         if key not in known and key not in _ANNOTATIONS and key != "type":
-            raise JobError(f"{path}: the keyword {key!r} is not supported here", code="unknown_key")
+            raise JobError(f"{path}: the keyword {key!r} is not supported here", code=UNKNOWN_KEY)

@@ -12,8 +12,8 @@ from zcrawl.parse.charset import decode
 from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
 from zcrawl.parse.extract_page import PageFacts, SourcePage
 from zcrawl.parse.page import PageOptions, ParsedPage
-
-_OTHER_SCHEME = "unsupported_scheme"
+from zcrawl.reasons.failure import BAD_JSON
+from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
 
 
 def parse_json(
@@ -34,7 +34,7 @@ def parse_json(
     assert options.plan is not None  # the pipeline asks for nobody else
     extracted = options.plan.apply(SourcePage(facts, resolver, None, value, budget=budget))
     links = extracted.links if extracted is not None and extracted.links is not None else []
-    rejected = {code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME}
+    rejected = {code: n for code, n in resolver.rejected.items() if code != UNSUPPORTED_SCHEME}
     return ParsedPage(None, links, "utf-8", False, rejected, extracted)
 
 
@@ -46,4 +46,4 @@ def _read(body: bytes, content_type: str) -> Any:
     try:  # another encoding, which JSON may not have and some servers send
         return msgspec.json.decode(decode(body, content_type)[0].encode())
     except (ValueError, RecursionError):
-        raise ParseError(f"no JSON: {first}", code="bad_json") from None
+        raise ParseError(f"no JSON: {first}", code=BAD_JSON) from None

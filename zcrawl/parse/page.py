@@ -23,6 +23,8 @@ from zcrawl.parse.cost import Budget, Place, check_depth, place_of
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.encodings import REPLACEMENT
 from zcrawl.parse.links import links_of, tag_id
+from zcrawl.reasons.failure import BINARY_CONTENT, FORBIDDEN_CHARSET
+from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
 
 if TYPE_CHECKING:  # loaded by jobs that extract
     from zcrawl.parse.extract import Extracted, Plan
@@ -88,7 +90,6 @@ class ParsedPage(msgspec.Struct, frozen=True):
 
 
 NOTHING_PARSED: Final = ParsedPage(None, [], "", False, {})  # of an answer that is no HTML
-_OTHER_SCHEME = "unsupported_scheme"  # mailto: and javascript: are nothing to complain about
 
 
 class ForThread(Exception):
@@ -147,7 +148,7 @@ def parse_page(
     """
     encoding = encoding_of(body, content_type)
     if looks_binary(body) and not encoding.startswith("utf-16"):
-        raise ParseError("the body is binary data, not HTML", code="binary_content")
+        raise ParseError("the body is binary data, not HTML", code=BINARY_CONTENT)
     page_resolver: Resolver = resolver
     if encoding == "utf-8":
         markup = body.removeprefix(b"\xef\xbb\xbf")
@@ -193,7 +194,7 @@ def parse_page(
         links=links,
         encoding=encoding,
         noindex=forbids_index(head.robots),
-        rejected={code: n for code, n in resolver.rejected.items() if code != _OTHER_SCHEME},
+        rejected={code: n for code, n in resolver.rejected.items() if code != UNSUPPORTED_SCHEME},
         extracted=extracted,
         canonical=canonical,
         alternates=alternates,
@@ -206,7 +207,7 @@ def _as_utf8(body: bytes, encoding: str) -> bytes:
         raise ParseError(
             "the page names an encoding that the Encoding Standard forbids to read (ISO-2022-KR,"
             " ISO-2022-CN, HZ)",
-            code="forbidden_charset",
+            code=FORBIDDEN_CHARSET,
         )
     if encoding not in _NOT_ASCII_COMPATIBLE and body.isascii():
         return body

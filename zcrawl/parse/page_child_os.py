@@ -19,6 +19,7 @@ from zcrawl.frontier.url import LinkResolver
 from zcrawl.parse import page_wire as wire
 from zcrawl.parse.page import PageOptions
 from zcrawl.parse.reading import read_page
+from zcrawl.reasons.failure import INTERNAL_ERROR, PARSE_MEMORY
 from zcrawl.runtime.confine_os import close_inherited, confine
 from zcrawl.runtime.parent_os import die_with_parent
 
@@ -71,10 +72,10 @@ def answer(
     except ParseError as error:
         target.write(wire.frame(wire.Failed("unreadable", error.code, _text(error))))
     except MemoryError as error:
-        target.write(wire.frame(wire.Failed("memory", wire.OUT_OF_MEMORY, _text(error))))
+        target.write(wire.frame(wire.Failed("memory", PARSE_MEMORY, _text(error))))
     except Exception as error:  # a bug, ours or a library's: told, and the next page is read
         text = f"{type(error).__name__}: {_text(error)}"
-        target.write(wire.frame(wire.Failed("bug", "internal_error", text)))
+        target.write(wire.frame(wire.Failed("bug", INTERNAL_ERROR, text)))
 
 
 def _listed(question: wire.ReadSitemap) -> wire.Listed:

@@ -28,6 +28,7 @@ from zcrawl.errors import FetchError, ParseError, RetryClass
 from zcrawl.parse import page_wire as wire
 from zcrawl.parse.page import ParsedPage
 from zcrawl.parse.sitemap import Sitemap
+from zcrawl.reasons.failure import PARSE_DIED, PARSE_MEMORY, PARSE_TIMEOUT
 from zcrawl.runtime.child_environment import child_environment
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ class PageChildren:
             )
         except OSError as error:  # no memory, no process, no file left
             text = f"no process to parse the page in: {error}"
-            raise FetchError(text, code="parse_died", retry=RetryClass.TRANSIENT) from error
+            raise FetchError(text, code=PARSE_DIED, retry=RetryClass.TRANSIENT) from error
         else:
             child = _Child(process)
             self._children.add(child)
@@ -208,17 +209,17 @@ class PageChildren:
         except TimeoutError:
             await self._end(child)
             text = f"not parsed within {timeout_s:g} s"
-            raise FetchError(text, code="parse_timeout", retry=RetryClass.PERMANENT) from None
+            raise FetchError(text, code=PARSE_TIMEOUT, retry=RetryClass.PERMANENT) from None
         except (OSError, EOFError, msgspec.MsgspecError, ValueError) as error:
             raise await self._died(child, error) from None
         except BaseException:  # cancelled: its answer would be taken for the next page's
             await self._end(child)
             raise
         if isinstance(answer, wire.Failed):
-            if answer.kind == "memory" or answer.code == wire.OUT_OF_MEMORY:
+            if answer.kind == "memory" or answer.code == PARSE_MEMORY:
                 await self._end(child)
                 text = "the page needs more memory than it may have"
-                raise FetchError(text, code=wire.OUT_OF_MEMORY, retry=RetryClass.PERMANENT)
+                raise FetchError(text, code=PARSE_MEMORY, retry=RetryClass.PERMANENT)
             await self._give_back(child)
             if answer.kind == "unreadable":
                 raise ParseError(answer.text, code=answer.code)
@@ -234,7 +235,7 @@ class PageChildren:
         await self._end(child)
         how = f"{error}" if code is None else f"signal {-code}" if code < 0 else f"exit code {code}"
         text = f"the process that parsed the page ended: {how}"
-        return FetchError(text, code="parse_died", retry=RetryClass.TRANSIENT)
+        return FetchError(text, code=PARSE_DIED, retry=RetryClass.TRANSIENT)
 
 
 async def _exchange(

@@ -21,7 +21,6 @@ LENGTH: Final = struct.Struct("!I")
 MOST_FRAME_BYTES: Final = 64_000_000
 LINKS_A_FRAME: Final = 2_000
 MOST_TEXT: Final = 500
-OUT_OF_MEMORY: Final = "parse_memory"
 
 Link = tuple[str, bytes]
 

@@ -23,6 +23,13 @@ import msgspec
 from zcrawl.parse.declarations import xml_encoding
 from zcrawl.parse.encodings import REPLACEMENT, codec_of
 from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
+from zcrawl.reasons.skip import (
+    SITEMAP_BROKEN,
+    SITEMAP_ENTRY_LOST,
+    SITEMAP_REPAIRED,
+    SITEMAP_TOO_LARGE,
+    SITEMAP_TOO_MANY,
+)
 
 MAX_BYTES: Final = 50_000_000
 MAX_ENTRIES: Final = 50_000
@@ -63,7 +70,7 @@ class Sitemap(msgspec.Struct):
 
     def complaints(self) -> dict[str, int]:
         """What was wrong with it, by code."""
-        found = {"sitemap_entry_lost": self.lost, "sitemap_repaired": self.repaired}
+        found = {SITEMAP_ENTRY_LOST: self.lost, SITEMAP_REPAIRED: self.repaired}
         if self.error:
             found[self.error] = 1
         return {code: number for code, number in found.items() if number}
@@ -91,7 +98,7 @@ def read_sitemap(body: bytes, utc: float) -> Sitemap:
     except _Full as full:
         sitemap.error = str(full)
     except (zlib.error, ValueError):
-        sitemap.error = "sitemap_broken"  # what was read until there counts
+        sitemap.error = SITEMAP_BROKEN  # what was read until there counts
     sitemap.repaired += 0 if reader is None else reader.faults
     return sitemap
 
@@ -127,7 +134,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
     """The decompressed body, piece by piece."""
     if not is_packed(body):
         if len(body) > MAX_BYTES:
-            raise _Full("sitemap_too_large")
+            raise _Full(SITEMAP_TOO_LARGE)
         for start in range(0, len(body), _PIECE):
             yield body[start : start + _PIECE]
         return
@@ -135,7 +142,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
     for piece in _inflated(body):
         given += len(piece)
         if given > MAX_BYTES:
-            raise _Full("sitemap_too_large")
+            raise _Full(SITEMAP_TOO_LARGE)
         yield piece
 
 
@@ -159,7 +166,7 @@ def _inflated(body: bytes) -> Iterator[bytes]:
             if inflate.eof:
                 rest, members = inflate.unused_data, members + 1
                 if members >= _MOST_MEMBERS:
-                    raise _Full("sitemap_too_large")
+                    raise _Full(SITEMAP_TOO_LARGE)
                 inflate, begun = zlib.decompressobj(31), False
 
 
@@ -274,7 +281,7 @@ def _add_child(sitemap: Sitemap, url: str) -> None:
         return
     sitemap.children.append(url)
     if len(sitemap.children) >= MAX_ENTRIES:
-        raise _Full("sitemap_too_many")
+        raise _Full(SITEMAP_TOO_MANY)
 
 
 def _add(sitemap: Sitemap, url: str, prio: int) -> None:
@@ -282,7 +289,7 @@ def _add(sitemap: Sitemap, url: str, prio: int) -> None:
         sitemap.lost += 1
         return
     if len(sitemap.entries) >= MAX_ENTRIES:
-        raise _Full("sitemap_too_many")
+        raise _Full(SITEMAP_TOO_MANY)
     sitemap.entries.append((url, prio))
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-TOO_MANY: Final = "too_many_redirects"
-CANONICAL: Final = "canonical"  # the reason of a page that gives way to another one
 MOST_CANONICAL: Final = 10  # steps of that kind
 _MOST_REMEMBERED: Final = 50_000
 

@@ -15,8 +15,6 @@ from zcrawl.dispatch.runs import ActiveRun, Runs
 from zcrawl.errors import BadUrl, ParseError, RetryClass
 from zcrawl.frontier.extra import (
     REDIRECT,
-    REDIRECTED,
-    START,
     decode,
     encode,
     is_key_of,
@@ -27,7 +25,9 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
 from zcrawl.mesh.messages import BadBody, Result, RobotsFile
 from zcrawl.model import SITEMAP_PRIO, Outcome, RequestState
-from zcrawl.result.chains import CANONICAL, MOST_CANONICAL, TOO_MANY, Chains
+from zcrawl.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
+from zcrawl.reasons.skip import CANONICAL, REDIRECTED, START
+from zcrawl.result.chains import MOST_CANONICAL, Chains
 from zcrawl.result.extracted import others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
@@ -38,7 +38,6 @@ SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100
 MOST_KINDS = 10  # of reasons why links of one page are left out
 MOST_REJECTED = 1_000_000
-BAD_RESULT = "bad_result"
 MOST_PRIO = 1_000
 
 
@@ -196,7 +195,7 @@ class ResultPlanner:
         return [
             link
             if link.skip or chains.follow(run, url, link.url) <= most
-            else msgspec.structs.replace(link, skip=TOO_MANY)
+            else msgspec.structs.replace(link, skip=TOO_MANY_REDIRECTS)
             for link in links
         ]
 

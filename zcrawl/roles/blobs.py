@@ -9,6 +9,7 @@ from pathlib import Path
 
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, StoreError
+from zcrawl.reasons.storage import BODIES_NOT_SHARED
 from zcrawl.roles.place import BLOBS
 from zcrawl.store.blobs_thread import Blobs, GuardedBlobs
 from zcrawl.submit.outputs import is_remote
@@ -32,7 +33,7 @@ def blobs_place(config: Config, data: Path, *, cluster: bool) -> str:
         raise ConfigError(
             "bodies.url is a folder, and this cluster may have several hosts: give bodies.url = "
             "'s3://…', or set bodies.shared = true if the folder is the same one everywhere",
-            code="bodies_not_shared",
+            code=BODIES_NOT_SHARED,
         )
     return bodies.url or str(data / BLOBS)
 
@@ -61,11 +62,11 @@ class _Nowhere:
         raise StoreError(
             "bodies have no place that all hosts reach: set bodies.url = 's3://…', or a folder "
             "and bodies.shared = true",
-            code="bodies_not_shared",
+            code=BODIES_NOT_SHARED,
         )
 
     def get(self, name: str) -> bytes:
-        raise StoreError(f"there is no place for bodies, so no {name}", code="bodies_not_shared")
+        raise StoreError(f"there is no place for bodies, so no {name}", code=BODIES_NOT_SHARED)
 
 
 def in_loop(note: Note) -> Note:

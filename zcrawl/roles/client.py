@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zcrawl.coord.local_file import is_locked
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
-from zcrawl.master.replies import NO_LEADER
-from zcrawl.mesh.border import TOO_MANY_REQUESTS, TRY_AGAIN_S
+from zcrawl.mesh.border import TRY_AGAIN_S
 from zcrawl.mesh.messages import BadBody, Reply, Request
 from zcrawl.mesh.ports import Arrived
+from zcrawl.reasons.cluster import NO_LEADER, REFUSED, TOO_MANY_REQUESTS, VERSION
 from zcrawl.roles.place import read_mesh_file
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class MeshClient:
         """Every master speaks another version: no question will be answered."""
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(RefusedError(text, code="version"))
+                future.set_exception(RefusedError(text, code=VERSION))
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
         for one in arrived:
@@ -143,7 +143,7 @@ def answer(reply: Reply) -> dict[str, Any]:
     """The data of a reply, or the error that it tells of."""
     if reply.ok:
         return reply.data
-    text, code = str(reply.data.get("message", "")), str(reply.data.get("code", "refused"))
+    text, code = str(reply.data.get("message", "")), str(reply.data.get("code", REFUSED))
     kinds: dict[int, type[ZcrawlError]] = {2: UsageError, 3: UnreachableError}
     kind = kinds.get(int(reply.data.get("exit_code", 1)), RefusedError)
     raise kind(text or code, code=code)

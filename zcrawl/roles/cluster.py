@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.reasons.cluster import CONSUL_AWAY, NO_MASTER
 
 if TYPE_CHECKING:
     from zcrawl.coord.client_consul import ConsulSettings
@@ -88,7 +89,7 @@ async def find_masters(config: Config) -> list[Endpoints]:
         raise UnreachableError(
             f"no master of the cluster {config.cluster.name!r} is registered in Consul at "
             f"{config.consul.address}; `zcrawl master` starts one",
-            code="no_master",
+            code=NO_MASTER,
         )
     return found
 
@@ -113,7 +114,7 @@ def registered(config: Config, role: Role) -> list[Sighting]:
     try:
         _, read = client.read_members(role, None, 0)
     except Exception as error:
-        raise UnreachableError(client.explain(error)[1], code="consul_away") from error
+        raise UnreachableError(client.explain(error)[1], code=CONSUL_AWAY) from error
     return [row.sighting for row in read.rows]
 
 

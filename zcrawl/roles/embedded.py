@@ -21,6 +21,7 @@ from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model import RunState
+from zcrawl.reasons.cluster import NO_LEADER, WORKERS_FAIL
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
@@ -220,7 +221,7 @@ class EmbeddedCluster:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while True:
                     reply = await self._master.ask(request)
-                    if reply.ok or reply.data.get("code") != "no_leader":
+                    if reply.ok or reply.data.get("code") != NO_LEADER:
                         return answer(reply)
                     await asyncio.sleep(POLL_S)  # between two epochs
         except TimeoutError:
@@ -230,7 +231,7 @@ class EmbeddedCluster:
         assert self._master is not None and self._outputs is not None
         complaint = self._supervisor.complaint() if self._supervisor is not None else None
         if complaint is not None:
-            raise UnreachableError(complaint, code="workers_fail")
+            raise UnreachableError(complaint, code=WORKERS_FAIL)
         restarts = self._supervisor.restarts if self._supervisor is not None else 0
         return {
             **self._master.snapshot(),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from zcrawl.errors import JobError, PluginError
+from zcrawl.reasons.usage import NO_BROWSER
 from zcrawl.runtime import clock_os
 from zcrawl.submit.spec import ENGINES, JobSpec
 
@@ -81,7 +82,7 @@ def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
         except ImportError as error:
             raise JobError(
                 f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
-                code="no_browser",
+                code=NO_BROWSER,
             ) from error
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
     from zcrawl.fetch.fetch_http_loop import HttpEngine

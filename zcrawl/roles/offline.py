@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from zcrawl.errors import RefusedError, UsageError, ZcrawlError
+from zcrawl.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.reasons.storage import NO_DATABASE
 from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
 from zcrawl.store.commands import Asked, CancelOffline, RunChanged
@@ -43,7 +45,7 @@ def _open(data: Path, *, readonly: bool) -> Store:
     if not path.is_file():
         raise UsageError(
             f"there is no database in {data}; `zcrawl crawl URL --data {data}` makes one",
-            code="no_database",
+            code=NO_DATABASE,
         )
     from zcrawl.store import light_peewee
 
@@ -59,8 +61,8 @@ def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> 
     asked = Asked(secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1)
     outcome = store.execute(CancelOffline(HOLDER, run.id, now, asked))
     assert isinstance(outcome, RunChanged)
-    if outcome.row is None or outcome.refused not in ("", "run_ended"):
-        raise RefusedError(f"job {job.id} has no run {run.id}", code="no_such_run")
+    if outcome.row is None or outcome.refused not in ("", RUN_ENDED):
+        raise RefusedError(f"job {job.id} has no run {run.id}", code=NO_SUCH_RUN)
     return run_reply(outcome.row, 0 if outcome.refused else 1)
 
 

@@ -14,6 +14,7 @@ from typing import Final
 from zcrawl.coord.members import ID_TAKEN_AFTER_S
 from zcrawl.coord.ports import Health, Member, Role, Sighting
 from zcrawl.errors import ConfigError, UnreachableError
+from zcrawl.reasons.cluster import ID_TAKEN
 
 LOOK_AGAIN_S: Final = 0.3
 
@@ -58,5 +59,5 @@ def id_taken(role: Role, other: Member) -> ConfigError:
     return ConfigError(
         f"another living {role.value} is registered as {other.id}: pid {other.pid} on "
         f"{other.hostname}; give this one a cluster.id of its own",
-        code="id_taken",
+        code=ID_TAKEN,
     )

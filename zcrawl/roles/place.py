@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.errors import DiskFull, UsageError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.reasons.usage import DATA_NOT_PRIVATE, DATA_UNWRITABLE
 
 DATABASE: Final = "zcrawl.db"
 BLOBS: Final = "blobs"
@@ -52,7 +53,7 @@ def _make_private(folder: Path) -> None:
         raise UsageError(
             f"{folder} holds the sockets, so it must be a folder of the user who runs this; "
             "remove it, or choose another --data",
-            code="data_not_private",
+            code=DATA_NOT_PRIVATE,
         )
     if stat.S_IMODE(found.st_mode) != 0o700:
         folder.chmod(0o700)
@@ -73,7 +74,7 @@ def unusable(data: Path, error: OSError) -> ZcrawlError:
     text = f"{error.filename or data}: {error.strerror or error}"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFull(text)
-    return UsageError(text, code="data_unwritable")
+    return UsageError(text, code=DATA_UNWRITABLE)
 
 
 def read_mesh_file(data: Path) -> MeshFile | None:

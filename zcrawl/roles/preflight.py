@@ -21,6 +21,14 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
 from zcrawl.fetch.secrets import PREFIX, names_in
+from zcrawl.reasons.usage import (
+    MISSING_EXTRA,
+    NO_BROWSER,
+    NO_HANDLER,
+    NO_PLUGIN,
+    NO_SECRET,
+    NO_START,
+)
 from zcrawl.submit import extract_spec, outputs
 from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 
@@ -93,7 +101,7 @@ def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
     listed = f"known: {', '.join(present)}" if present else "no package here brings one"
     raise JobError(
         f"{key}: no {what} {name!r} is installed on this machine; {listed}{meant}",
-        code="no_plugin",
+        code=NO_PLUGIN,
     )
 
 
@@ -116,13 +124,13 @@ def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
         if needed and importlib.util.find_spec(module) is None:
             raise JobError(
                 f"{reason} needs the package {module}: pip install 'zcrawl[{extra}]'",
-                code="missing_extra",
+                code=MISSING_EXTRA,
             )
     if needs["browser"] and not any(map(shutil.which, BROWSERS)):
         raise JobError(
             f"fetch.engine = 'browser' needs Chromium, and none of {', '.join(BROWSERS)} is on the "
             "PATH; Debian's package is chromium",
-            code="no_browser",
+            code=NO_BROWSER,
         )
 
 
@@ -133,7 +141,7 @@ def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
                 raise JobError(
                     f"{key} uses the secret ${{{name}}}, which is not set: "
                     f"export {PREFIX}{name}=...",
-                    code="no_secret",
+                    code=NO_SECRET,
                 )
 
 
@@ -174,7 +182,7 @@ def _check_handlers(spec: JobSpec) -> None:
                 raise JobError(
                     f"{spec.spider.partition(':')[0]}, line {keyword.value.lineno}: the spider has "
                     f"no handler {name!r}{meant}",
-                    code="no_handler",
+                    code=NO_HANDLER,
                 )
 
 
@@ -205,5 +213,5 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
         raise JobError(
             f"spider {spec.spider}: nothing to begin with. Give seeds (a URL, or `seeds` in the "
             "job file), or write a method `start` that yields requests",
-            code="no_start",
+            code=NO_START,
         )

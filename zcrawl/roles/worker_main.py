@@ -19,6 +19,7 @@ import msgspec
 
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.reasons.waiting import DRAINED as WORKER_DRAINED
 from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
 from zcrawl.runtime.private_files_os import keep_private
 from zcrawl.runtime.watchdog_os import STUCK_CPU_S, Watchdog
@@ -173,7 +174,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
             reason = await worker.run(pipeline)
             looking.cancel()
         await engines.aclose()
-    return reason, REFUSED if worker.refused else DRAINED if reason == "drained" else FAILED
+    return reason, REFUSED if worker.refused else DRAINED if reason == WORKER_DRAINED else FAILED
 
 
 def _keys(spec: WorkerSpec) -> MeshKeys | None:

@@ -19,6 +19,7 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.reasons.cluster import WORKERS_FAIL
 from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
@@ -170,7 +171,7 @@ class WorkerNode:
             self._notify.alive()
             complaint = self._supervisor.complaint()
             if complaint is not None:
-                self._failure = ConfigError(complaint, code="workers_fail")
+                self._failure = ConfigError(complaint, code=WORKERS_FAIL)
                 return
             if self._supervisor.all_left:
                 self._tell("drained", "all workers of this host were drained")

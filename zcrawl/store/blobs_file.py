@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 
 from zcrawl.errors import DiskFull, StoreCorrupt, StoreError, StoreUnavailable
+from zcrawl.reasons.storage import BAD_BLOB_NAME, NO_BLOB
 from zcrawl.runtime.durable_files_os import make_durable_folder, replace_file, sync_folder
 
 NAME_LENGTH = 64  # hexadecimal digits
@@ -65,9 +66,7 @@ class FileBlobs:
             data = path.read_bytes()
         except FileNotFoundError as error:
             self._check_place()
-            raise StoreError(
-                f"there is no blob {name} in {self._folder}", code="no_blob"
-            ) from error
+            raise StoreError(f"there is no blob {name} in {self._folder}", code=NO_BLOB) from error
         except OSError as error:
             raise StoreUnavailable(f"cannot read {path}: {error}") from error
         if hashlib.sha256(data).hexdigest() != name:
@@ -90,5 +89,5 @@ class FileBlobs:
     def path(self, name: str) -> Path:
         """Where a blob lies. A name that is none cannot lead out of the folder."""
         if len(name) != NAME_LENGTH or set(name) - set("0123456789abcdef"):
-            raise StoreError(f"{name!r} is no name of a blob", code="bad_blob_name")
+            raise StoreError(f"{name!r} is no name of a blob", code=BAD_BLOB_NAME)
         return self._folder / name[:2] / name[2:4] / name

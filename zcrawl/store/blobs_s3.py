@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from zcrawl.errors import StoreCorrupt, StoreError, StoreUnavailable, UsageError
+from zcrawl.reasons.storage import BAD_BLOB_NAME, BAD_S3_URL, NO_BLOB, S3_UNAVAILABLE
+from zcrawl.reasons.usage import MISSING_EXTRA
 from zcrawl.submit.outputs import key_of
 
 NAME_LENGTH: Final = 64
@@ -48,9 +50,7 @@ class S3Blobs:
             data = bytes(obstore.get(self._store, self._key(name)).bytes())
         except (FileNotFoundError, BaseError) as error:
             if "NotFound" in type(error).__name__ or isinstance(error, FileNotFoundError):
-                raise StoreError(
-                    f"there is no blob {name} in {self._url}", code="no_blob"
-                ) from error
+                raise StoreError(f"there is no blob {name} in {self._url}", code=NO_BLOB) from error
             raise _away(self._url, error) from error
         if hashlib.sha256(data).hexdigest() != name:
             raise StoreCorrupt(f"the blob {name} in {self._url} does not hold what its name says")
@@ -58,7 +58,7 @@ class S3Blobs:
 
     def _key(self, name: str) -> str:
         if len(name) != NAME_LENGTH or set(name) - set("0123456789abcdef"):
-            raise StoreError(f"{name!r} is no name of a blob", code="bad_blob_name")
+            raise StoreError(f"{name!r} is no name of a blob", code=BAD_BLOB_NAME)
         return "/".join(part for part in (self._prefix, name[:2], name[2:4], name) if part)
 
 
@@ -73,9 +73,7 @@ def open_store(bucket: str) -> Any:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ImportError:
-        raise UsageError(
-            "S3 needs obstore: pip install 'zcrawl[s3]'", code="missing_extra"
-        ) from None
+        raise UsageError("S3 needs obstore: pip install 'zcrawl[s3]'", code=MISSING_EXTRA) from None
     import os
     from datetime import timedelta
 
@@ -87,7 +85,7 @@ def open_store(bucket: str) -> Any:
             retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=RETRY_S)},
         )
     except (BaseError, ValueError) as error:
-        raise UsageError(f"{bucket}: {error}", code="bad_s3_url") from error
+        raise UsageError(f"{bucket}: {error}", code=BAD_S3_URL) from error
 
 
 def put(store: Any, key: str, data: bytes | Path, url: str) -> None:
@@ -102,4 +100,4 @@ def put(store: Any, key: str, data: bytes | Path, url: str) -> None:
 
 def _away(url: str, error: Exception) -> StoreUnavailable:
     reason = " ".join(str(error).split())[:300]
-    return StoreUnavailable(f"{url}: {reason}", code="s3_unavailable")
+    return StoreUnavailable(f"{url}: {reason}", code=S3_UNAVAILABLE)

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from zcrawl.errors import DiskFull, StoreUnavailable
+from zcrawl.reasons.storage import BLOBS_UNAVAILABLE
 from zcrawl.runtime.limited_thread import LimitedThread
 from zcrawl.store.breaker import Breaker
 
 LIMIT_S: Final = 60.0  # of one call; a body has megabytes at most
 MOST_STUCK: Final = 8  # threads that may be left behind
-UNAVAILABLE: Final = "blobs_unavailable"
 T = TypeVar("T")
 
 
@@ -69,13 +69,13 @@ class GuardedBlobs:
             with self._lock:
                 self._stuck.append(thread)
                 self._breaker.failed(reason, self._clock())
-            raise StoreUnavailable(f"{self._where}: {reason}", code=UNAVAILABLE) from None
+            raise StoreUnavailable(f"{self._where}: {reason}", code=BLOBS_UNAVAILABLE) from None
         except DiskFull:
             self._release(thread, None)
             raise
         except StoreUnavailable as error:
             self._release(thread, str(error))
-            raise StoreUnavailable(str(error), code=UNAVAILABLE) from error
+            raise StoreUnavailable(str(error), code=BLOBS_UNAVAILABLE) from error
         except BaseException:
             self._release(thread, None)
             raise
@@ -100,12 +100,12 @@ class GuardedBlobs:
                 raise StoreUnavailable(
                     f"{self._where}: not tried for another {wait_s:.1f} s, after "
                     f"{self._breaker.failures} failures in a row: {self._breaker.reason}",
-                    code=UNAVAILABLE,
+                    code=BLOBS_UNAVAILABLE,
                 )
             if len(self._stuck) >= MOST_STUCK:
                 raise StoreUnavailable(
                     f"{self._where}: {MOST_STUCK} calls hang: {self._breaker.reason}",
-                    code=UNAVAILABLE,
+                    code=BLOBS_UNAVAILABLE,
                 )
             return self._idle.pop() if self._idle else LimitedThread("zcrawl-blobs")
 

@@ -24,6 +24,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from zcrawl.errors import StoreError, StoreUnavailable
+from zcrawl.reasons.storage import STORE_READONLY, STORE_TLS
 from zcrawl.store import errors_mysql_peewee
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.session_mysql_peewee import MysqlSession, Seat
@@ -81,7 +82,7 @@ class MysqlDialect:
                 spare = (url, session)
                 continue
             session.close()
-            failures.append(StoreUnavailable(f"{url.shown} is read only", code="store_readonly"))
+            failures.append(StoreUnavailable(f"{url.shown} is read only", code=STORE_READONLY))
         if spare is not None:
             return self._settle(*spare, role)
         if len(failures) == 1:
@@ -271,7 +272,7 @@ def tls_options(url: MysqlUrl) -> dict[str, Any]:
             context.load_cert_chain(url.ssl_cert, url.ssl_key)
     except OSError as error:
         raise StoreError(
-            f"{url.shown}: cannot read ssl_ca, ssl_cert or ssl_key: {error}", code="store_tls"
+            f"{url.shown}: cannot read ssl_ca, ssl_cert or ssl_key: {error}", code=STORE_TLS
         ) from error
     return {"ssl": context}
 

@@ -24,6 +24,7 @@ from zcrawl.errors import (
     StoreError,
     StoreUnavailable,
 )
+from zcrawl.reasons.storage import DUPLICATE_KEY
 from zcrawl.store.dialect_peewee import Row, Session
 from zcrawl.store.mark_sqlite_file import CommitMark
 from zcrawl.store.sqlite_file import is_full, readonly_uri
@@ -251,7 +252,7 @@ class SqliteDialect:
         if extended in _UNIQUE:
             # The fenced leader is the only writer: a key that is there twice means that its
             # picture of the database is wrong. Nothing was applied, but it must reload.
-            return CommitUnknown(f"{self.where}: {error}", code="duplicate_key")
+            return CommitUnknown(f"{self.where}: {error}", code=DUPLICATE_KEY)
         if code in _BAD_DATA:
             return StoreDataError(f"this cannot be stored: {error}")
         if code in _AWAY:

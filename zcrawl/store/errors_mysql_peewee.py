@@ -20,6 +20,9 @@ from zcrawl.errors import (
     StoreError,
     StoreUnavailable,
 )
+from zcrawl.reasons.storage import DUPLICATE_KEY as ROW_EXISTS
+from zcrawl.reasons.storage import NO_DATABASE as MISSING_DATABASE
+from zcrawl.reasons.storage import STORE_DENIED, STORE_READONLY, STORE_TLS, TOO_MANY_CONNECTIONS
 
 NO_SUCH_THREAD: Final = 1094
 KILL_DENIED: Final = 1095
@@ -87,32 +90,32 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in LOST:
         return StoreUnavailable(f"{where}: the connection was lost: {text} ({code})")
     if code in READONLY:
-        return StoreUnavailable(f"{told}: the server takes no writes", code="store_readonly")
+        return StoreUnavailable(f"{told}: the server takes no writes", code=STORE_READONLY)
     if code in UNREACHABLE:
         return StoreUnavailable(f"cannot reach the database {where}: {text}")
     if code in _TRY_AGAIN:
         return StoreUnavailable(told)
     if code in _CROWDED:
-        return StoreUnavailable(f"{told}: raise max_connections", code="too_many_connections")
+        return StoreUnavailable(f"{told}: raise max_connections", code=TOO_MANY_CONNECTIONS)
     if code in _FULL:
         return DiskFull(f"{told}: free some space on the server, then go on")
     if code == DUPLICATE_KEY:
         # The fenced leader is the only writer: a key that is there twice means that its picture
         # of the database is wrong. Nothing was applied, but it must reload.
-        return CommitUnknown(told, code="duplicate_key")
+        return CommitUnknown(told, code=ROW_EXISTS)
     if code in _BAD_DATA:
         return StoreDataError(f"this cannot be stored: {text} ({code})")
     if code in _DENIED:
         return StoreError(
             f"{where} refuses the user {user!r}: {text} ({code}); check user, password and "
             "grants (docs/mysql.md) of database.urls",
-            code="store_denied",
+            code=STORE_DENIED,
         )
     if code == NO_DATABASE:
         return StoreError(
             f"{where}: there is no database {database!r}; let zcrawl create it "
             "(`zcrawl master --create-database`) or see docs/mysql.md",
-            code="no_database",
+            code=MISSING_DATABASE,
         )
     if code in _TLS:
         return _tls(where, text)
@@ -132,7 +135,7 @@ def _tls(where: str, text: str) -> StoreError:
     return StoreError(
         f"{where}: no TLS connection: {text}; check ssl_mode, ssl_ca, ssl_cert and ssl_key of "
         "database.urls",
-        code="store_tls",
+        code=STORE_TLS,
     )
 
 

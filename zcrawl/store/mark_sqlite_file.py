@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from zcrawl.errors import StoreCorrupt, StoreUnavailable
+from zcrawl.reasons.storage import STORE_LOST
 from zcrawl.runtime.durable_files_os import sync_folder
 from zcrawl.runtime.private_files_os import PRIVATE_FILE
 from zcrawl.store.sqlite_file import readonly_uri
@@ -96,7 +97,7 @@ def _lost(database: Path, what: str) -> StoreCorrupt:
         f"remove {mark_path(database)} to go on with what is there (later pages and items are lost "
         f"from it; output files may still hold them); or move all {database.name}* files away to "
         "start anew",
-        code="store_lost",
+        code=STORE_LOST,
     )
 
 

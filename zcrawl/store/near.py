@@ -18,10 +18,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from zcrawl.model import RequestState
+from zcrawl.reasons.skip import NEAR_DUPLICATE
 from zcrawl.store.commands import Change
 from zcrawl.submit.duplicates_spec import MARK, SKIP, Duplicates
 
-NEAR_DUPLICATE: Final = "near_duplicate"  # reason of a page that is not kept
 FINGERPRINT_BYTES: Final = 32
 MOST_IN_BAND: Final = 32
 _BANDS: Final = 14

@@ -26,6 +26,13 @@ from types import TracebackType
 from typing import BinaryIO
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
+from zcrawl.reasons.storage import (
+    OUTPUT_CHANGED,
+    OUTPUT_CLOSED,
+    OUTPUT_DAMAGED,
+    OUTPUT_FORMAT,
+    OUTPUT_UNWRITABLE,
+)
 from zcrawl.store.columns import REST, Layout, rest_name
 from zcrawl.store.output_folder_file import OutputFolder, folder_at
 from zcrawl.store.output_pieces import Stamp
@@ -115,7 +122,7 @@ class OutputFile:
             raise StoreError(
                 f"{self._path} was changed by somebody, so it is left as it is; the items are in "
                 "the database. Move it away and export the run's items, or undo the change",
-                code="output_changed",
+                code=OUTPUT_CHANGED,
             )
 
     @property
@@ -125,13 +132,13 @@ class OutputFile:
 
     def open(self) -> None:
         if self._format not in FORMATS:
-            raise UsageError(f"{self._path}: unknown format {self._format}", code="output_format")
+            raise UsageError(f"{self._path}: unknown format {self._format}", code=OUTPUT_FORMAT)
         try:
             self._file = self._open()
         except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise UsageError(
-                f"cannot write {self._path}: {reason}", code="output_unwritable"
+                f"cannot write {self._path}: {reason}", code=OUTPUT_UNWRITABLE
             ) from error
 
     def _open(self) -> BinaryIO:
@@ -157,14 +164,14 @@ class OutputFile:
     def append(self, items: Sequence[bytes]) -> int:
         """Write the items and make them durable; the new length. No items: nothing is written."""
         if self._file is None:
-            raise StoreError(f"{self._path} is not open", code="output_closed")
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
         return self._put(self._file, self._render(items)) if items else self._length
 
     def begin(self) -> int:
         """What a file has before its first item, for a run that ended without any: the head of an
         archive, a CSV's header where the job tells the columns. The length."""
         if self._file is None:
-            raise StoreError(f"{self._path} is not open", code="output_closed")
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
         known = self._format == "warc" or (self._format == "csv" and self._columns is not None)
         if not known or self._length:
             return self._length
@@ -173,7 +180,7 @@ class OutputFile:
     def copy(self, source: BinaryIO, length: int) -> int:
         """Append the first bytes of another file; StoreUnavailable if it has fewer."""
         if self._file is None:
-            raise StoreError(f"{self._path} is not open", code="output_closed")
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
         left = length
         while left:
             data = source.read(min(left, COPY_BYTES))
@@ -250,7 +257,7 @@ class OutputFile:
             raise StoreError(
                 f"{self._path} has {found} bytes, but {self._length} were written to it: it was "
                 "changed or replaced; export the run's items to a new file instead",
-                code="output_damaged",
+                code=OUTPUT_DAMAGED,
             )
 
     def _cut(self, file: BinaryIO) -> None:

@@ -24,6 +24,8 @@ from types import TracebackType
 from typing import BinaryIO, Final
 
 from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
+from zcrawl.reasons.storage import OUTPUT_UNWRITABLE, OUTPUTS_NOT_SHARED
+from zcrawl.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.runtime.durable_files_os import make_durable_folder
 from zcrawl.runtime.private_files_os import (
     PRIVATE_FOLDER,
@@ -32,7 +34,7 @@ from zcrawl.runtime.private_files_os import (
     users_file_mode,
 )
 from zcrawl.store.output_pieces import Stamp
-from zcrawl.submit.output_rights import NOT_ALLOWED, OUTPUTS, OutputRights
+from zcrawl.submit.output_rights import OUTPUTS, OutputRights
 
 MARKER: Final = ".zcrawl-shared"  # tells one shared folder from another
 ASIDES: Final = (".part", ".piece")
@@ -174,7 +176,7 @@ class OutputFolder:
                 self.remove(other)
 
     def _no_file(self, name: str) -> UsageError:
-        return UsageError(f"{self.path / name} is no file", code="output_unwritable")
+        return UsageError(f"{self.path / name} is no file", code=OUTPUT_UNWRITABLE)
 
     def _explained(self, name: str, error: OSError) -> Exception:
         return _link(self.path / name) if self._is_link(name) else error
@@ -225,7 +227,7 @@ class OutputPlaces:
             raise StoreUnavailable(
                 f"outputs.shared is set, but {root} is not the folder that another master wrote "
                 f"{path} to: {MARKER} in it {reason}, not {expected!r}. Is it mounted?",
-                code="outputs_not_shared",
+                code=OUTPUTS_NOT_SHARED,
             )
         return marker
 
@@ -276,7 +278,7 @@ def _open(
             descriptor = _step(descriptor, part, here)
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"cannot make {here}: {reason}", code="output_unwritable") from error
+        raise UsageError(f"cannot make {here}: {reason}", code=OUTPUT_UNWRITABLE) from error
     return OutputFolder(here, descriptor, links=links, of_user=of_user)
 
 
@@ -307,5 +309,5 @@ def _link(path: Path) -> RefusedError:
     return RefusedError(
         f"output {str(path)!r} is not allowed here: it is a symbolic link. Put a folder in its "
         "place, or name what it leads to in outputs.allow",
-        code=NOT_ALLOWED,
+        code=PATH_NOT_ALLOWED,
     )

@@ -12,11 +12,11 @@ import contextlib
 import secrets
 import zlib
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
 from zcrawl.errors import StoreUnavailable
+from zcrawl.reasons.storage import OUTPUT_CHANGED
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.columns import Layout, layout_of, rest_name
 from zcrawl.store.output_file import OutputFile, crc_of
@@ -28,8 +28,6 @@ from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.store.warc import GetBody
 from zcrawl.submit.outputs import beside_path, is_remote, part_path
 from zcrawl.submit.spec import JobSpec
-
-CHANGED: Final = "output_changed"
 
 
 class SinkTools(msgspec.Struct, frozen=True):
@@ -129,8 +127,8 @@ class _Publishing:
             if not pieces.may_replace(folder.stamp(name), self._progress, began_ns):
                 name = beside_path(name, self._row.run, self._tools.writer.epoch)
                 problem = (
-                    f"[{CHANGED}] somebody changed {folder.path / self._name}, so it was left as "
-                    f"it is, and the items are in {folder.path / name}"
+                    f"[{OUTPUT_CHANGED}] somebody changed {folder.path / self._name}, so it was "
+                    f"left as it is, and the items are in {folder.path / name}"
                 )
             folder.publish(self._aside, name)
             file = str(folder.path / name)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from zcrawl import plugins
 from zcrawl.errors import PluginError, StoreUnavailable
+from zcrawl.reasons.storage import OUTPUT_PLUGIN
 from zcrawl.store.output_mark import Mark, WholeSink, is_bare
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.spec import JobSpec
@@ -50,7 +51,7 @@ class PluginSink(WholeSink):
             self._store.put(f"run-{self._run}-after-{self.cursor}", items)
         except Exception as error:  # foreign code: tried again until it works
             text = f"store {self._name!r}: {type(error).__name__}: {error}"
-            raise StoreUnavailable(text, code="output_plugin") from error
+            raise StoreUnavailable(text, code=OUTPUT_PLUGIN) from error
 
     def close(self) -> None:
         self._store.close()

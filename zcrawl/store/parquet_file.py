@@ -13,6 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import StoreDataError, UsageError
+from zcrawl.reasons.storage import BAD_ITEM
+from zcrawl.reasons.usage import MISSING_EXTRA
 from zcrawl.store.columns import Kind, Layout, ListOf, ObjectOf, inferred, rest_name
 from zcrawl.store.output_folder_file import OutputFolder
 
@@ -125,7 +127,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow.parquet
     except ImportError:
         raise UsageError(
-            "Parquet needs pyarrow: pip install 'zcrawl[parquet]'", code="missing_extra"
+            "Parquet needs pyarrow: pip install 'zcrawl[parquet]'", code=MISSING_EXTRA
         ) from None
     return pyarrow, pyarrow.parquet
 
@@ -172,11 +174,11 @@ def _fit(value: Any, kind: Kind) -> Any:
 
 
 def _no(value: Any) -> Any:
-    raise StoreDataError(f"a value does not fit its column: {value!r:.80}", code="bad_item")
+    raise StoreDataError(f"a value does not fit its column: {value!r:.80}", code=BAD_ITEM)
 
 
 def _decode(item: bytes) -> dict[str, Any]:
     try:
         return _object(item)
     except msgspec.MsgspecError as error:
-        raise StoreDataError(f"an item is no JSON object: {error}", code="bad_item") from error
+        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error

@@ -26,18 +26,11 @@ if it had been asked for by itself, so its next run asks for it.
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from zcrawl.frontier.recrawl import NOT_DUE
 from zcrawl.model import Kept, RequestState
+from zcrawl.reasons.skip import DUPLICATE, NOT_DUE, REDIRECT_TARGET, duplicate_of, is_duplicate
 from zcrawl.store.commands import Change
-
-DUPLICATE: Final = "duplicate"  # what requests that are duplicates are counted as
-REDIRECT_TARGET: Final = "redirect_target"
-_OF: Final = f"{DUPLICATE} of "
-_MOST_REASON: Final = 255  # characters of the column
 
 
 def is_taken(state: RequestState, reason: str) -> bool:
@@ -53,7 +46,7 @@ def as_duplicate(change: Change, url: str) -> Change:
     return msgspec.structs.replace(
         change,
         state=RequestState.SKIPPED,
-        reason=f"{_OF}{url}"[:_MOST_REASON],
+        reason=duplicate_of(url),
         page=None,
         items=(),
         others=tuple(other for other in change.others if other[0] is Kept.CAPTURE),
@@ -64,4 +57,4 @@ def as_duplicate(change: Change, url: str) -> Change:
 
 def reason_name(reason: str) -> str:
     """What a reason is counted as: without the URL that explains it."""
-    return DUPLICATE if reason.startswith(_OF) else reason
+    return DUPLICATE if is_duplicate(reason) else reason

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import StoreDataError
+from zcrawl.reasons.storage import BAD_ITEM
 from zcrawl.store.csv_cells import neutralise, restore
 
 # Fields of a default item, the first columns of every CSV file.
@@ -81,7 +82,7 @@ def _decode(item: bytes) -> dict[str, Any]:
     try:
         return _object(item)
     except msgspec.MsgspecError as error:
-        raise StoreDataError(f"an item is no JSON object: {error}", code="bad_item") from error
+        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error
 
 
 def _cell(value: Any) -> str:

@@ -14,6 +14,9 @@ import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
 from zcrawl.model import RequestState, RunState
+from zcrawl.reasons.reason import without_detail
+from zcrawl.reasons.storage import NO_PAGE, RESULT_GAP
+from zcrawl.reasons.usage import BAD_SPEC
 from zcrawl.store.commands import Change, SetDrain
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.duplicates_spec import Duplicates
@@ -22,9 +25,6 @@ from zcrawl.submit.outputs import targets
 from zcrawl.submit.recrawl_spec import Recrawl
 from zcrawl.submit.spec import UNREADABLE, Output
 
-CANCELLED = "cancelled"  # reason of a run that a person ended
-QUARANTINED = "quarantined"  # reason of a request that crashed workers (rule 9)
-MAX_PAGES = "max_pages"  # reason of a run that reached its limit
 MOST_ACTIONS = 5  # that are told of a run
 SEEDING = "add_seeds"  # a part of a submission, and no action of its own
 LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
@@ -49,7 +49,7 @@ def max_pages_of(spec: bytes) -> int | None:
     try:
         return msgspec.json.decode(spec, type=_Spec).scope.max_pages
     except UNREADABLE as error:
-        raise StoreDataError(f"the job spec cannot be read: {error}", code="bad_spec") from error
+        raise StoreDataError(f"the job spec cannot be read: {error}", code=BAD_SPEC) from error
 
 
 def max_pages_per_host_of(spec: bytes) -> int | None:
@@ -96,7 +96,7 @@ def outputs_of(
 def skip_reason(state: RunState, reason: str) -> str:
     """The reason that the queued rows of an ended run derive: its name, without what explains it
     (`bad_spec: …`)."""
-    return reason.partition(":")[0] or state.value
+    return without_detail(reason) or state.value
 
 
 def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
@@ -119,12 +119,12 @@ def check_epoch(given: int, stored: int) -> None:
 def check_changes(changes: Iterable[Change]) -> None:
     for change in changes:
         if change.state is RequestState.DONE and change.page is None and not change.dropped:
-            raise StoreDataError(f"request {change.seq} is done without a page", code="no_page")
+            raise StoreDataError(f"request {change.seq} is done without a page", code=NO_PAGE)
 
 
 def result_gap(change: Change, watermark: int) -> StoreDataError:
     return StoreDataError(
         f"result {change.number} of {change.worker}/{change.incarnation} does not follow "
         f"{watermark}",
-        code="result_gap",
+        code=RESULT_GAP,
     )

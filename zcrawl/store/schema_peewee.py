@@ -14,6 +14,7 @@ from typing import Any
 import peewee
 
 from zcrawl.errors import StoreCorrupt, StoreError
+from zcrawl.reasons.storage import SCHEMA_NEWER
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
 from zcrawl.store.schema_intents_peewee import INTENTS
@@ -418,6 +419,6 @@ def read_version(session: Session, where: str) -> int:
         raise StoreError(
             f"{where} has schema version {version}, this zcrawl knows {VERSION}: "
             "it was written by a newer zcrawl; upgrade this one",
-            code="schema_newer",
+            code=SCHEMA_NEWER,
         )
     return version

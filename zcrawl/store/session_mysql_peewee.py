@@ -16,6 +16,7 @@ import peewee
 import pymysql
 
 from zcrawl.errors import StoreDataError
+from zcrawl.reasons.failure import TOO_LARGE
 from zcrawl.store.dialect_peewee import Row, Session
 from zcrawl.store.errors_mysql_peewee import USELESS, code_of
 from zcrawl.store.sql_literals import filled, literal, row_literal, split_rows
@@ -52,7 +53,7 @@ class MysqlSession(Session):
             raise StoreDataError(
                 f"a statement of {len(data):,} bytes: the server takes {self.max_packet:,} "
                 "(max_allowed_packet)",
-                code="too_large",
+                code=TOO_LARGE,
             )
         try:
             return int(self._cursor.execute(data))

@@ -17,6 +17,8 @@ from typing import TypeVar, assert_never
 import msgspec
 
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
+from zcrawl.reasons.cluster import READONLY
+from zcrawl.reasons.storage import NO_DATABASE, STORE_BEHIND, STORE_UNWRITABLE
 from zcrawl.runtime.durable_files_os import sync_folder
 from zcrawl.runtime.private_files_os import PRIVATE_FILE, make_private_folder, tighten
 from zcrawl.store import (
@@ -85,7 +87,7 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
     path = Path(path)
     check_mark(path)
     if readonly and not path.is_file():
-        raise StoreError(f"there is no database at {path}", code="no_database")
+        raise StoreError(f"there is no database at {path}", code=NO_DATABASE)
     try:
         if not readonly:
             make_private_folder(path.parent)
@@ -100,7 +102,7 @@ def open_sqlite(path: Path | str, readonly: bool = False) -> PeeweeStore:
         raise StoreError(
             f"cannot write the database {path}: {error.strerror}; choose another data folder or "
             "correct its rights",
-            code="store_unwritable",
+            code=STORE_UNWRITABLE,
         ) from error
     store = PeeweeStore(SqliteDialect(path, readonly))
     store.open()
@@ -120,7 +122,7 @@ def open_mysql(urls: Sequence[str], readonly: bool = False, create: bool = False
     try:
         store.open()
     except StoreError as error:
-        if not create or error.code != "no_database":
+        if not create or error.code != NO_DATABASE:
             raise
         dialect_mysql_peewee.create_database(parsed)
         store.open()
@@ -157,7 +159,7 @@ class PeeweeStore:
         session, where = self._sessions["writer"], dialect.where
         stored = read_version(session, where)
         if dialect.readonly and stored == 0:
-            raise StoreError(f"{where} is empty: no crawl was started here", code="no_database")
+            raise StoreError(f"{where} is empty: no crawl was started here", code=NO_DATABASE)
         if dialect.readonly or stored == VERSION:
             return
         with dialect.migration_lock(session):
@@ -173,7 +175,7 @@ class PeeweeStore:
 
     def execute(self, command: Command) -> CommandOutcome:
         if self._dialect.readonly:
-            raise StoreError(f"{self._dialect.where} was opened to be read only", code="readonly")
+            raise StoreError(f"{self._dialect.where} was opened to be read only", code=READONLY)
         return self._named(lambda: self._execute(command))
 
     def query(self, query: Query) -> QueryOutcome:
@@ -309,7 +311,7 @@ class PeeweeStore:
             raise Fenced(
                 f"{self._dialect.where} lacks {self._commits - commits} of our commits: it is a "
                 "copy that was behind; what it holds is loaded anew",
-                code="store_behind",
+                code=STORE_BEHIND,
             )
         return self._do(session, command), stored, self._count(session, shard, commits)
 

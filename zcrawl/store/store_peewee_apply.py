@@ -13,11 +13,12 @@ import msgspec
 
 from zcrawl.mesh.messages import Manner
 from zcrawl.model import Disposition, Kept, RequestState, RunState
+from zcrawl.reasons.skip import MAX_PAGES
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import NewLink, StoredRobots
-from zcrawl.store.rules import MAX_PAGES, check_changes, duplicates_of, result_gap
+from zcrawl.store.rules import check_changes, duplicates_of, result_gap
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,

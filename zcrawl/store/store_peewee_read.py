@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from zcrawl.model import Kept, RequestState, RunState
+from zcrawl.reasons.skip import DUPLICATE, duplicate_of
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.output_mark import is_unfinished
 from zcrawl.store.output_pieces import decode as decode_progress
@@ -37,7 +38,6 @@ from zcrawl.store.queries import (
     Tallies,
     TallyRows,
 )
-from zcrawl.store.redirects import DUPLICATE
 from zcrawl.store.rows import RunRow
 from zcrawl.store.rules import skip_reason
 from zcrawl.store.store_peewee_once import latest_actions
@@ -185,7 +185,7 @@ def _failed_rows(
     only = ""
     wanted: list[str | int] = []
     if reason == DUPLICATE:
-        only, wanted = "AND q.reason LIKE ? ", [f"{DUPLICATE} of %"]
+        only, wanted = "AND q.reason LIKE ? ", [duplicate_of("%")]
     elif reason:
         only, wanted = "AND q.reason = ? ", [reason]
     if query.host:

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 
 from zcrawl.model import RequestState
+from zcrawl.reasons.skip import REDIRECT_TARGET
 from zcrawl.store.commands import Change
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.redirects import REDIRECT_TARGET, as_duplicate, is_taken, reason_name
+from zcrawl.store.redirects import as_duplicate, is_taken, reason_name
 from zcrawl.store.store_peewee_known import Ending
 from zcrawl.store.store_peewee_rows import Admission, RunRecord, TallyChanges
 

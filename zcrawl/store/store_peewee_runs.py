@@ -10,6 +10,9 @@ from collections.abc import Sequence
 import msgspec
 
 from zcrawl.model import RequestState, RunState
+from zcrawl.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.reasons.failure import QUARANTINED
+from zcrawl.reasons.skip import CANCELLED
 from zcrawl.store.commands import (
     Asked,
     CancelOffline,
@@ -24,7 +27,7 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rules import CANCELLED, QUARANTINED, duplicates_of, skip_reason
+from zcrawl.store.rules import duplicates_of, skip_reason
 from zcrawl.store.store_peewee_intents import end_retry, find_retry, keep_retry
 from zcrawl.store.store_peewee_load import raise_epoch
 from zcrawl.store.store_peewee_once import given_before, keep_run_reply
@@ -50,9 +53,9 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
-        return RunChanged("no_such_run", None)
+        return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     found = (load_run(session, id) for id in command.others)
     others = [other for other in found if other is not None]
     for one in (run, *others):
@@ -81,7 +84,7 @@ def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunC
     """`epoch` is the one that this transaction takes, if it changes anything."""
     run = load_run(session, command.run)
     if run is not None and run.state.ended:
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     request = command.asked.request if command.asked is not None else ""
     change = ChangeRun(
         epoch, request, command.run, RunState.CANCELLED, CANCELLED, command.now, command.asked
@@ -104,9 +107,9 @@ def tune_run(session: Session, command: TuneRun) -> RunChanged:
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
-        return RunChanged("no_such_run", None)
+        return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
     run.spec = command.spec
     return _changed(session, run, command.asked)
@@ -237,9 +240,9 @@ def _end_retry_early(
     """Its run cannot go on. What was queued before is the answer; a refusal if that was nothing."""
     end_retry(session, command.asked.request)
     if run is None:
-        return Retried("no_such_run", [], [], None, 0, False)
+        return Retried(NO_SUCH_RUN, [], [], None, 0, False)
     if not changed:
-        return Retried("run_ended", [], [], run.row(), 0, False)
+        return Retried(RUN_ENDED, [], [], run.row(), 0, False)
     keep_run_reply(session, command.asked, run.row(), changed)
     return Retried("", [], [], run.row(), changed, False)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model import RECALLED, RunState
+from zcrawl.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -39,7 +40,7 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         return repeated
     known = _live_job(session, command.name)
     if known is not None and command.mode == "new":
-        return Submitted(known[0], 0, "name_exists", [], [], None)
+        return Submitted(known[0], 0, NAME_EXISTS, [], [], None)
     spec = known[1] if known is not None and command.mode == "again" else command.spec
     max_pages = max_pages_of(spec)
     ids = Ids(session)
@@ -91,9 +92,9 @@ def add_seeds(session: Session, command: AddSeeds) -> Submitted:
         return repeated
     run = load_run(session, command.run)
     if run is None:
-        return Submitted(0, command.run, "no_such_job", [], [], None)
+        return Submitted(0, command.run, NO_SUCH_JOB, [], [], None)
     if run.state.ended:
-        return Submitted(run.job, run.id, "run_ended", [], [], run.row())
+        return Submitted(run.job, run.id, RUN_ENDED, [], [], run.row())
     run.add_seed_hosts(command.seed_hosts)
     if command.last:
         run.seeding = False

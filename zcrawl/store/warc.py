@@ -23,6 +23,8 @@ import msgspec
 from zcrawl import __version__
 from zcrawl.errors import StoreCorrupt, StoreDataError, StoreError, UsageError
 from zcrawl.mesh.capture import Capture, Exchange
+from zcrawl.reasons.storage import BAD_BLOB_NAME, BAD_ITEM, NO_BLOB
+from zcrawl.reasons.usage import MISSING_EXTRA
 
 # Not true of a body without its chunks; the last one only of a body that was decoded.
 _TRANSFER: Final = frozenset(("transfer-encoding", "content-length"))
@@ -33,7 +35,7 @@ _FORMS: Final = {
     "rendered": "rendered: the document after its scripts, as a browser had it",
 }
 
-LOST: Final = frozenset(("no_blob", "bad_blob_name", StoreCorrupt.code))
+LOST: Final = frozenset((NO_BLOB, BAD_BLOB_NAME, StoreCorrupt.code))
 
 GetBody = Callable[[str], bytes]
 
@@ -67,7 +69,7 @@ def _read(data: bytes) -> Capture:
     try:
         return _decode(data)
     except msgspec.MsgspecError as error:
-        raise StoreDataError(f"a capture cannot be read: {error}", code="bad_item") from error
+        raise StoreDataError(f"a capture cannot be read: {error}", code=BAD_ITEM) from error
 
 
 def _exchanges(capture: Capture) -> Iterator[tuple[Exchange, dict[str, str]]]:
@@ -198,7 +200,7 @@ def _writer(out: io.BytesIO) -> Any:
         from warcio.warcwriter import WARCWriter
     except ImportError:
         raise UsageError(
-            "WARC needs warcio: pip install 'zcrawl[warc]'", code="missing_extra"
+            "WARC needs warcio: pip install 'zcrawl[warc]'", code=MISSING_EXTRA
         ) from None
     return WARCWriter(out, gzip=True, warc_version="1.1")
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import canonicalize
+from zcrawl.reasons.usage import SECRET_WRITTEN_OUT
 from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.spec import Fetch, JobSpec, Login
 from zcrawl.submit.url_logins import refuse_login
@@ -118,5 +119,5 @@ def _written_out(where: str) -> JobError:
     return JobError(
         f"{where}: a secret is written out; write ${{NAME}} and set ZCRAWL_SECRET_NAME where the "
         "workers run",
-        code="secret_written_out",
+        code=SECRET_WRITTEN_OUT,
     )

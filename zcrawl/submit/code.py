@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import JobError, RefusedError
+from zcrawl.reasons.usage import BAD_HASH, BAD_SPIDER, CODE_NOT_ALLOWED, UNUSED_OPTIONS
 from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec, SpiderCode
 
 MAX_SOURCE: Final = 500_000  # bytes
@@ -44,7 +45,7 @@ def code_of(source: bytes, where: str) -> SpiderCode:
         text = source.decode()
         compile(text, where, "exec")
     except (SyntaxError, ValueError) as error:
-        raise JobError(f"{where}: no Python: {error}", code="bad_spider") from None
+        raise JobError(f"{where}: no Python: {error}", code=BAD_SPIDER) from None
     return SpiderCode(hashlib.sha256(source).hexdigest(), text)
 
 
@@ -134,7 +135,7 @@ def _check_options(spec: JobSpec) -> None:
         raise JobError(
             f"plugins.{name}: no middleware, parser, engine, store or executor of this job has "
             f"that name{meant}",
-            code="unused_options",
+            code=UNUSED_OPTIONS,
         )
 
 
@@ -143,7 +144,7 @@ def _check_source(code: SpiderCode) -> None:
     if len(source) > MAX_SOURCE:
         raise JobError(f"the spider's file has {len(source)} bytes; at most {MAX_SOURCE}")
     if hashlib.sha256(source).hexdigest() != code.sha256:
-        raise JobError("code.sha256 is not the hash of code.source", code="bad_hash")
+        raise JobError("code.sha256 is not the hash of code.source", code=BAD_HASH)
 
 
 def _check_size(key: str, value: object) -> None:
@@ -157,5 +158,5 @@ def with_code_right(spec: JobSpec, master_allows: bool) -> None:
         raise RefusedError(
             "this cluster does not let jobs bring code; its masters would have to say "
             "cluster.allow_code = true, or the spider be installed on the workers",
-            code="code_not_allowed",
+            code=CODE_NOT_ALLOWED,
         )

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from zcrawl.errors import BadExpression, JobError, TooManySteps
+from zcrawl.reasons.usage import BAD_PATH
 
 MAX_LENGTH: Final = 1_000  # characters of an expression
 MAX_PROGRAM: Final = 5_000  # RE2's instructions; `.` has 8, `\pL` 1,200
@@ -280,7 +281,7 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
 
 
 def _bad_path(path: str, reason: str) -> JobError:
-    return JobError(f"{path}: not a JMESPath expression: {reason}", code="bad_path")
+    return JobError(f"{path}: not a JMESPath expression: {reason}", code=BAD_PATH)
 
 
 # One part is applied to what the other selects.

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from zcrawl.errors import JobError
+from zcrawl.reasons.usage import BAD_CHOICE, BAD_EXPRESSION, UNKNOWN_KEY
 from zcrawl.submit.expressions import compile_path, compile_pattern
 
 MAX_BLOCKS: Final = 100
@@ -161,7 +162,7 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
         if key not in names:
             close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
             meant = f"; did you mean '{path}.{close[0]}'?" if close else f"; known: {_list(names)}"
-            raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code="unknown_key")
+            raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code=UNKNOWN_KEY)
 
 
 def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> None:
@@ -169,7 +170,7 @@ def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> Non
     if isinstance(value, str) and value not in choices:
         close = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.5)
         meant = f"did you mean {close[0]!r}?" if close else f"there is {_list([*choices])}"
-        raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code="bad_choice")
+        raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code=BAD_CHOICE)
 
 
 def _list(names: list[str]) -> str:
@@ -218,7 +219,7 @@ def check_expressions(blocks: tuple[Block, ...]) -> None:
         raise JobError(
             f"extract: the patterns are too large together: {size} instructions, at most "
             f"{MAX_PROGRAM}; use fewer or simpler ones",
-            code="bad_expression",
+            code=BAD_EXPRESSION,
         )
 
 

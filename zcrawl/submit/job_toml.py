@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.frontier.url import canonicalize, origin_of
+from zcrawl.reasons.usage import BAD_SPEC, BAD_TOML
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.validate import spec_from_dict
 
@@ -32,9 +33,9 @@ def parse_table(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{source}: no valid TOML: {error}", code="bad_toml") from None
+        raise JobError(f"{source}: no valid TOML: {error}", code=BAD_TOML) from None
     except RecursionError:  # thousands of brackets: tomllib descends into each
-        raise JobError(f"{source}: no valid TOML: nested too deeply", code="bad_toml") from None
+        raise JobError(f"{source}: no valid TOML: nested too deeply", code=BAD_TOML) from None
 
 
 def overlay(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def from_json(data: bytes) -> JobSpec:
     try:
         return msgspec.json.decode(data, type=JobSpec)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise JobError(f"stored job spec: {error}", code="bad_spec") from None
+        raise JobError(f"stored job spec: {error}", code=BAD_SPEC) from None
 
 
 def default_name(seeds: Iterable[str]) -> str:

@@ -21,13 +21,14 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.reasons.cluster import BAD_REQUEST
+from zcrawl.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import PLUGIN, format_of, is_remote, targets
 from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
 from zcrawl.submit.spec import JobSpec
 
-NOT_ALLOWED: Final = "path_not_allowed"
 OUTPUTS: Final = ""  # the prefix that stands for the outputs folder itself
 
 
@@ -102,7 +103,7 @@ def _pair(given: Any) -> tuple[str, str]:
             if not path:
                 raise _refused(path, "it is empty")
     raise RefusedError(
-        "output: not a path and the format that its ending asks for", code="bad_request"
+        "output: not a path and the format that its ending asks for", code=BAD_REQUEST
     )
 
 
@@ -110,5 +111,5 @@ def _refused(path: str, why: str) -> RefusedError:
     return RefusedError(
         f"output {path[:200]!r} is not allowed here: {why}. Give a path relative to the outputs "
         "folder of the masters, or write a file on your own machine with `zcrawl export`",
-        code=NOT_ALLOWED,
+        code=PATH_NOT_ALLOWED,
     )

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from zcrawl.errors import JobError
+from zcrawl.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
 from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.submit.spec import JobSpec, Output
 
@@ -54,7 +55,7 @@ def refuse_login(place: str) -> None:
             f"an output at {scheme}://…{rest.rpartition('@')[2] if '@' in rest else ''}: a user "
             f"name or password is written out; write {scheme}://bucket/key, and the masters take "
             "their credentials from their environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)",
-            code="secret_written_out",
+            code=SECRET_WRITTEN_OUT,
         )
 
 
@@ -82,12 +83,12 @@ def check_outputs(output: Output) -> None:
             # An absolute path is for the master to judge: its configuration may name a prefix.
             raise JobError(
                 f"output.to: {entry!r} leads out of the outputs folder; give a path inside it",
-                code="path_not_allowed",
+                code=PATH_NOT_ALLOWED,
             )
         if "://" in entry and not is_remote(entry):
             raise JobError(
                 f"output.to: {entry!r}: of remote places there is s3:// only",
-                code="path_not_allowed",
+                code=PATH_NOT_ALLOWED,
             )
         for name in _PLACEHOLDER.findall(entry):
             if name not in _KNOWN:

@@ -22,6 +22,8 @@ import msgspec
 
 from zcrawl.errors import BadUrl, JobError, RefusedError
 from zcrawl.frontier.url import canonicalize, netloc_of
+from zcrawl.reasons.cluster import BAD_REQUEST
+from zcrawl.reasons.usage import PRIVATE_NOT_ALLOWED
 from zcrawl.submit.spec import JobSpec
 
 
@@ -38,7 +40,7 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
             raise RefusedError(
                 f"fetch.{asked}: this cluster does not let jobs reach private addresses; "
                 "its masters would have to say allow_private = true",
-                code="private_not_allowed",
+                code=PRIVATE_NOT_ALLOWED,
             )
         return spec
     # A proxy is mostly on the operator's own network; whoever may name one may reach it.
@@ -54,7 +56,7 @@ def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
     """What the typed URLs of a submission open: put there by this process (`roles.vouching`)."""
     opened = args.get("opened") or ()
     if not isinstance(opened, list | tuple) or not all(isinstance(one, str) for one in opened):
-        raise RefusedError("submit: opened must be a list of texts", code="bad_request")
+        raise RefusedError("submit: opened must be a list of texts", code=BAD_REQUEST)
     for entry in opened:
         check_private_host(entry)
     return tuple(opened)

@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.errors import BadExpression, JobError
+from zcrawl.errors import JobError
+from zcrawl.reasons.reason import with_detail
+from zcrawl.reasons.usage import BAD_EXPRESSION, BAD_SPEC
 from zcrawl.submit.code import with_code_right
 from zcrawl.submit.spec import UNREADABLE, JobSpec
 from zcrawl.submit.validate import check
 
-BAD_EXPRESSION: Final = BadExpression.code
-BAD_SPEC: Final = "bad_spec"
 MAX_REASON: Final = 250  # characters; the column of a run's reason has 255
 
 
@@ -45,7 +45,7 @@ def check_right(data: bytes, allow_code: bool) -> JobSpec:
 
 def refusal_of(error: JobError) -> str:
     """The reason of a run that ends because its spec is refused."""
-    return f"{error.code}: {error}"[:MAX_REASON]
+    return with_detail(error.code, str(error))[:MAX_REASON]
 
 
 def readable(data: bytes) -> JobSpec:

@@ -21,8 +21,8 @@ import msgspec
 
 from zcrawl.errors import BadUrl, UsageError
 from zcrawl.frontier.url import canonicalize, netloc_of
+from zcrawl.reasons.usage import PASSWORD_IN_URL
 
-CODE: Final = "password_in_url"
 ENVIRONMENT: Final = "ZCRAWL_SECRET_"  # what fetch.secrets reads
 NAME_PREFIX: Final = "URL_"
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
@@ -45,7 +45,7 @@ def refuse_login(url: str) -> None:
             "stored and shown. Leave it out and write [[fetch.auth]] with host, user and "
             "password = '${NAME}', and set ZCRAWL_SECRET_NAME where the workers run. "
             "(`zcrawl crawl` takes it as it is.)",
-            code=CODE,
+            code=PASSWORD_IN_URL,
         )
 
 
@@ -78,7 +78,9 @@ class UrlLogins:
         parts = ada_url.URL(url)
         user, password = unquote(parts.username), unquote(parts.password)
         if ":" in user:
-            raise UsageError(f"{canonical}: a user name cannot have a colon in it", code=CODE)
+            raise UsageError(
+                f"{canonical}: a user name cannot have a colon in it", code=PASSWORD_IN_URL
+            )
         self._keep(netloc_of(canonical), user, password)
         parts.username = parts.password = ""
         return str(parts.href)
@@ -89,7 +91,9 @@ class UrlLogins:
             name = self._new_name(netloc)
             self._logins[netloc] = UrlLogin(user, password, name)
         elif (known.user, known.password) != (user, password):
-            raise UsageError(f"{netloc} is given two different logins; a host has one", code=CODE)
+            raise UsageError(
+                f"{netloc} is given two different logins; a host has one", code=PASSWORD_IN_URL
+            )
 
     def _new_name(self, netloc: str) -> str:
         base = name = NAME_PREFIX + _NO_NAME.sub("_", netloc).strip("_").upper()

@@ -16,6 +16,7 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.hours import parse_hours
 from zcrawl.frontier.scope import validate_scope
+from zcrawl.reasons.usage import UNKNOWN_KEY
 from zcrawl.submit import extract_spec, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.browser_spec import check_rendering
@@ -66,7 +67,7 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
             )
         hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
         meant = f"; did you mean {hint!r}?" if hint else ""
-        raise JobError(f"{source}: unknown key {key!r}{meant}", code="unknown_key")
+        raise JobError(f"{source}: unknown key {key!r}{meant}", code=UNKNOWN_KEY)
     try:
         spec = msgspec.convert(data, JobSpec)
     except msgspec.ValidationError as error:

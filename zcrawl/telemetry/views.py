@@ -14,6 +14,7 @@ import msgspec
 
 from zcrawl.errors import RefusedError
 from zcrawl.model import RunState
+from zcrawl.reasons.cluster import NO_SUCH_RUN
 from zcrawl.store.queries import JobRow, OutputFact, TallyRows
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import UNREADABLE
@@ -54,9 +55,9 @@ def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
         if row.id == run:
             return row
     if run is None:
-        raise RefusedError(f"job {job.name!r} has no run", code="no_such_run")
+        raise RefusedError(f"job {job.name!r} has no run", code=NO_SUCH_RUN)
     numbers = ", ".join(str(row.id) for row in runs) or "none"
-    raise RefusedError(f"job {job.name!r} has no run {run}; it has {numbers}", code="no_such_run")
+    raise RefusedError(f"job {job.name!r} has no run {run}; it has {numbers}", code=NO_SUCH_RUN)
 
 
 def newest_run(job: JobRow) -> RunRow | None:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from zcrawl.errors import StoreDataError
 from zcrawl.model import Disposition, Kept, RequestState, RunState
+from zcrawl.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.reasons.skip import MAX_PAGES
 from zcrawl.store.commands import (
     AddSeeds,
     Applied,
@@ -21,7 +23,6 @@ from zcrawl.store.cookie_jar import merged
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import LaneCount, NewLink
 from zcrawl.store.rules import (
-    MAX_PAGES,
     SEEDING,
     check_changes,
     first_recall,
@@ -218,7 +219,7 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
         return repeated
     job = _live_job(tables, command.name)
     if job is not None and command.mode == "new":
-        return Submitted(job.id, 0, "name_exists", [], [], None)
+        return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
     spec = job.spec if job is not None and command.mode == "again" else command.spec
     max_pages = max_pages_of(spec)
     if job is None:
@@ -242,9 +243,9 @@ def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
         return repeated
     run = tables.runs.get(command.run)
     if run is None:
-        return Submitted(0, command.run, "no_such_job", [], [], None)
+        return Submitted(0, command.run, NO_SUCH_JOB, [], [], None)
     if run.state.ended:
-        return Submitted(run.job.id, run.id, "run_ended", [], [], run.row())
+        return Submitted(run.job.id, run.id, RUN_ENDED, [], [], run.row())
     if command.last:
         run.seeding = False
     asked = Asked(command.request, SEEDING, "", "", command.now)

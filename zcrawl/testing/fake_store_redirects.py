@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model import RequestState
+from zcrawl.reasons.skip import REDIRECT_TARGET
 from zcrawl.store.commands import Change
-from zcrawl.store.redirects import REDIRECT_TARGET, as_duplicate, is_taken, reason_name
+from zcrawl.store.redirects import as_duplicate, is_taken, reason_name
 from zcrawl.testing.fake_store_tables import FakeRequest, FakeRun, Tables
 
 RedirectTarget = tuple[FakeRun, Change, FakeRequest]  # the change that led to a page, and its row

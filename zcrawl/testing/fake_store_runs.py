@@ -6,6 +6,9 @@ Only `fake_store` calls it, after the epoch check.
 from __future__ import annotations
 
 from zcrawl.model import RequestState, RunState
+from zcrawl.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.reasons.failure import QUARANTINED
+from zcrawl.reasons.skip import CANCELLED
 from zcrawl.store.commands import (
     CancelOffline,
     ChangeRun,
@@ -19,8 +22,6 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.rules import (
-    CANCELLED,
-    QUARANTINED,
     skip_reason,
 )
 from zcrawl.testing import fake_store_intents as intents
@@ -35,9 +36,9 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
-        return RunChanged("no_such_run", None)
+        return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     others = [tables.runs[id] for id in command.others if id in tables.runs]
     for one in (run, *others):
         _change(tables, one, command)
@@ -64,9 +65,9 @@ def _change(tables: Tables, run: FakeRun, command: ChangeRun) -> None:
 def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
     run = tables.runs.get(command.run)
     if run is None:
-        return RunChanged("no_such_run", None)
+        return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     tables.epoch += 1
     tables.holder = command.holder
     tables.end(run, RunState.CANCELLED, CANCELLED, command.now)
@@ -80,9 +81,9 @@ def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
     if reply:
         return RunChanged("", None if run is None else run.row(), reply)
     if run is None:
-        return RunChanged("no_such_run", None)
+        return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended:
-        return RunChanged("run_ended", run.row())
+        return RunChanged(RUN_ENDED, run.row())
     run.spec = command.spec
     once.keep_run_reply(tables, command.asked, run)
     return RunChanged("", run.row())
@@ -149,10 +150,10 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
         tables.retries.pop(id, None)
         if run is None:
-            return Retried("no_such_run", [], [], None, 0, False)
+            return Retried(NO_SUCH_RUN, [], [], None, 0, False)
         if changed:
             once.keep_run_reply(tables, command.asked, run, changed)
-        return Retried("" if changed else "run_ended", [], [], run.row(), changed, False)
+        return Retried("" if changed else RUN_ENDED, [], [], run.row(), changed, False)
     dead = [
         request
         for request in tables.requests.values()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Beat, Body, Stale
+from zcrawl.reasons.cluster import STALE_EPOCH
 from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
 from zcrawl.worker.machine import WorkerMachine
 
@@ -137,7 +138,7 @@ class Chaos:
     def _bogus_epoch(self) -> None:
         worker = self._any(self._world.workers)
         if worker.alive and isinstance(worker, SimWorker):
-            bodies: list[Body] = [Stale("stale_epoch"), Beat(worker.name, 1.0, {})]
+            bodies: list[Body] = [Stale(STALE_EPOCH), Beat(worker.name, 1.0, {})]
             self._world.publish(worker, BOGUS_EPOCH, self._world.rng.choice(bodies))
 
     def _partition(self) -> None:

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 from zcrawl.master import events as m
 from zcrawl.mesh.messages import Assign, Body, Reply, Request
 from zcrawl.model import RequestState, RunState
+from zcrawl.reasons.cluster import NO_LEADER
+from zcrawl.reasons.storage import COMMIT_UNKNOWN, STORE_UNAVAILABLE
 from zcrawl.store.commands import Command, RetryDead
 from zcrawl.testing.sim_processes import SimMaster
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from zcrawl.testing.world import World
 
 AGAIN_S = 2.0
-TRY_AGAIN = ("no_leader", "store_unavailable", "commit_unknown")
+TRY_AGAIN = (NO_LEADER, STORE_UNAVAILABLE, COMMIT_UNKNOWN)
 
 
 class Operators:

@@ -26,6 +26,7 @@ from zcrawl.master.output_script import (
     Write,
     write_output,
 )
+from zcrawl.reasons.storage import DISK_FULL
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.commands import AdvanceOutput, Command, NoteOutput
 from zcrawl.store.output_mark import Mark, is_bare, is_unfinished
@@ -108,7 +109,7 @@ class SimSink:
         ids = [row.id for row in rows]
         if self._outputs.disk_is_full():
             self._file += ids[: len(ids) // 2]
-            raise StoreUnavailable("injected: the disk is full", code="disk_full")
+            raise StoreUnavailable("injected: the disk is full", code=DISK_FULL)
         del self._file[self._piece.length :]
         self._file += ids
         self.cursor, self._bare = ids[-1], False

@@ -15,7 +15,9 @@ from zcrawl.frontier.recrawl import decode
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, origin_of
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
-from zcrawl.model import UNCHANGED, Outcome
+from zcrawl.model import Outcome
+from zcrawl.reasons.failure import REDIRECT_LOOP, http_status
+from zcrawl.reasons.skip import REDIRECTED, UNCHANGED
 from zcrawl.submit.spec import Scope
 
 RULES = canonical_rules(Scope(), CANONICAL_VERSION)  # of the runs of every simulated world
@@ -102,17 +104,17 @@ class FakeWeb:
         url = self.landing(one.url)
         base = Result(0, 0, one.seq, one.run, one.host, 1, Outcome.FAILED, depth=one.depth)
         if url is None:
-            return msgspec.structs.replace(base, reason="redirect_loop", retry=RetryClass.PERMANENT)
+            return msgspec.structs.replace(base, reason=REDIRECT_LOOP, retry=RetryClass.PERMANENT)
         page = self.pages[url]
         tries = self._tries[url] = self._tries.get(url, 0) + 1
         if page.dead or (page.second_fails and self.answers.get(url, 0) >= 1):
             return msgspec.structs.replace(
-                base, reason="http_404", status=404, retry=RetryClass.PERMANENT
+                base, reason=http_status(404), status=404, retry=RetryClass.PERMANENT
             )
         if tries <= page.fails_first:
             return msgspec.structs.replace(
                 base,
-                reason="http_503",
+                reason=http_status(503),
                 status=503,
                 retry=RetryClass.THROTTLED,
                 retry_after_s=0.3 if page.asks_for_patience else None,
@@ -122,7 +124,7 @@ class FakeWeb:
             return msgspec.structs.replace(
                 base,
                 outcome=Outcome.SKIPPED,
-                reason="redirected",
+                reason=REDIRECTED,
                 status=301,
                 handover=(target, RULES.key(target)),
             )

@@ -6,9 +6,9 @@ import itertools
 import json
 from collections import Counter
 
-from zcrawl.model import UNCHANGED, RequestState
-from zcrawl.store.redirects import DUPLICATE, REDIRECT_TARGET
-from zcrawl.store.rules import MAX_PAGES
+from zcrawl.model import RequestState
+from zcrawl.reasons.registry import find_reason
+from zcrawl.reasons.skip import DUPLICATE, MAX_PAGES, REDIRECT_TARGET, UNCHANGED
 from zcrawl.submit.outputs import part_path
 from zcrawl.testing.sim_web import Visit
 from zcrawl.testing.world import World
@@ -56,6 +56,8 @@ def every_url_is_final(world: World, run: int) -> None:
         assert request.state is not RequestState.QUEUED, f"{request.url} is not final"
         if request.state is not RequestState.DONE:
             assert request.reason, f"{request.url} has no reason"
+        if request.reason:
+            assert find_reason(request.reason), f"{request.reason} is not a registered reason"
         page = world.web.pages[request.url]
         good = not (
             page.dead or page.poison or page.kills or page.second_fails or page.redirects_to

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from zcrawl.errors import FetchError, RetryClass
+from zcrawl.reasons.failure import PLUGIN_STUCK
 from zcrawl.runtime.daemon_thread import begin
 
 T = TypeVar("T")
@@ -28,7 +29,7 @@ class Aside:
         if self.stuck >= MOST_STUCK:
             raise FetchError(
                 f"{self.stuck} calls that were given up still run on this worker",
-                code="plugin_stuck",
+                code=PLUGIN_STUCK,
                 retry=RetryClass.TRANSIENT,
             )
         future = begin(call, "zcrawl-plugin")

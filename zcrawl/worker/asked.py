@@ -23,6 +23,7 @@ from zcrawl.frontier.extra import (
 )
 from zcrawl.frontier.scope import has_binary_extension
 from zcrawl.frontier.url import canonicalize, join
+from zcrawl.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.spider_wire import Wanted
 
@@ -68,7 +69,7 @@ def asked_of(
         extra = Extra(one.method, one.body, one.headers, one.handler, one.meta)
         data = encode(extra)
         if refusal is None and len(data) > MOST_EXTRA_BYTES:
-            refusal = "request_too_large"
+            refusal = REQUEST_TOO_LARGE
         if refusal is not None:
             rejected[refusal] += 1
             continue
@@ -81,15 +82,15 @@ def asked_of(
 def _outside(context: RunContext, url: str, depth: int) -> str | None:
     """What a spider names is asked for on purpose: its extension does not count against it."""
     verdict = context.scope.verdict(url, depth)
-    if verdict == "binary_extension" and has_binary_extension(url):
+    if verdict == BINARY_EXTENSION and has_binary_extension(url):
         return None
     return verdict
 
 
 def _refusal(one: Wanted) -> str | None:
     if one.method not in METHODS:
-        return "bad_method"
+        return BAD_METHOD
     for name, value in one.headers.items():
         if not _TOKEN.fullmatch(name) or _CONTROL.search(value) or name.lower() in _FORBIDDEN:
-            return "bad_header"
+            return BAD_HEADER
     return None

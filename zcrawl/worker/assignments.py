@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 
 from zcrawl.mesh.messages import (
-    LACKS,
-    WITHDRAWN,
     Accept,
     Assign,
     Assignment,
@@ -23,6 +21,8 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Welcome,
 )
+from zcrawl.reasons.cluster import NO_CODE, NO_GRANT, NOT_WELCOMED, OVERTAKEN, UNKNOWN_RUN, lacks
+from zcrawl.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
 from zcrawl.worker.events import (
     AdoptCode,
     AdoptRobots,
@@ -83,7 +83,7 @@ class Assignments:
         """Those that the leader wants ended, not fetched."""
         overtaken = header.sequence < self._barrier
         if not welcomed or overtaken:
-            reason = "overtaken" if overtaken else "not_welcomed"
+            reason = OVERTAKEN if overtaken else NOT_WELCOMED
             _reject(header.source, [(header.epoch, one.n, reason) for one in assign.urls], effects)
             return []
         self._adopt_grants(header, assign.grants, now, effects)
@@ -94,7 +94,7 @@ class Assignments:
             if one.verdict and not draining and self._intake.give_up(one.seq):
                 ended.append(one)
                 continue
-            refusal = "draining" if draining else self._take(header.epoch, one)
+            refusal = DRAINING if draining else self._take(header.epoch, one)
             if refusal is not None:
                 refused.append((header.epoch, one.n, refusal))
         self.assigned = max(self.assigned, header.sequence)
@@ -105,11 +105,11 @@ class Assignments:
     def _take(self, epoch: int, one: Assignment) -> str | None:
         """None: taken in. Otherwise why not."""
         if one.run not in self._runs:
-            return "unknown_run"
+            return UNKNOWN_RUN
         if one.run in self._lacking:
             return self._lacking[one.run]
         if one.run in self._awaited:
-            return "no_code"
+            return NO_CODE
         return self._intake.take(epoch, one)
 
     def adopt_runs(self, runs: list[RunConfig], effects: Effects) -> None:
@@ -134,7 +134,7 @@ class Assignments:
 
     def lack(self, run: int, what: str, leader: str, effects: Effects) -> None:
         """What a run needs is not here: what has not started goes to somebody who has it."""
-        self._lacking[run] = reason = f"{LACKS}{what[:1_000]}"
+        self._lacking[run] = reason = lacks(what[:1_000])
         refused: list[Refusal] = []
         for seq in self._intake.queued():
             if self._intake.held[seq].assignment.run == run:
@@ -161,7 +161,7 @@ class Assignments:
             held = self._intake.held[seq]
             if held.assignment.host == host:
                 self._intake.finish(seq)
-                refused.append((held.epoch, held.assignment.n, "no_grant"))
+                refused.append((held.epoch, held.assignment.n, NO_GRANT))
         _reject(leader, refused, effects)
 
     def give_back_queued(self, leader: str, effects: Effects) -> None:
@@ -170,7 +170,7 @@ class Assignments:
         for seq in self._intake.queued():
             held = self._intake.finish(seq)
             if held is not None:
-                refused.append((held.epoch, held.assignment.n, "draining"))
+                refused.append((held.epoch, held.assignment.n, DRAINING))
         if leader:
             _reject(leader, refused, effects)
 
@@ -180,7 +180,7 @@ class Assignments:
         for seq in self._intake.waiting_long(now):
             held = self._intake.finish(seq)
             if held is not None:
-                refused.append((held.epoch, held.assignment.n, "host_waits"))
+                refused.append((held.epoch, held.assignment.n, HOST_WAITS))
         _reject(leader, refused, effects)
 
     def confirm_grants(self, leader: str, effects: Effects) -> None:

@@ -19,6 +19,7 @@ from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.frontier.extra import START_URL
 from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.plugins import Skip, Task
+from zcrawl.reasons.failure import EXECUTOR_ERROR, EXECUTOR_TIMEOUT
 from zcrawl.submit.job_toml import to_dict
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker import outcome
@@ -45,13 +46,13 @@ class Executing:
             async with asyncio.timeout(timeout_s):
                 item = _object(await self._called(Task(self._job, one.run, url, one.attempt)))
         except TimeoutError as error:
-            raise self._failed("executor_timeout", f"not done in {timeout_s} s") from error
+            raise self._failed(EXECUTOR_TIMEOUT, f"not done in {timeout_s} s") from error
         except Skip as skip:
             raise PageSkipped(f"executor {self._name}", code=skip.reason[:MOST_REASON]) from None
         except FetchError:
             raise  # it knows itself whether to try again
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
-            raise self._failed("executor_error", f"{type(error).__name__}: {error}") from error
+            raise self._failed(EXECUTOR_ERROR, f"{type(error).__name__}: {error}") from error
         page = Page(
             final_url=one.url,
             title=None,

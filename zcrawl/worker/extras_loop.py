@@ -17,10 +17,13 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
 from zcrawl.fetch.ports import Response
-from zcrawl.frontier.extra import START, START_URL
+from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.parse.item_check import Check, compile_check
+from zcrawl.reasons.cluster import NO_CODE
+from zcrawl.reasons.failure import PARSER_ERROR, PARSER_TIMEOUT, QUARANTINED
+from zcrawl.reasons.skip import START
 from zcrawl.submit.code import is_file
 from zcrawl.submit.spec import CRAWL, JobSpec
 from zcrawl.worker import outcome
@@ -135,7 +138,7 @@ class RunExtras:
         retry = RetryClass.TRANSIENT if error.fatal else RetryClass.PERMANENT
         reason, detail = error.code, str(error)
         if error.fatal and one.attempt >= QUARANTINE_AFTER:
-            reason, detail = "quarantined", f"{error.code}: {error}"
+            reason, detail = QUARANTINED, f"{error.code}: {error}"
             retry = RetryClass.PERMANENT
         return outcome.failed(
             one, reason, retry, status=status, crawl_delay_s=crawl_delay_s, detail=detail
@@ -147,7 +150,7 @@ class RunExtras:
             if spec.code is not None:
                 source = self._code_of(spec.code.sha256) or b""
                 if not source:  # the leader hears of it by REJECT, and sends it again
-                    raise SpiderError("the spider's file has not arrived", code="no_code")
+                    raise SpiderError("the spider's file has not arrived", code=NO_CODE)
             limits = spec.spider_limits
             load = Load(spec.spider, source, spec.spider_args, limits.memory, 0, self._closed)
             self._process = SpiderProcess(load, limits.timeout)
@@ -192,7 +195,7 @@ async def _parse(
         title = None if found.title is None else outcome.clean(str(found.title))
     except TimeoutError as error:
         text = f"parser {name}: no end after {most_s:g} s"
-        raise FetchError(text, code="parser_timeout", retry=RetryClass.PERMANENT) from error
+        raise FetchError(text, code=PARSER_TIMEOUT, retry=RetryClass.PERMANENT) from error
     except FetchError:
         raise  # too many that do not end
     except Exception as error:
@@ -215,4 +218,4 @@ def _object(item: Any) -> bytes:
 
 def _parser_failed(name: str, error: BaseException) -> FetchError:
     text = f"parser {name}: {type(error).__name__}: {error}"
-    return FetchError(text, code="parser_error", retry=RetryClass.PERMANENT)
+    return FetchError(text, code=PARSER_ERROR, retry=RetryClass.PERMANENT)

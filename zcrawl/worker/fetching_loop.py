@@ -16,6 +16,7 @@ from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.frontier.robots_place import robots_group
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result, Traits
+from zcrawl.reasons.failure import TOTAL_TIMEOUT
 from zcrawl.worker.group_work import Keys
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def rest_of(limits: HopLimits, used_s: float) -> HopLimits:
     """What is left for one more hop. FetchError: nothing."""
     rest = limits.total_s - used_s
     if rest <= LEAST_HOP_S:
-        raise fetch_error("total_timeout", f"not done in {limits.total_s} s, redirects included")
+        raise fetch_error(TOTAL_TIMEOUT, f"not done in {limits.total_s} s, redirects included")
     return msgspec.structs.replace(
         limits,
         total_s=rest,

@@ -30,6 +30,7 @@ import msgspec
 
 from zcrawl.frontier.politeness import Pace
 from zcrawl.mesh.messages import Assignment, Grant, HeldLease, Manner, Result
+from zcrawl.reasons.cluster import ANOTHER_HOST, NO_GRANT, OVER_CAPACITY
 from zcrawl.worker.group_work import GroupBook, Keys
 from zcrawl.worker.manners import HostManners
 
@@ -147,15 +148,15 @@ class Intake:
         held = self.held.get(assignment.seq)
         if held is not None:
             if assignment.host != held.assignment.host:
-                return "another_host"  # a confused leader: a request stays with its host
+                return ANOTHER_HOST  # a confused leader: a request stays with its host
             if (epoch, assignment.n) > (held.epoch, held.assignment.n):
                 held.epoch, held.assignment = epoch, assignment
             return None
         host = self.hosts.get(assignment.host)
         if host is None or host.grant.concurrency == 0:
-            return "no_grant"
+            return NO_GRANT
         if len(self.held) >= MOST_HELD:
-            return "over_capacity"
+            return OVER_CAPACITY
         self.held[assignment.seq] = Held(assignment, epoch)
         key = _key(assignment)
         if not host.queue:

@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Extracted, Result
 from zcrawl.parse.item_check import Check
+from zcrawl.reasons.skip import schema_broken
 
 _encode = msgspec.json.Encoder().encode
 
@@ -29,7 +30,7 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
             right.append(data)
             continue
         where, what = broken
-        reason = f"schema: {where}"
+        reason = schema_broken(where)
         reasons[reason] = reasons.get(reason, 0) + 1
         report: dict[str, Any] = {
             "url": url,

@@ -17,7 +17,7 @@ import msgspec
 
 from zcrawl.frontier.scope import SCOPE_REASONS, ScopeFilter
 from zcrawl.frontier.traps import TrapFilter
-from zcrawl.model import TOO_DEEP
+from zcrawl.reasons.skip import TOO_DEEP
 
 MOST_TRAPPED: Final = 1_000  # reported for one page
 _MOST_REMEMBERED: Final = 50_000  # links whose verdict a run remembers

@@ -19,6 +19,7 @@ from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.response_httpx import as_httpx
 from zcrawl.frontier.url import canonicalize, join, origin_of
 from zcrawl.parse.forms import find_form
+from zcrawl.reasons.failure import LOGIN_FAILED
 from zcrawl.submit.expressions import compile_pattern
 from zcrawl.submit.spec import Login
 
@@ -124,7 +125,7 @@ class LoginStep:
 def _failed(message: str) -> FetchError:
     return FetchError(
         f"login: {message}",
-        code="login_failed",
+        code=LOGIN_FAILED,
         retry=RetryClass.TRANSIENT,
         retry_after_s=FAILURE_KEPT_S,
     )

@@ -58,6 +58,9 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model import Disposition
+from zcrawl.reasons.cluster import DUPLICATE_ID, STALE_EPOCH
+from zcrawl.reasons.storage import STORE_BEHIND
+from zcrawl.reasons.waiting import DRAINED
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
     CancelFetch,
@@ -211,7 +214,7 @@ class WorkerMachine:
     def _on_message(self, header: Header, body: Body, now: float, effects: Effects) -> None:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
-            effects.append(SendToMaster(header.source, Stale("stale_epoch")))
+            effects.append(SendToMaster(header.source, Stale(STALE_EPOCH)))
             self._lower_beats += isinstance(body, Beat)
             if self._lower_beats > LOWER_BEATS and now - self._beat_at > EPOCH_PATIENCE_S:
                 text = f"{header.source} leads in epoch {header.epoch}, nobody in {self.epoch}"
@@ -325,9 +328,9 @@ class WorkerMachine:
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
                 effects.append(Exit(refusal, refused=True))
             return  # the repeated HELLO asks again
-        if stale.reason == "duplicate_id":
+        if stale.reason == DUPLICATE_ID:
             return
-        if stale.reason == "store_behind":
+        if stale.reason == STORE_BEHIND:
             # Our successor has acked nothing that the database does not know.
             effects.append(Exit("the database lost results of ours that were committed"))
             return
@@ -409,8 +412,8 @@ class WorkerMachine:
             return
         self._said_bye = True
         if self.leader:
-            effects.append(SendToMaster(self.leader, Bye("drained")))
-        effects.append(Exit("drained"))
+            effects.append(SendToMaster(self.leader, Bye(DRAINED)))
+        effects.append(Exit(DRAINED))
 
     def check(self) -> None:
         self.intake.check()

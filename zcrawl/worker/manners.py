@@ -14,6 +14,7 @@ from zcrawl.frontier.breaker import SILENT, Breaker
 from zcrawl.frontier.throttle import Throttle
 from zcrawl.mesh.messages import Manner, Result
 from zcrawl.model import Outcome
+from zcrawl.reasons.skip import ROBOTS_UNAVAILABLE
 
 NOTHING_SPECIAL = Manner()
 
@@ -46,7 +47,7 @@ class HostManners(msgspec.Struct):
         `interval_s` is what the jobs allow, `concurrency` this owner's part. Without `timed` this
         process slept meanwhile: neither silence nor a late answer was the host's.
         """
-        if result.reason == "robots_unavailable" and result.retry is RetryClass.POSTPONED:
+        if result.reason == ROBOTS_UNAVAILABLE and result.retry is RetryClass.POSTPONED:
             return now + (result.retry_after_s or 0.0)
         if result.reason in SILENT:
             return self.breaker.failed(result.reason, started_at, now) if timed else None

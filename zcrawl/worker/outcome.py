@@ -16,15 +16,23 @@ from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.keyring import HeaderSecrets, Keyring, not_released
 from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
-from zcrawl.frontier.extra import REDIRECTED, decode
+from zcrawl.frontier.extra import decode
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.shapes import ShapeWatch
 from zcrawl.frontier.traps import TrapFilter
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
-from zcrawl.model import NOINDEX, SITEMAP_PRIO, Outcome
+from zcrawl.model import SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
+from zcrawl.reasons.skip import (
+    CANONICAL,
+    NOINDEX,
+    REDIRECT_OUT_OF_SCOPE,
+    REDIRECTED,
+    ROBOTS_UNAVAILABLE,
+)
+from zcrawl.reasons.usage import BAD_SPEC
 from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.submit.outputs import wants_capture
 from zcrawl.submit.spec import JobSpec
@@ -60,7 +68,7 @@ class RunContext:
         try:
             self.spec = msgspec.json.decode(config.spec, type=JobSpec)
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise JobError(f"run {config.run}: {error}", code="bad_spec") from None
+            raise JobError(f"run {config.run}: {error}", code=BAD_SPEC) from None
         spec = self.spec
         self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
         self.rules = canonical_rules(spec.scope, config.canonical)
@@ -379,7 +387,7 @@ def redirected(
         )
     return skipped(
         one,
-        "redirect_out_of_scope",
+        REDIRECT_OUT_OF_SCOPE,
         status=status,
         crawl_delay_s=crawl_delay_s,
         detail=f"to {target}",
@@ -400,8 +408,8 @@ def clean(text: str) -> str:
 def no_rules(one: Assignment, wait_s: float | None) -> Result:
     """RFC 9309: who cannot say what is allowed allows nothing; first it is waited for."""
     if wait_s is None:
-        return skipped(one, "robots_unavailable")
-    return failed(one, "robots_unavailable", RetryClass.POSTPONED, retry_after_s=wait_s)
+        return skipped(one, ROBOTS_UNAVAILABLE)
+    return failed(one, ROBOTS_UNAVAILABLE, RetryClass.POSTPONED, retry_after_s=wait_s)
 
 
 def unkept(
@@ -428,5 +436,5 @@ def unkept(
         and context.gives_way(one.url, target)
     ):
         link = (target, context.rules.key(target))
-        return skipped(one, "canonical", handover=link, crawl_delay_s=crawl_delay_s)
+        return skipped(one, CANONICAL, handover=link, crawl_delay_s=crawl_delay_s)
     return None

@@ -28,12 +28,14 @@ from zcrawl.fetch.headers_httpx import header_of, headers_of
 from zcrawl.fetch.keyring import Keyring
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
-from zcrawl.frontier.shapes import TRAP_SHAPE
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import Outcome
 from zcrawl.parse.directives import forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
+from zcrawl.reasons.failure import INTERNAL_ERROR
+from zcrawl.reasons.skip import ROBOTS, TRAP_SHAPE
+from zcrawl.reasons.usage import BAD_SPEC
 from zcrawl.runtime.tasks_loop import in_full
 from zcrawl.worker import outcome, readings, sitemaps, traits_httpx
 from zcrawl.worker.engine_book_loop import EngineBook, EngineOf
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
     from zcrawl.worker.sending_loop import Sending
     from zcrawl.worker.session_loop import Session
 
-INTERNAL_ERROR: Final = "internal_error"
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
 
@@ -224,7 +225,7 @@ class Pipeline:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
-            return readings.of_refused_run(one, self._refused.get(one.run, "bad_spec"))
+            return readings.of_refused_run(one, self._refused.get(one.run, BAD_SPEC))
         if context.is_endless(one):
             return outcome.skipped(one, TRAP_SHAPE)
         extras = self._extras.get(one.run)
@@ -289,7 +290,7 @@ class Pipeline:
             if sending is not None:
                 sending.redirected(status)
             if context.spec.politeness.robots and not self._allows(one.run, context, url):
-                return outcome.skipped(one, "robots", status=status, detail=f"redirected to {url}")
+                return outcome.skipped(one, ROBOTS, status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
             limits = rest_of(whole, self._clock() - began - fetch.waited_s)
 
@@ -407,7 +408,7 @@ class Pipeline:
         if rules.retry_later:
             return outcome.no_rules(one, self._robots.wait_s(origin))
         if not rules.allows(one.url):
-            return outcome.skipped(one, "robots", crawl_delay_s=fetch.crawl_delay_s)
+            return outcome.skipped(one, ROBOTS, crawl_delay_s=fetch.crawl_delay_s)
         if asked:
             await self._next_hop(fetch)
         return None

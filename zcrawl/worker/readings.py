@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zcrawl.errors import ParseError, RetryClass
-from zcrawl.fetch.keyring import NOT_ALLOWED, NOT_RELEASED
 from zcrawl.fetch.policy import Verdict
 from zcrawl.mesh.messages import Assignment, Page, Result, Traits
-from zcrawl.model import UNCHANGED
 from zcrawl.parse.page import ParsedPage
+from zcrawl.reasons.failure import SECRET_NOT_RELEASED
+from zcrawl.reasons.skip import UNCHANGED
+from zcrawl.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.worker.link_filter import SortedLinks
 from zcrawl.worker.outcome import (
     MAX_CONTENT_TYPE,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def of_refused_run(one: Assignment, code: str) -> Result:
     """Of a run that this worker cannot work on. Another attempt may meet a worker that can; but
     what its operator does not allow stays so."""
-    forbidden = code in (NOT_RELEASED, NOT_ALLOWED)
+    forbidden = code in (SECRET_NOT_RELEASED, PATH_NOT_ALLOWED)
     return failed(one, code, RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT)
 
 

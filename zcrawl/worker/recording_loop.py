@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.fetch.ports import Response
 from zcrawl.mesh.capture import Capture, Exchange, Form
 from zcrawl.mesh.messages import Assignment, Extracted, Page, Result
-from zcrawl.model import NOINDEX
+from zcrawl.reasons.skip import NOINDEX
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.sending_loop import Sending
 

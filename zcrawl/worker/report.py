@@ -8,13 +8,12 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import RetryClass
-from zcrawl.frontier.breaker import HOST_DOWN
 from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Hello, Result
-from zcrawl.model import OVERDUE, Outcome
+from zcrawl.model import Outcome
+from zcrawl.reasons.failure import ATTEMPT_OVERDUE, HOST_DOWN, RESULT_UNSENDABLE
 from zcrawl.worker.intake import Intake
 from zcrawl.worker.outbox import Outbox
 
-UNSENDABLE = "result_unsendable"
 MOST_DETAIL = 200
 
 
@@ -53,7 +52,7 @@ def parts(result: Result) -> list[Result]:
 
 def by_verdict(one: Assignment, epoch: int) -> Result:
     """The leader has decided: the request ends without being fetched."""
-    failed = one.verdict in (HOST_DOWN, OVERDUE)
+    failed = one.verdict in (HOST_DOWN, ATTEMPT_OVERDUE)
     return Result(
         lease_epoch=epoch,
         lease_n=one.n,
@@ -79,7 +78,7 @@ def unsendable(result: Result, detail: str) -> Result:
         host=result.host,
         attempt=result.attempt,
         outcome=Outcome.FAILED,
-        reason=UNSENDABLE,
+        reason=RESULT_UNSENDABLE,
         retry=RetryClass.PERMANENT,
         depth=result.depth,
         detail=detail[:MOST_DETAIL].encode("ascii", "backslashreplace").decode(),

@@ -28,6 +28,17 @@ from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
 from zcrawl.frontier.robots_place import ELSEWHERE, MAX_REDIRECTS, packed, way_in
 from zcrawl.frontier.url import DEFAULT, origin_of
 from zcrawl.mesh.messages import RobotsFile
+from zcrawl.reasons.failure import (
+    ADDRESS_MOVED,
+    BAD_ENCODING,
+    BLOCKED_ADDRESS,
+    ENGINE,
+    PROTOCOL,
+    PROXIES_DOWN,
+    ROBOTS_ELSEWHERE,
+    TOO_LARGE,
+)
+from zcrawl.reasons.skip import ROBOTS_UNAVAILABLE
 
 RULES_KEPT_S: Final = 3_600.0
 DISALLOW_KEPT_S: Final = 600.0  # after the patience for a failing robots.txt was over
@@ -38,11 +49,9 @@ MOST_ORIGINS: Final = 10_000
 WAY_KEPT_S: Final = 600.0  # to another origin; then it is asked for from the beginning
 MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
 MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
-NOT_THE_PAGES_FATE: Final = frozenset(("too_large", "bad_encoding", "protocol", "engine"))
+NOT_THE_PAGES_FATE: Final = frozenset((TOO_LARGE, BAD_ENCODING, PROTOCOL, ENGINE))
 # What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
-_OF_THE_RUN: Final = frozenset(
-    ("blocked_address", "proxies_down", "address_moved", "robots_elsewhere")
-)
+_OF_THE_RUN: Final = frozenset((BLOCKED_ADDRESS, PROXIES_DOWN, ADDRESS_MOVED, ROBOTS_ELSEWHERE))
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -142,7 +151,7 @@ class RobotsCache:
                 if isinstance(error, FetchError)
                 else FetchError(
                     "the robots.txt request was cut off",
-                    code="robots_unavailable",
+                    code=ROBOTS_UNAVAILABLE,
                     retry=RetryClass.TRANSIENT,
                 )
             )
@@ -196,7 +205,7 @@ class RobotsCache:
                 if place != origin and not may_visit(place):
                     limits.guard.check(url)
                     self._report_way(origin, way)
-                    raise fetch_error("robots_elsewhere", f"{way[0]} leads to {url}")
+                    raise fetch_error(ROBOTS_ELSEWHERE, f"{way[0]} leads to {url}")
                 response = await engine.get(url, {"User-Agent": user_agent}, limits)
             except BlockedAddress:
                 if url == robots_url(origin):

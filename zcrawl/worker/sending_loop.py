@@ -21,6 +21,7 @@ from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_k
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import Assignment, Extracted, Result
 from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
+from zcrawl.reasons.failure import MIDDLEWARE_ERROR
 
 MOST_REASON: Final = 80
 # What must not go to another host only because the first one said so.
@@ -155,4 +156,4 @@ def _encoded(item: dict[str, Any]) -> bytes:
 
 
 def _failed(text: str) -> FetchError:
-    return FetchError(text, code="middleware_error", retry=RetryClass.PERMANENT)
+    return FetchError(text, code=MIDDLEWARE_ERROR, retry=RetryClass.PERMANENT)

@@ -24,6 +24,16 @@ from zcrawl.fetch.policy import RETRY_CLASS_OF
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.proxies import Busy, Down, ProxyPool, Take
 from zcrawl.frontier.url import origin_of
+from zcrawl.reasons.failure import (
+    HTTP2,
+    PROTOCOL,
+    PROXIES_DOWN,
+    PROXY,
+    READ_TIMEOUT,
+    RESET,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+)
 from zcrawl.submit.spec import JobSpec
 from zcrawl.worker.fetching_loop import rest_of
 from zcrawl.worker.login_loop import LoginStep
@@ -31,9 +41,9 @@ from zcrawl.worker.login_loop import LoginStep
 NextHop = Callable[[], Awaitable[None]]
 What = tuple[str, bytes] | None  # method and body; None: a plain GET
 MOST_PROXIES_TRIED: Final = 5  # for one request
-_TOOK_LONG: Final = frozenset(("read_timeout", "total_timeout"))
+_TOOK_LONG: Final = frozenset((READ_TIMEOUT, TOTAL_TIMEOUT))
 # What may be the proxy's fault or the server's: nobody can tell before another proxy was asked.
-_WHOSE: Final = _TOOK_LONG | {"truncated", "protocol", "reset", "http2"}
+_WHOSE: Final = _TOOK_LONG | {TRUNCATED, PROTOCOL, RESET, HTTP2}
 _MOST_SUSPECTED: Final = 10_000  # URLs
 
 
@@ -158,7 +168,7 @@ class Session:
                             pool.blame(suspect, self._clock())
                         return response
                     except FetchError as error:
-                        good = error.code != "proxy"
+                        good = error.code != PROXY
                         if good:
                             good = None if error.code in _WHOSE else True
                             if good or pool.count == 1 or what is not None:
@@ -185,7 +195,7 @@ class Session:
 
 def _proxies_down(wait_s: float, last: str) -> FetchError:
     detail = f"; the last one said: {last}" if last else ""
-    code = "proxies_down"
+    code = PROXIES_DOWN
     message = f"no proxy can be used now{detail}"
     wait_s = max(1.0, wait_s)
     return FetchError(message, code=code, retry=RETRY_CLASS_OF[code], retry_after_s=wait_s)

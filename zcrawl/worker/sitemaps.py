@@ -17,11 +17,11 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Link, Result
 from zcrawl.model import SITEMAP_PRIO
+from zcrawl.reasons.skip import SITEMAP, SITEMAP_TOO_MANY, TRAP_SITEMAP
 from zcrawl.worker.link_filter import MOST_TRAPPED, SortedLinks, year_of
 from zcrawl.worker.outcome import RunContext, skipped
 
 MOST_NESTED: Final = 3  # indexes above a sitemap
-NESTED: Final = "trap_sitemap"  # the reason of one that lies deeper
 
 
 def is_sitemap(one: Assignment) -> bool:
@@ -65,7 +65,9 @@ class SitemapListing:
             link = self._resolver.resolve(self._url, each)
             if link is None or not _may_name(self._url, link[0], context):
                 continue
-            why = NESTED if self._level > MOST_NESTED else context.traps.verdict(link[0], year)
+            why = (
+                TRAP_SITEMAP if self._level > MOST_NESTED else context.traps.verdict(link[0], year)
+            )
             if why is not None:
                 self._trapped.append((*link, why))
             elif context.sitemaps_left > 0:
@@ -81,9 +83,9 @@ class SitemapListing:
         wrong with the file."""
         rejected = {**self._resolver.rejected, **complaints}
         if self._too_many:
-            rejected["sitemap_too_many"] = 1
+            rejected[SITEMAP_TOO_MANY] = 1
         return msgspec.structs.replace(
-            skipped(self._one, "sitemap", status=status, detail=error),
+            skipped(self._one, SITEMAP, status=status, detail=error),
             links=links.followed,
             prios=[self._prios[link[0]] for link in links.followed],
             trapped=[*links.trapped, *self._trapped][:MOST_TRAPPED],

@@ -13,6 +13,7 @@ from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.parse.page import ParsedPage
+from zcrawl.reasons.skip import SOFT_404
 from zcrawl.worker import outcome, sitemaps
 from zcrawl.worker.outcome import RunContext
 from zcrawl.worker.reading_loop import LINKS_A_STEP, PageReader
@@ -47,7 +48,7 @@ class SpecialPages:
             and says_missing(parsed.title)
             and await self._soft404.is_missing(origin_of(url), parsed.title, probe)
         ):
-            return outcome.skipped(one, "soft_404", crawl_delay_s=crawl_delay_s)
+            return outcome.skipped(one, SOFT_404, crawl_delay_s=crawl_delay_s)
         return None
 
     async def sitemap(

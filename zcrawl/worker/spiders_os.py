@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import SpiderError
+from zcrawl.reasons.failure import SPIDER_DIED, SPIDER_LOAD, SPIDER_MEMORY, SPIDER_TIMEOUT
 from zcrawl.runtime.child_environment import child_environment
 from zcrawl.worker import spider_wire as wire
 
@@ -45,7 +46,7 @@ class SpiderProcess:
         if isinstance(answer, wire.Raised):
             raise SpiderError(answer.text)
         if isinstance(answer, wire.Loaded):
-            raise SpiderError("the spider's process answered out of turn", code="spider_died")
+            raise SpiderError("the spider's process answered out of turn", code=SPIDER_DIED)
         return answer
 
     async def load(self) -> bool:
@@ -77,7 +78,7 @@ class SpiderProcess:
         answer = await self._exchange(child, load, START_S)
         if isinstance(answer, wire.Raised):
             await self._end()
-            raise SpiderError(f"{load.name} cannot be loaded: {answer.text}", code="spider_load")
+            raise SpiderError(f"{load.name} cannot be loaded: {answer.text}", code=SPIDER_LOAD)
         self._starts = isinstance(answer, wire.Loaded) and answer.starts
         return child
 
@@ -90,7 +91,7 @@ class SpiderProcess:
         except TimeoutError:
             await self._end()
             text = f"no end after {timeout_s:g} s"
-            raise SpiderError(text, code="spider_timeout", fatal=True) from None
+            raise SpiderError(text, code=SPIDER_TIMEOUT, fatal=True) from None
         except (OSError, EOFError, msgspec.MsgspecError, ValueError) as error:
             raise await self._died(error) from None
         except asyncio.CancelledError:
@@ -98,7 +99,7 @@ class SpiderProcess:
             raise
         if isinstance(answer, wire.Raised) and answer.memory:
             await self._end()
-            raise SpiderError(answer.text, code="spider_memory", fatal=True)
+            raise SpiderError(answer.text, code=SPIDER_MEMORY, fatal=True)
         return answer
 
     async def _died(self, error: Exception) -> SpiderError:
@@ -109,7 +110,7 @@ class SpiderProcess:
         how = (
             str(error) if code is None else f"exit code {code}" if code >= 0 else f"signal {-code}"
         )
-        return SpiderError(f"the spider's process ended: {how}", code="spider_died", fatal=True)
+        return SpiderError(f"the spider's process ended: {how}", code=SPIDER_DIED, fatal=True)
 
     async def _end(self, patient: bool = False) -> None:
         child, self._child = self._child, None

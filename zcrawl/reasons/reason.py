@@ -1,0 +1,117 @@
+"""The type of a registered reason, and how the modules of this package register one."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, NamedTuple
+
+
+class Kind(enum.Enum):
+    """The class of a reason. The value is what commands and docs show."""
+
+    SKIP = "skip"  # a URL, link or item is left out on purpose; nothing failed
+    FAILURE = "failure"  # a URL was tried and failed, or failed before it could be tried
+    WAITING = "waiting"  # a host or a run makes no requests for the moment
+    REFUSAL = "refusal"  # a command, message, file or setting is not accepted
+
+
+class Form(enum.Enum):
+    """What follows the code of a reason with a parameter."""
+
+    NONE = ""
+    STATUS = "_STATUS"  # http_404
+    OF = " of URL"  # duplicate of https://example.com/
+    NAME = " NAME"  # lacks parser 'x'
+    DETAIL = ": DETAIL"  # schema: price
+
+
+class Reason(NamedTuple):
+    """A registered reason. `also`: further classes that the same code occurs in.
+
+    A named tuple, because `dataclasses` would take milliseconds of each start.
+    """
+
+    code: str
+    kind: Kind
+    meaning: str  # what happened and why
+    remedy: str  # what to do now
+    form: Form = Form.NONE
+    also: tuple[Kind, ...] = ()
+
+    @property
+    def pattern(self) -> str:
+        """The code with its parameter, as people read it: `http_STATUS`."""
+        return self.code + self.form.value
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return (self.kind, *self.also)
+
+    def covers(self, text: str) -> bool:
+        """Whether a stored or sent reason is this one, with or without its parameter."""
+        if text == self.code:
+            return self.form is not Form.STATUS
+        rest = text.removeprefix(self.code)
+        if rest == text:
+            return False
+        match self.form:
+            case Form.NONE:
+                return False
+            case Form.STATUS:
+                return len(rest) == 4 and rest[0] == "_" and rest[1:].isdecimal()
+            case Form.OF:
+                return rest.startswith(" of ")
+            case Form.NAME:
+                return rest.startswith(" ")
+            case Form.DETAIL:
+                return rest.startswith(": ")
+
+
+REASONS: Final[dict[str, Reason]] = {}  # by code; complete once `registry` is imported
+
+
+def _add(
+    kind: Kind, code: str, meaning: str, remedy: str, form: Form, also: tuple[Kind, ...]
+) -> str:
+    if code in REASONS:
+        raise ValueError(f"the reason {code!r} is registered twice")
+    REASONS[code] = Reason(code, kind, meaning, remedy, form, also)
+    return code
+
+
+def skip(
+    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+) -> str:
+    """Register a reason of what is left out; return its code."""
+    return _add(Kind.SKIP, code, meaning, remedy, form, also)
+
+
+def failure(
+    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+) -> str:
+    """Register a reason of what failed; return its code."""
+    return _add(Kind.FAILURE, code, meaning, remedy, form, also)
+
+
+def waiting(
+    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+) -> str:
+    """Register a reason to wait; return its code."""
+    return _add(Kind.WAITING, code, meaning, remedy, form, also)
+
+
+def refusal(
+    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+) -> str:
+    """Register a reason to refuse; return its code."""
+    return _add(Kind.REFUSAL, code, meaning, remedy, form, also)
+
+
+def with_detail(code: str, detail: str) -> str:
+    """Return the form of a reason that explains itself: `schema: price`."""
+    return f"{code}: {detail}"
+
+
+def without_detail(text: str) -> str:
+    """Return the code of a reason that explains itself."""
+    return text.partition(":")[0]
