@@ -183,6 +183,7 @@ class DeskViews:
                 "status": group.status,
                 "count": group.count,
                 "url": group.url,
+                "detail": group.detail,
                 "at": group.at,
             }
 

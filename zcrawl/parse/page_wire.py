@@ -87,6 +87,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     labels: dict[str, list[bytes]]
     paging: list[bytes]
     size: int
+    examples: dict[str, str]
 
 
 class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
@@ -158,6 +159,7 @@ def as_answer(page: ParsedPage) -> Parsed:
             found.labels,
             found.paging,
             found.size,
+            found.examples,
         )
     return Parsed(
         page.title,
@@ -187,6 +189,7 @@ def as_page(answer: Parsed, links: list[Link]) -> ParsedPage:
             labels=found.labels,
             paging=found.paging,
             size=found.size,
+            examples=found.examples,
         )
     return ParsedPage(
         answer.title,

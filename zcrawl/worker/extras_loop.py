@@ -21,6 +21,7 @@ from zcrawl.frontier.extra import START, START_URL
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.parse.item_check import Check, compile_check
+from zcrawl.raised_text import raised_text
 from zcrawl.submit.code import is_file
 from zcrawl.submit.spec import CRAWL, JobSpec
 from zcrawl.worker import outcome
@@ -214,5 +215,5 @@ def _object(item: Any) -> bytes:
 
 
 def _parser_failed(name: str, error: BaseException) -> FetchError:
-    text = f"parser {name}: {type(error).__name__}: {error}"
+    text = f"parser {name}: {raised_text(error)}"
     return FetchError(text, code="parser_error", retry=RetryClass.PERMANENT)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.mesh.messages import Extracted, Result
-from zcrawl.parse.item_check import Check
+from zcrawl.parse.item_check import MOST_EXAMPLES, Check, describe
 
 _encode = msgspec.json.Encoder().encode
 
@@ -23,14 +23,18 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
     right: list[bytes] = []
     aside: list[bytes] = []
     reasons: dict[str, int] = {}
+    examples: dict[str, str] = {}
     for data in result.items:
-        broken = check(msgspec.json.decode(data))
+        item = msgspec.json.decode(data)
+        broken = check(item)
         if broken is None:
             right.append(data)
             continue
         where, what = broken
         reason = f"schema: {where}"
         reasons[reason] = reasons.get(reason, 0) + 1
+        if reason not in examples and len(examples) < MOST_EXAMPLES:
+            examples[reason] = describe(item, where, what)
         report: dict[str, Any] = {
             "url": url,
             "block": maker,
@@ -42,5 +46,7 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
     if not aside:
         return result
     told = result.extracted or Extracted()
-    told = msgspec.structs.replace(told, rejected=[*told.rejected, *aside], reasons=reasons)
+    told = msgspec.structs.replace(
+        told, rejected=[*told.rejected, *aside], reasons=reasons, examples=examples
+    )
     return msgspec.structs.replace(result, items=right, extracted=told)
