@@ -29,6 +29,7 @@ ERRORS = Table(
             "At", 9, lambda row: Span(clock_text(number(row, "at")), "dim"), "at", "A", desc=True
         ),
         Column("Newest URL", 0, text_cell("url", "dim")),
+        Column("What happened", 0, text_cell("detail"), least=130),
     ),
     key=lambda row: f"{text(row, 'run')}/{text(row, 'host_id')}/{text(row, 'reason')}",
     sort="count",
@@ -44,7 +45,8 @@ FAILED = Table(
         Column("Code", 5, lambda row: Span(text(row, "status") if number(row, "status") else "")),
         Column("Tries", 6, count_cell("attempts"), right=True),
         Column("URL", 0, text_cell("url")),
-        Column("Linked from", 40, text_cell("parent", "dim"), least=130),
+        Column("What happened", 0, text_cell("detail"), least=100),
+        Column("Linked from", 40, text_cell("parent", "dim"), least=150),
     ),
     key=lambda row: text(row, "seq"),
     sort="",

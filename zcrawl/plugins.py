@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from zcrawl.errors import PluginError
+from zcrawl.raised_text import raised_text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -205,9 +206,8 @@ def make(group: str, name: str, options: Mapping[str, Any] | None = None) -> Any
     try:
         made = entry.load()(**(options or {}))
     except Exception as error:  # foreign code: whatever it raises, the job learns of it
-        told = f"{type(error).__name__}: {error}"
         raise PluginError(
-            f"{kind} {name!r} ({entry.value}): {told}", code=PluginError.BROKEN
+            f"{kind} {name!r} ({entry.value}): {raised_text(error)}", code=PluginError.BROKEN
         ) from error
     problem = problem_of(group, made)
     if problem:

@@ -230,7 +230,7 @@ def job_page(view: View, cells: int) -> Picture:
         *fill_rates(view, row, half),
     ]
     both = beside(left, right, half, half) if cells >= WIDE else [*left, (), *right]
-    return [*facts, *both, (), *recent_items(view, cells)]
+    return [*facts, *both, (), *examples(row, cells), *recent_items(view, cells)]
 
 
 def _spec(row: Row) -> Picture:
@@ -303,6 +303,21 @@ def _filled(name: object, share: float, cells: int, more: str = "") -> Line:
     bar = progress_bar(share, max(4, min(30, cells - 36)), style)
     shown = fit(plain(name, 40), 20)
     return line(Span(f"  {shown}"), *bar, Span(f" {percent(share):>8}"), Span(more, "bad"))
+
+
+def examples(row: Row, cells: int) -> Picture:
+    """The first request of each reason, with what happened to it; nothing if all went well."""
+    found = row.get("examples")
+    by_kind = found if isinstance(found, dict) else {}
+    lines: Picture = []
+    for kind, style in (("failed", "bad"), ("skipped", ""), ("rejected", "warn")):
+        of_kind = by_kind.get(kind)
+        pairs = list(of_kind.items())[:12] if isinstance(of_kind, dict) else []
+        for name, value in pairs:
+            example: Row = value if isinstance(value, dict) else {}
+            what = " at ".join(filter(None, (text(example, "detail"), text(example, "url"))))
+            lines.append(line(Span(f"  {fit(plain(name, 60), 24)} ", style), Span(what)))
+    return [title("The first of each reason", cells), *lines, ()] if lines else []
 
 
 def recent_items(view: View, cells: int) -> Picture:

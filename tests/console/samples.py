@@ -16,6 +16,7 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.roles.watching import WatchTarget
 
 AT = 1_700_000_000.0
+WHY = "Name or service not known"
 
 
 def worker(name: str = "w1", **changes: Any) -> dict[str, Any]:
@@ -73,6 +74,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     failed = {"seq": 9, "url": said, "state": "dead", "reason": words or "dns", "status": 0}
     group = {"run": 1, "job": 1, "name": words or "docs", "host_id": 4, "host": said, "count": 12}
     group |= {"reason": words or "dns", "status": 503, "url": said, "at": AT}
+    group |= {"detail": words or WHY}
     queue = {"id": 1, "job": 1, "name": words or "docs", "state": "running", "queued": 480}
     queue |= {"ready": 70, "delayed": 10, "beyond": 400, "leased": 10, "backlog": 3, "hosts": 7}
     queue |= {"tag": words or "shop", "tags": [words or "shop", "daily"], "host": said}
@@ -97,7 +99,9 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         "lanes": {"rows": [one | {"kinds": kinds} for one in rows[:9]], "total": 9, "offset": 0},
         "queues": {"rows": queues, "total": 2, "offset": 0},
         "errors": {"rows": [group], "total": 1, "offset": 0},
-        "failed": {"rows": [{**failed, "attempts": 4, "depth": 2, "parent": said}]},
+        "failed": {
+            "rows": [{**failed, "attempts": 4, "depth": 2, "parent": said, "detail": words or WHY}]
+        },
         "items": {"rows": [item(n, title=words or f"Page {n}") for n in range(50, 0, -1)]},
         "events": {"rows": events, "total": 30, "offset": 0},
         "history": {"step_s": 1, "at": [AT + n for n in range(200)], **dict.fromkeys(names, wave)},
@@ -106,7 +110,8 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         "depths": {"depths": {"0": 1, "1": 40, "2": 459}},
         "job": {**run(1, words or "docs"), "percent": 51.0, "started_at": "2026", "workers": ["w1"]}
         | {"spec": {"seeds": [said], "scope": {"include": [said]}, "politeness": {"rate": 5}}}
-        | {"statuses": {"200": 500}, "failed_reasons": {words or "dns": 3}, "skipped_reasons": {}},
+        | {"statuses": {"200": 500}, "failed_reasons": {words or "dns": 3}, "skipped_reasons": {}}
+        | {"examples": {"failed": {words or "dns": {"url": said, "detail": words or WHY}}}},
     }
 
 

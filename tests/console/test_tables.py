@@ -357,3 +357,23 @@ def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
         "wiki": "completed",
     }
     assert "wiki" in as_text(whole(view, 80, 24))
+
+
+def test_what_happened_is_shown_beside_failures_and_on_the_page_of_a_job() -> None:
+    """As the leader told it: the newest of a group, the first of each reason of a job."""
+    why = "IndexError: [bold]none[/bold] (sp.py, line 8)"
+    errors = at(Place(Page.ERRORS), words=why)
+    assert why in as_text(whole(errors, 220, 30))
+    about = (("run", 1), ("reason", "spider_error"), ("host_id", 4))
+    assert why in as_text(whole(at(Place(Page.FAILED, "1", about), words=why), 220, 30))
+    text = as_text(whole(at(Place(Page.JOB, "1", (("run", 1),)), words=why), 160, 80))
+    assert "The first of each reason" in text and f"{why} at {why}" in text
+
+
+def test_a_job_without_failures_has_no_examples_to_show() -> None:
+    """A master of an older version tells none either."""
+    view = at(Place(Page.JOB, "1", (("run", 1),)))
+    key = next(slot for slot in view.known.answers if slot == view.place.key)
+    data = {**view.known.answers[key].data, "examples": {}}
+    view = reduce(view, Answered(key, data, 2.0))
+    assert "The first of each reason" not in as_text(whole(view, 160, 80))

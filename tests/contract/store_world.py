@@ -193,6 +193,11 @@ class World:
     def tallies(self, run: int) -> TallyRows:
         return self.ask(Tallies(run), TallyRows)
 
+    def examples(self, run: int) -> dict[tuple[str, str], tuple[str, str]]:
+        """(kind, reason) → (URL, detail)"""
+        rows = self.tallies(run).examples
+        return {(row.kind, row.name): (row.url, row.detail) for row in rows}
+
     def failures(self, run: int) -> list[tuple[str, RequestState, str]]:
         rows = self.ask(ReadFailed(run, 0, 1000), Failures).rows
         return [(row.url, row.state, row.reason) for row in rows]

@@ -128,6 +128,8 @@ def changes(draw: st.DrawFn) -> Change:
         crawl_delay_s=draw(st.sampled_from([0.0, 2.0, 3.0])),
         traits=draw(traits) if done else None,
         final=draw(finals) if done else None,
+        detail=draw(st.sampled_from(["", "no such name", "é"])),
+        examples=draw(st.sampled_from([(), (), (("schema: n", "n is 'x'"),)])) if done else (),
     )
 
 

@@ -28,7 +28,8 @@ from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 BOOKS = Catalogue(books=60, tags=6)
 SUMMARY = {
     *("job", "run", "state", "pages", "items", "failed", "skipped", "queued", "bytes", "seconds"),
-    *("pages_per_second", "unchanged", "dropped", "outputs"),
+    *("pages_per_second", "unchanged", "dropped", "outputs", "failed_reasons", "skipped_reasons"),
+    *("rejected_items", "fields", "examples"),
 }
 
 

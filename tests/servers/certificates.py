@@ -17,10 +17,10 @@ class Certificates:
 
 
 def make_certificates(
-    folder: Path, address: str = "127.0.0.1", names: tuple[str, ...] = ()
+    folder: Path, address: str = "127.0.0.1", names: tuple[str, ...] = (), days: int = 2
 ) -> Certificates:
     """The server's certificate is for `address` and `names`; the client's is for nobody in
-    particular."""
+    particular. Negative `days`: both have expired."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, ca_key = folder / "ca.pem", folder / "ca.key"
     # fmt: off
@@ -37,7 +37,7 @@ def make_certificates(
         _openssl("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN=zcrawl {name}",
                  "-keyout", key, "-out", request)
         _openssl("x509", "-req", "-in", request, "-CA", ca, "-CAkey", ca_key, "-CAcreateserial",
-                 "-days", "2", "-extfile", extensions, "-out", cert)
+                 "-days", str(days), "-extfile", extensions, "-out", cert)
         # fmt: on
         made[name] = (cert, key)
     return Certificates(ca, *made["server"], *made["client"])

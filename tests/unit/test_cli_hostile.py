@@ -44,6 +44,9 @@ VIEW: dict[str, Any] = {
     "runs": [{"run": 1, "state": "x", "pages": 1}, {"run": 2, "state": "x", "pages": 1}],
     "last_actions": [{"what": "x", "by": "x", "at": "x"}],
     "fields": {"x": {"failed": 1, "percent": 1, "filled": 1}},
+    "examples": {
+        kind: {"x": {"url": "x", "detail": "x"}} for kind in ("failed", "skipped", "rejected")
+    },
 }
 REPORT: dict[str, Any] = {
     "url": "x",

@@ -177,9 +177,9 @@ def test_failures_are_exported_with_state_status_and_reason(store: StubStore) ->
         ("skipped", "robots", 0),
     ]
     assert b"".join(chunks_of(source(store, None), "csv")).decode().split("\r\n") == [
-        "url,state,reason,status,attempts,depth,parent",
-        '"https://x/a,b",dead,http_404,404,1,1,https://x/',
-        '"https://x/""",skipped,robots,0,0,0,',
+        "url,state,reason,status,attempts,depth,parent,detail",
+        '"https://x/a,b",dead,http_404,404,1,1,https://x/,',
+        '"https://x/""",skipped,robots,0,0,0,,',
         "",
     ]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.extraction import PAGE, extract, plan_of
 from zcrawl.errors import JobError
+from zcrawl.parse.item_check import MOST_SHOWN, describe
 
 
 def test_an_item_without_a_required_field_is_set_aside_with_the_reason() -> None:
@@ -120,3 +121,39 @@ def test_schema_keywords_that_would_not_be_checked_are_refused(keyword: str) -> 
     )
     with pytest.raises(JobError, match="not supported"):
         plan_of(job)
+
+
+@pytest.mark.parametrize(
+    ("item", "where", "text"),
+    [
+        ({"n": "x"}, "n", 'n is "x": why'),
+        ({"n": None}, "n", "n: why"),
+        ({}, "shop.n", "shop.n: why"),
+        ({"n": [1, {"a": 2}]}, "n[1].a", 'n is [1,{"a":2}]: why'),
+        ({"a.b": 3}, "a.b", "a.b is 3: why"),
+        ({"n": 1}, "item", "why"),
+        ({"n": "x" * 1_000_000}, "n", f'n is "{"x" * (MOST_SHOWN - 1)}…: why'),
+    ],
+)
+def test_an_example_names_the_field_its_value_and_why(
+    item: dict[str, object], where: str, text: str
+) -> None:
+    """The value is cut short; a field without one is only named."""
+    assert describe(item, where, "why") == text
+
+
+def test_the_first_item_of_each_reason_is_the_example() -> None:
+    """By a schema or a required field."""
+    job = """
+[extract]
+item = "li"
+[extract.fields]
+n = { attr = "data-n" }
+[extract.schema.properties]
+n = { enum = ["0"] }
+"""
+    found = extract(job, PAGE)
+    assert list(found.examples) == ["schema: n"] and len(found.rejected) > 1
+    assert found.examples["schema: n"].startswith('n is "1": ')
+    lacking = '[extract.fields]\nt = { css = ".none", required = true }'
+    assert extract(lacking, PAGE).examples == {"required: t": "t: it has no value"}

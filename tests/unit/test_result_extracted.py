@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from zcrawl.mesh.messages import Extracted
 from zcrawl.model import Kept
-from zcrawl.result.extracted import MOST_FIELDS, MOST_ROWS, others_of, tallies_of
+from zcrawl.result.extracted import (
+    MOST_FIELDS,
+    MOST_REASONS,
+    MOST_ROWS,
+    examples_of,
+    others_of,
+    tallies_of,
+)
+from zcrawl.store.rules import MOST_DETAIL
 
 
 def test_rows_and_tallies_of_an_extraction() -> None:
@@ -37,3 +45,19 @@ def test_a_worker_that_tells_too_much_is_cut_short() -> None:
     tallies = tallies_of(told)
     assert sum(kind == "filled" for kind, _, _ in tallies) == MOST_FIELDS
     assert all(len(name) <= 200 and count <= 1_000_000 for _, name, count in tallies)
+
+
+def test_each_reason_that_is_counted_has_an_example() -> None:
+    """Also without words, as of items that a middleware dropped; within bounds."""
+    told = Extracted(
+        reasons={"schema: n": 2, "dropped": 1}, examples={"schema: n": "n is 3", "other": "x"}
+    )
+    assert examples_of(told) == (("schema: n", "n is 3"), ("dropped", ""))
+    assert examples_of(None) == examples_of(Extracted()) == ()
+    many = {str(n) * 100: 1 for n in range(1_000)}
+    found = examples_of(Extracted(reasons=many, examples=dict.fromkeys(many, "x" * 5_000)))
+    assert len(found) == MOST_REASONS
+    assert all(len(name) <= 200 and len(text) == MOST_DETAIL for name, text in found)
+    assert [name for name, _ in found] == [
+        name for _, name, _ in tallies_of(Extracted(reasons=many))
+    ]

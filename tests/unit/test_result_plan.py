@@ -28,6 +28,7 @@ from zcrawl.reasons.skip import REDIRECTED
 from zcrawl.result.plan import MOST_REASON, SAMPLE_EVERY, ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
+from zcrawl.store.rules import MOST_DETAIL
 from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
 NOW = 50.0
@@ -210,6 +211,25 @@ def test_archives_get_the_answer_that_a_request_ended_with_and_no_earlier_one() 
     assert (again.state, again.others) == (RequestState.QUEUED, ())
     last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
     assert (last.state, last.others) == (RequestState.DEAD, ((Kept.CAPTURE, b"{}"),))
+
+
+def test_what_happened_is_kept_of_what_ended_and_of_no_attempt_before() -> None:
+    """Of failures and skips as the worker told it, cut; a page that is done has nothing to tell."""
+    told = "x" * 10_000
+    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=told))
+    assert (again.state, again.detail) == (RequestState.QUEUED, "")
+    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=told))
+    assert (last.state, last.detail) == (RequestState.DEAD, "x" * MOST_DETAIL)
+    skipped = Desk().plan(result(1, Outcome.SKIPPED, reason="robots", detail=told))
+    assert skipped.detail == "x" * MOST_DETAIL
+    assert Desk().plan(result(1, detail=told)).detail == ""
+
+
+def test_items_that_were_set_aside_have_an_example_if_the_page_is_done() -> None:
+    """A page that failed after all has set nothing aside: nothing of it is counted."""
+    told = Extracted(reasons={"schema: n": 1}, examples={"schema: n": "n is 3: why"})
+    assert Desk().plan(result(1, extracted=told)).examples == (("schema: n", "n is 3: why"),)
+    assert Desk(retries=0).plan(result(1, **FAILURE, extracted=told)).examples == ()
 
 
 def test_a_long_reason_is_cut() -> None:

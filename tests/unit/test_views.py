@@ -116,7 +116,8 @@ def test_a_job_without_runs_can_be_shown() -> None:
 def test_the_summary_has_exactly_the_promised_keys() -> None:
     """Scripts rely on them, for a job's view and for a run's."""
     counts = ["pages", "unchanged", "items", "failed", "skipped", "queued", "bytes"]
-    names = ["seconds", "pages_per_second", "dropped", "outputs"]
+    reasons = ["failed_reasons", "skipped_reasons", "dropped", "rejected_items", "fields"]
+    names = ["seconds", "pages_per_second", *reasons, "examples", "outputs"]
     keys = ["job", "run", "state", *counts, *names]
     assert list(summary(view(run()))) == keys
     assert list(summary(run_view(run(), 0, 120.0))) == keys

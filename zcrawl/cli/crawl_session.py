@@ -21,6 +21,7 @@ from zcrawl.cli.connect import Cluster
 from zcrawl.cli.display import Display
 from zcrawl.cli.feed import ItemStream, close_seeds, send_seeds
 from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
+from zcrawl.cli.reason_lines import next_step, reason_lines
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.model import RunState
@@ -253,12 +254,13 @@ class Session:
             kept = self._plan.submission.spec.output
             if kept.rotate_bytes or kept.rotate_seconds:
                 where = f"{part_path(where, 0, True)} and the parts after it"
-        for text in closing_lines(view, where):
+        job_file = self._plan.submission.job_file if self._plan.submission else ""
+        for text in closing_lines(view, where, job_file):
             self._display.note(text)
 
 
-def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
-    """What a person is told at the end."""
+def closing_lines(view: dict[str, Any], where: str | None, job_file: str = "") -> list[str]:
+    """What a person is told at the end. `job_file`: the one that was submitted, if it is known."""
     reason = f" ({view['reason']})" if view["reason"] else ""
     same = f" ({view['unchanged']} unchanged)" if view.get("unchanged") else ""
     lines = [
@@ -266,13 +268,14 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
         f"{view['failed']} failed, {view['skipped']} skipped in "
         f"{output.seconds(view['seconds'])}, {view['pages_per_second']:.1f} pages/s"
     ]
-    for title, key in (("failed", "failed_reasons"), ("skipped", "skipped_reasons")):
-        if view[key]:
-            lines.append(f"{title}: {output.counts(view[key])}")
+    examples = view.get("examples", {})
+    for kind in ("failed", "skipped"):
+        lines += reason_lines(kind, view[f"{kind}_reasons"], examples.get(kind, {}))
     if view.get("dropped"):
         lines.append(f"links not followed: {left_out(view['dropped'])}")
-    if view.get("rejected_items"):
-        lines.append(f"items set aside: {output.counts(view['rejected_items'])}")
+    lines += reason_lines(
+        "items set aside", view.get("rejected_items", {}), examples.get("rejected", {})
+    )
     empty = [name for name, counts in view.get("fields", {}).items() if not counts["filled"]]
     if empty:
         lines.append(
@@ -289,6 +292,9 @@ def closing_lines(view: dict[str, Any], where: str | None) -> list[str]:
             " only if it had no others when it was submitted; fetch.private_hosts or "
             "--allow-private opens more"
         )
+    step = next_step(view, job_file)
+    if step:
+        lines.append(step)
     if where is not None:
         lines.append(f"{view['items']} items in {where}")
     return lines

@@ -16,6 +16,8 @@ from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.reasons.cluster import NO_SUCH_TAG
 
+MOST_EXAMPLES = 10  # of each kind; --json has all
+
 
 @click.command("jobs", cls=Command)
 @click.option("--tag", default="", metavar="NAME", help="Only jobs that have this tag.")
@@ -81,6 +83,7 @@ def resume_hint(data: Path) -> str:
 def readable(view: dict[str, Any]) -> dict[str, object]:
     """A job's view for people: the same facts, without what is empty."""
     from zcrawl.cli import output
+    from zcrawl.cli.reason_lines import next_step
 
     spec = view["spec"]
     lines: dict[str, object] = {
@@ -99,6 +102,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         "rejected links": output.counts(view.get("rejected_links", {})),
         "not followed": output.counts(view.get("dropped", {})),
         "items set aside": output.counts(view.get("rejected_items", {})),
+        **_examples(view),
+        "then": next_step(view).removeprefix("then: "),
         "queued": view["queued"],
         "in flight": view["in_flight"],
         "statuses": output.counts(view["statuses"]),
@@ -126,6 +131,18 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
         runs = [f"{run['run']} {run['state']} {run['pages']} pages" for run in view["runs"]]
         lines["runs"] = "; ".join(runs)
     return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def _examples(view: dict[str, Any]) -> dict[str, object]:
+    """The first request of each reason, and what happened to it."""
+    from zcrawl.cli.reason_lines import example_text
+
+    titles = {"failed": "failed", "skipped": "skipped", "rejected": "set aside"}
+    return {
+        f"{titles.get(kind, kind)}: {name}": example_text(example).removeprefix(": ").strip()
+        for kind, examples in view.get("examples", {}).items()
+        for name, example in list(examples.items())[:MOST_EXAMPLES]
+    }
 
 
 def _act(settings: Settings, ref: str, action: str, **only: str | int | None) -> int:

@@ -26,7 +26,7 @@ from zcrawl.runtime.private_files_os import keep_private
 from zcrawl.runtime.standard_streams_os import open_missing
 
 INTERRUPTED: Final = 130
-GC_THRESHOLDS: Final = (200_000, 20, 50)  # loading modules makes many objects and no garbage
+GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules makes many objects and no garbage
 JOBS: Final = "zcrawl.cli.jobs"
 COMMANDS: Final = {
     "crawl": ("zcrawl.cli.crawl", "Crawl from URLs, here and now, and write the items."),

@@ -23,7 +23,10 @@ from zcrawl.submit.spec import JobSpec
 
 BATCH: Final = 1000  # rows per read
 CAPTURES: Final = 20
-FAILED_COLUMNS: Final = ("url", "state", "reason", "status", "attempts", "depth", "parent")
+FAILED_COLUMNS: Final = (
+    *("url", "state", "reason", "status", "attempts", "depth", "parent"),
+    "detail",
+)
 REPORT_COLUMNS: Final = ("url", "block", "reason", "errors", "item")
 
 

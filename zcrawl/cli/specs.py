@@ -40,6 +40,7 @@ class Submission(msgspec.Struct):
     secrets: dict[str, str] = {}  # for the workers' environment: logins that stood in URLs
     page: str = ""  # one that the job may meet (`test`): neither a seed nor opened
     sent: int = 0  # of `rest`
+    job_file: str = ""  # as it was typed
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
         return {
@@ -169,7 +170,10 @@ def prepare(
         spec = spec_from_dict(overlay(table, {"name": name}), source)
     typed = tuple(first) if lists_vouch else spec.seeds
     more = len(first) == CHUNK
-    return Submission(spec, first, rest, lines, more, typed, logins.environment(), page)
+    environment = logins.environment()
+    return Submission(
+        spec, first, rest, lines, more, typed, environment, page, job_file=job_file or ""
+    )
 
 
 def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:

@@ -100,7 +100,7 @@ async def _submit(
     from zcrawl.cli.feed import send_seeds
     from zcrawl.submit.advice import advice
     from zcrawl.submit.outputs import is_remote
-    from zcrawl.telemetry.views import summary
+    from zcrawl.telemetry.views import REASON_KEYS, summary
 
     async with connect.running(settings) as ask:
         reply = await ask("submit", submission.args(mode, to))
@@ -126,13 +126,13 @@ async def _submit(
             )
             raise
     reasons = view if view["run"] == reply["run"] else {}
-    own |= {key: reasons.get(key, {}) for key in ("failed_reasons", "skipped_reasons", "dropped")}
+    own |= {key: reasons.get(key, {}) for key in (*REASON_KEYS, "spec")}
     if settings.json:
         output.print_json(summary(own))
     else:
         where = to[0] if to else None
         if to and settings.in_cluster and not is_remote(to[0]):
             where = f"{to[0]} on the master that leads"
-        for line in closing_lines(own, where):
+        for line in closing_lines(own, where, submission.job_file):
             output.note(line)
     return max(code, exit_code(own))

@@ -215,6 +215,7 @@ class Commits:
                 status=change.status,
                 url=lease.row.url if lease is not None else "",
                 utc=self._state.utc(now),
+                detail=change.detail,
             )
         elif change.page is not None and isinstance(one.result, Result):
             self._state.watch.page(change.run, change.page, one.result.depth)

@@ -184,6 +184,7 @@ class DeskViews:
                 "status": group.status,
                 "count": group.count,
                 "url": group.url,
+                "detail": group.detail,
                 "at": group.at,
             }
 

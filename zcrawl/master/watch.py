@@ -36,6 +36,7 @@ class FailureGroup(msgspec.Struct):
     status: int = 0
     url: str = ""  # the newest
     at: float = 0.0
+    detail: str = ""  # what happened to it
 
 
 class Watch:
@@ -114,13 +115,21 @@ class Watch:
         depths[depth] += 1
 
     def failure(
-        self, run: int, host: int, reason: str, *, status: int, url: str, utc: float
+        self,
+        run: int,
+        host: int,
+        reason: str,
+        *,
+        status: int,
+        url: str,
+        utc: float,
+        detail: str = "",
     ) -> None:
         self.second.failed += 1
         key = (run, host, reason)
         group = self.groups.pop(key, None) or FailureGroup()
         group.count += 1
-        group.status, group.at = status, utc
+        group.status, group.at, group.detail = status, utc, detail
         group.url = url or group.url
         self.groups[key] = group  # the newest at the end
         if len(self.groups) > GROUPS_KEPT:

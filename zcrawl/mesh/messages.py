@@ -156,6 +156,7 @@ class Extracted(_Body, frozen=True):
     problems: list[bytes] = []  # JSON objects: items that were kept, with the fields that failed
     fields: dict[str, tuple[Number, Number, Number]] = {}  # field → filled, empty, failed
     capture: bytes | None = None  # JSON: the exchange, for archives
+    examples: dict[str, Detail] = {}  # of `reasons`: what is wrong with the first item
 
 
 class Traits(_Body, frozen=True):

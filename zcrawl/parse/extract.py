@@ -19,7 +19,7 @@ from zcrawl.parse.expressions import check_css, compile_path
 from zcrawl.parse.extract_field import readers
 from zcrawl.parse.extract_page import SourcePage
 from zcrawl.parse.extract_types import FieldProblem
-from zcrawl.parse.item_check import Check, compile_check
+from zcrawl.parse.item_check import MOST_EXAMPLES, Check, compile_check, describe
 from zcrawl.parse.links import says_nofollow
 from zcrawl.reasons.failure import TOO_LARGE
 from zcrawl.reasons.skip import (
@@ -49,6 +49,8 @@ class Extracted:
     rejected: list[bytes] = dataclasses.field(default_factory=list)  # set aside, with the reason
     problems: list[bytes] = dataclasses.field(default_factory=list)  # kept, with failed fields
     reasons: dict[str, int] = dataclasses.field(default_factory=dict)  # of `rejected`
+    # Reason → what is wrong with the first item that was set aside for it.
+    examples: dict[str, str] = dataclasses.field(default_factory=dict)
     fields: dict[str, list[int]] = dataclasses.field(default_factory=dict)
     links: list[Link] | None = None
     labels: dict[str, list[bytes]] = dataclasses.field(default_factory=dict)  # block → link keys
@@ -146,6 +148,7 @@ class _CompiledBlock:
         for number, scope in enumerate(self._scopes(page)):
             if number == MAX_ITEMS:
                 self._reject(page, result, TOO_MANY_ITEMS, {}, None)
+                result.examples[TOO_MANY_ITEMS] = f"only the first {MAX_ITEMS} are kept"
                 return
             errors: dict[str, str] = {}
             item: dict[str, Any] = {"url": page.facts.values["url"]} if self._adds_url else {}
@@ -159,11 +162,17 @@ class _CompiledBlock:
                 data = _encode(item)
             except (RecursionError, ValueError) as error:  # nested too deeply, or no UTF-8
                 self._reject(page, result, NOT_STORABLE, {"": str(error)}, None)
+                result.examples.setdefault(NOT_STORABLE, str(error))
                 continue
             if len(data) > MAX_ITEM_BYTES or result.size + len(data) > MAX_PAGE_BYTES:
                 self._reject(page, result, TOO_LARGE, errors, None)
+                result.examples.setdefault(TOO_LARGE, f"an item of {len(data)} bytes")
             elif why is not None:
                 self._reject(page, result, why, errors, data)
+                if why not in result.examples and len(result.examples) < MOST_EXAMPLES:
+                    where = why.partition(": ")[2]
+                    what = errors.get(where, "it has no value")
+                    result.examples[why] = describe(item, where, what)
             else:
                 result.items.append(data)
                 result.size += len(data)

@@ -18,6 +18,8 @@ from zcrawl.errors import JobError
 from zcrawl.reasons.usage import UNKNOWN_KEY
 
 MAX_DEPTH: Final = 8
+MOST_SHOWN: Final = 100  # characters of a value
+MOST_EXAMPLES: Final = 50  # reasons of one page that come with an example
 _ANNOTATIONS: Final = frozenset(("title", "description", "$schema", "$id", "examples", "default"))
 _PLAIN: Final[dict[str, Any]] = {
     "string": str,
@@ -57,6 +59,19 @@ def compile_check(schema: Mapping[str, Any], path: str) -> Check:
         return None
 
     return check
+
+
+def describe(item: Mapping[str, Any], where: str, what: str) -> str:
+    """What is wrong with an item, for people: the field, its value cut short, and why."""
+    name = where if where in item else where.partition(".")[0].partition("[")[0]
+    value = item.get(name)
+    if value is None:
+        return what if where == "item" else f"{where}: {what}"
+    if isinstance(value, str):
+        value = value[: MOST_SHOWN + 1]
+    text = msgspec.json.encode(value, enc_hook=repr).decode()
+    text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
+    return f"{name} is {text}: {what}"
 
 
 def _type(schema: Any, path: str, depth: int) -> Any:

@@ -86,6 +86,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     labels: dict[str, list[bytes]]
     paging: list[bytes]
     size: int
+    examples: dict[str, str]
 
 
 class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
@@ -157,6 +158,7 @@ def as_answer(page: ParsedPage) -> Parsed:
             found.labels,
             found.paging,
             found.size,
+            found.examples,
         )
     return Parsed(
         page.title,
@@ -186,6 +188,7 @@ def as_page(answer: Parsed, links: list[Link]) -> ParsedPage:
             labels=found.labels,
             paging=found.paging,
             size=found.size,
+            examples=found.examples,
         )
     return ParsedPage(
         answer.title,

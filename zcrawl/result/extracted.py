@@ -9,6 +9,7 @@ from typing import Final
 
 from zcrawl.mesh.messages import Extracted
 from zcrawl.model import Kept
+from zcrawl.store.rules import MOST_DETAIL
 
 MOST_ROWS: Final = 10_001  # as many items as a page can have, and why there are no more
 MOST_FIELDS: Final = 500  # as many as a block can have
@@ -44,3 +45,13 @@ def tallies_of(extracted: Extracted | None) -> tuple[tuple[str, str, int], ...]:
         for reason, count in list(extracted.reasons.items())[:MOST_REASONS]
     ]
     return tuple(tallies)
+
+
+def examples_of(extracted: Extracted | None) -> tuple[tuple[str, str], ...]:
+    """(reason, what is wrong with the first item) for each reason that `tallies_of` counts."""
+    if extracted is None or not extracted.reasons:
+        return ()
+    return tuple(
+        (reason[:MOST_NAME], extracted.examples.get(reason, "")[:MOST_DETAIL])
+        for reason in list(extracted.reasons)[:MOST_REASONS]
+    )

@@ -28,10 +28,11 @@ from zcrawl.model import SITEMAP_PRIO, Outcome, RequestState
 from zcrawl.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
 from zcrawl.reasons.skip import CANONICAL, REDIRECTED, START
 from zcrawl.result.chains import MOST_CANONICAL, Chains
-from zcrawl.result.extracted import others_of, tallies_of
+from zcrawl.result.extracted import examples_of, others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.store.rows import NewLink, StoredRobots
+from zcrawl.store.rules import MOST_DETAIL
 from zcrawl.submit.spec import JobSpec
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
@@ -84,7 +85,10 @@ class ResultPlanner:
         worker, incarnation = one.stream
         dead = RequestState.DEAD
         return Change(
-            worker, incarnation, one.number, one.seq, run, dead, reason=BAD_RESULT, host=host
+            *(worker, incarnation, one.number, one.seq, run, dead),
+            reason=BAD_RESULT,
+            host=host,
+            detail=f"worker {worker} sent a result that cannot be used"[:MOST_DETAIL],
         )
 
     def _outcome(
@@ -124,6 +128,8 @@ class ResultPlanner:
             others=others_of(result.extracted),  # of a redirect, too: archives want it
             tallies=tallies_of(result.extracted) if done else (),
             traits=result.traits if done else None,
+            detail="" if done else result.detail[:MOST_DETAIL],
+            examples=examples_of(result.extracted) if done else (),
             links=tuple(links),
             rejected=_counts(result.rejected),
             links_dropped=_counts(result.dropped),
@@ -152,6 +158,7 @@ class ResultPlanner:
             state=RequestState.DEAD,
             attempts=result.attempt,
             others=others_of(result.extracted),  # the last answer; earlier ones were not the end
+            detail=result.detail[:MOST_DETAIL],
         )
 
     def _links(self, result: Result, active: ActiveRun) -> list[NewLink] | None:

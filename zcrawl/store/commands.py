@@ -99,6 +99,9 @@ class Change(_Data, frozen=True):
     traits: Traits | None = None  # of a page of a job that asks for them
     address: str = ""  # of the host; empty: unchanged
     final: NewLink | None = None  # the page that answered, if a redirect led there
+    detail: str = ""  # of a failure or a skip, for people: what happened
+    # Of items that were set aside: (reason, what is wrong with the first of them).
+    examples: tuple[tuple[str, str], ...] = ()
 
 
 class ApplyResults(_Data, frozen=True):

@@ -84,6 +84,15 @@ class OutputFact(_Data, frozen=True):
     places: tuple[Place, ...] = ()  # where complete parts lie
 
 
+class ExampleRow(_Data, frozen=True):
+    """The first request that stands for a tally: a reason of failures, skips or rejected items."""
+
+    kind: str  # failed, skipped, rejected
+    name: str  # the reason
+    url: str
+    detail: str  # for people; empty: the reason says it all
+
+
 class TallyRows(_Data, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
@@ -96,6 +105,7 @@ class TallyRows(_Data, frozen=True):
     unread: dict[str, int] = {}  # had one that could not be read
     actions: list[ActionRow] = []  # the latest few, newest first
     outputs: list[OutputFact] = []
+    examples: list[ExampleRow] = []  # by kind and name
 
 
 class ReadItems(_Data, frozen=True):
@@ -148,6 +158,7 @@ class FailedRow(_Data, frozen=True):
     attempts: int
     depth: int
     parent: str | None
+    detail: str = ""  # what happened; kept of the first requests of each reason
 
 
 class ReadOutputs(_Data, frozen=True):

@@ -28,6 +28,11 @@ from zcrawl.submit.spec import UNREADABLE, Output
 MOST_ACTIONS = 5  # that are told of a run
 SEEDING = "add_seeds"  # a part of a submission, and no action of its own
 LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
+# Requests that a run keeps as examples of its tallies, with what happened to them: so many of each
+# reason, and of each kind (failed, skipped, rejected) so many reasons.
+MOST_EXAMPLES = 20
+MOST_EXAMPLE_REASONS = 50
+MOST_DETAIL = 500  # characters
 
 
 class _Scope(msgspec.Struct):
@@ -120,6 +125,11 @@ def check_changes(changes: Iterable[Change]) -> None:
     for change in changes:
         if change.state is RequestState.DONE and change.page is None and not change.dropped:
             raise StoreDataError(f"request {change.seq} is done without a page", code=NO_PAGE)
+
+
+def crash_detail(crashes: int) -> str:
+    """What is told of a request that is quarantined."""
+    return f"{crashes} worker processes ended while they worked on it alone"
 
 
 def result_gap(change: Change, watermark: int) -> StoreDataError:

@@ -17,6 +17,7 @@ from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.reasons.storage import SCHEMA_NEWER
 from zcrawl.store.dialect_peewee import Dialect, Session
 from zcrawl.store.fields_peewee import URL_BYTES, BytesField, IdField, default
+from zcrawl.store.rules import MOST_DETAIL
 from zcrawl.store.schema_intents_peewee import INTENTS
 from zcrawl.store.schema_known_peewee import Fingerprint, KnownPage
 from zcrawl.store.schema_once_peewee import ClientRequest, Worker
@@ -207,6 +208,21 @@ class Tally(peewee.Model):
         primary_key = peewee.CompositeKey("run", "kind", "name")
 
 
+class Example(peewee.Model):
+    """The first requests of each reason of a tally, with what happened to them: bounded by
+    `rules`, so a run with a million failures has no more rows than a run with a thousand."""
+
+    run = peewee.BigIntegerField()
+    kind = peewee.CharField(16)  # failed, skipped, rejected
+    name = peewee.CharField(255)  # as in `tallies`
+    seq = peewee.BigIntegerField()
+    detail = peewee.CharField(MOST_DETAIL)
+
+    class Meta:
+        table_name = "examples"
+        primary_key = peewee.CompositeKey("run", "kind", "name", "seq")
+
+
 MODELS: tuple[type[peewee.Model], ...] = (
     SchemaVersion,
     Sequence_,
@@ -222,6 +238,7 @@ MODELS: tuple[type[peewee.Model], ...] = (
     ClientRequest,
     Output,
     Tally,
+    Example,
     KnownPage,
     Fingerprint,
     *INTENTS,
@@ -374,6 +391,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
+    15: (Example,),  # what happened to the first requests of each reason
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 

@@ -19,6 +19,7 @@ from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.redirects import reason_name
 from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import check_changes, duplicates_of, result_gap
+from zcrawl.store.store_peewee_examples import Examples
 from zcrawl.store.store_peewee_rows import (
     Admission,
     Ids,
@@ -53,6 +54,7 @@ class _Batch:
         self._touched: dict[int, RunRecord] = {}
         self._seen: dict[tuple[int, bytes], None] = {}
         self._tallies: TallyChanges = TallyChanges()
+        self._examples = Examples(session)
         self._updates: dict[int, tuple[Any, ...]] = {}
         self._pages: list[tuple[Any, ...]] = []
         self._items: list[tuple[int, int, int, int, bytes]] = []
@@ -121,7 +123,7 @@ class _Batch:
             from zcrawl.store.store_peewee_redirects import RedirectTargets  # few pages are
 
             self._targets = RedirectTargets(
-                session, redirected, self._admission, self._updates, self._tallies
+                session, redirected, self._admission, self._updates, self._tallies, self._examples
             )
         self._near: NearPages | None = None
         if any(duplicates_of(run.spec).near != OFF for run in self._runs.values()):
@@ -224,12 +226,18 @@ class _Batch:
                 self._items.append((self._ids.take("items"), run.id, seq, Kept.ITEM, data))
             for tally, name, count in change.tallies:
                 self._tallies[(run.id, tally, name)] += count
+            for reason, detail in change.examples:
+                self._examples.add((run.id, "rejected", reason), seq, detail)
         elif state is RequestState.DEAD:
             run.failed += 1
             self._tallies[(run.id, "failed", change.reason)] += 1
+            self._examples.add((run.id, "failed", change.reason), seq, change.detail)
         else:
             run.skipped += 1
-            self._tallies[(run.id, "skipped", reason_name(change.reason))] += 1
+            key = (run.id, "skipped", reason_name(change.reason))
+            self._tallies[key] += 1
+            if change.detail:  # most skips are what the job asked for
+                self._examples.add(key, seq, change.detail)
         for kind, data in change.others:
             self._items.append((self._ids.take("items"), run.id, seq, kind, data))
 
@@ -258,6 +266,7 @@ class _Batch:
         save_runs(session, self._touched.values())
         self._tallies.update(self._admission.skipped)  # `+` would leave out what is taken back
         save_tallies(session, self._tallies)
+        self._examples.save()
         self._write_pace()
         self._write_manners()
         marks, now = self._marks.items(), self._now

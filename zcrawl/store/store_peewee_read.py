@@ -6,7 +6,7 @@ Called by `store_peewee` on the reader's connection, inside one read transaction
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zcrawl.model import Kept, RequestState, RunState
@@ -40,6 +40,7 @@ from zcrawl.store.queries import (
 )
 from zcrawl.store.rows import RunRow
 from zcrawl.store.rules import skip_reason
+from zcrawl.store.store_peewee_examples import first_examples, kept_details
 from zcrawl.store.store_peewee_once import latest_actions
 from zcrawl.store.store_peewee_rows import (
     QUEUED_SELECT,
@@ -115,6 +116,7 @@ def tallies(session: Session, query: Tallies) -> TallyRows:
         "unread": rows.unread,
     }
     rows.outputs.extend(_output_facts(session, query.run))
+    rows.examples.extend(first_examples(session, query.run))
     for kind, name, n in session.all(
         "SELECT kind, name, n FROM tallies WHERE run = ? AND n <> 0", (query.run,)
     ):
@@ -176,7 +178,8 @@ def read_failed(session: Session, query: ReadFailed) -> Failures:
     derived = skip_reason(run.state, run.reason) if run.state.ended else None
     if derived is not None and query.reason in ("", derived):  # what no sweep has reached yet
         rows = sorted([*rows, *_failed_rows(session, query, "= 0", "")])[: query.limit]
-    return Failures([_failed_row(row, run) for row in rows])
+    details = kept_details(session, query.run)
+    return Failures([_failed_row(row, run, details) for row in rows])
 
 
 def _failed_rows(
@@ -198,7 +201,7 @@ def _failed_rows(
     )
 
 
-def _failed_row(row: tuple[Any, ...], run: RunRecord) -> FailedRow:
+def _failed_row(row: tuple[Any, ...], run: RunRecord, details: Mapping[int, str]) -> FailedRow:
     seq, url, stored, reason, status, attempts, depth, parent = row
     state = RequestState(stored)
     if state is RequestState.QUEUED:
@@ -212,6 +215,7 @@ def _failed_row(row: tuple[Any, ...], run: RunRecord) -> FailedRow:
         attempts,
         depth,
         None if parent is None else parent.decode(),
+        details.get(seq, ""),
     )
 
 

@@ -17,6 +17,7 @@ from zcrawl.reasons.skip import REDIRECT_TARGET
 from zcrawl.store.commands import Change
 from zcrawl.store.dialect_peewee import Session
 from zcrawl.store.redirects import as_duplicate, is_taken, reason_name
+from zcrawl.store.store_peewee_examples import Examples
 from zcrawl.store.store_peewee_known import Ending
 from zcrawl.store.store_peewee_rows import Admission, RunRecord, TallyChanges
 
@@ -39,11 +40,13 @@ class RedirectTargets:
         admission: Admission,
         updates: dict[int, tuple[Any, ...]],
         tallies: TallyChanges,
+        examples: Examples,
     ) -> None:
-        """`updates` and `tallies` are the batch's own."""
+        """`updates`, `tallies` and `examples` are the batch's own."""
         self.skipped: list[int] = []  # requests that ended otherwise than their results said
         self.remembered: list[Ending] = []  # of pages whose items came by a redirect
         self._admission, self._updates, self._tallies = admission, updates, tallies
+        self._examples = examples
         self._by_key: dict[tuple[int, bytes], _Target] = {}
         self._by_seq: dict[int, _Target] = {}
         redirected = list(redirected)
@@ -110,6 +113,7 @@ class RedirectTargets:
             run.skipped += 1
         self._tallies[(run.id, kind, reason_name(target.reason))] -= 1
         self._tallies[(run.id, "skipped", REDIRECT_TARGET)] += 1
+        self._examples.drop(run.id, target.seq)
         target.state, target.reason = RequestState.SKIPPED, REDIRECT_TARGET
         self._updates[target.seq] = (
             *(target.state, target.attempts, 0.0, target.reason, target.status),

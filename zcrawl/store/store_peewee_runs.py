@@ -27,7 +27,8 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.dialect_peewee import Session
-from zcrawl.store.rules import duplicates_of, skip_reason
+from zcrawl.store.rules import crash_detail, duplicates_of, skip_reason
+from zcrawl.store.store_peewee_examples import Examples
 from zcrawl.store.store_peewee_intents import end_retry, find_retry, keep_retry
 from zcrawl.store.store_peewee_load import raise_epoch
 from zcrawl.store.store_peewee_once import given_before, keep_run_reply
@@ -145,11 +146,12 @@ def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
 
 
 def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
-    """Items, then requests with their pages, then the run itself, and with the last run of its
-    job what that remembers; True: call again."""
+    """Examples, items, then requests with their pages, then the run itself, and with the last run
+    of its job what that remembers; True: call again."""
     from zcrawl.store.store_peewee_known import forget
     from zcrawl.store.store_peewee_near import forget_fingerprints
 
+    session.run("DELETE FROM examples WHERE run = ?", (run.id,))  # few, and of its requests
     select = "SELECT id FROM items WHERE run = ? ORDER BY kind, id LIMIT ?"
     items = [id for (id,) in session.all(select, (run.id, limit))]
     session.run_in("DELETE FROM items WHERE id IN ({})", (), items)
@@ -211,6 +213,10 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
         (),
         seqs,
     )
+    examples = Examples(session)
+    for seq in seqs:
+        examples.drop(run.id, seq)
+    examples.save()
     run.failed -= len(dead)
     run.pending += len(dead)
     save_run(session, run)
@@ -266,4 +272,8 @@ def count_crash(session: Session, command: CountCrash) -> CrashCounted:
         run.complete_if_empty(command.now, tallies)
         save_run(session, run)
         save_tallies(session, tallies)
+        examples = Examples(session)
+        detail = crash_detail(command.crashes)
+        examples.add((run.id, "failed", QUARANTINED), command.seq, detail)
+        examples.save()
     return CrashCounted(run.row())

@@ -35,6 +35,15 @@ SUMMARY_KEYS: Final = (
     "seconds",
     "pages_per_second",
 )
+# What a run's own view lacks: counts by reason, with an example of each.
+REASON_KEYS: Final = (
+    "failed_reasons",
+    "skipped_reasons",
+    "dropped",
+    "rejected_items",
+    "fields",
+    "examples",
+)
 
 
 class LiveRun(msgspec.Struct, frozen=True):
@@ -103,6 +112,7 @@ def job_view(
         "rejected_links": by_count(tallies.links),
         "dropped": by_count(tallies.dropped),
         "rejected_items": by_count(tallies.rejected),
+        "examples": examples_view(tallies),
         "fields": fields_view(tallies),
         "outputs": [output_view(output) for output in tallies.outputs],
         "last_actions": [
@@ -128,6 +138,14 @@ def output_view(output: OutputFact) -> dict[str, Any]:
         "places": places,
         "problem": output.problem,
     }
+
+
+def examples_view(tallies: TallyRows) -> dict[str, dict[str, dict[str, str]]]:
+    """`failed`, `skipped` and `rejected` (items): reason → `url` and `detail` of the first."""
+    view: dict[str, dict[str, dict[str, str]]] = {"failed": {}, "skipped": {}, "rejected": {}}
+    for row in tallies.examples:
+        view[row.kind][row.name] = {"url": row.url, "detail": row.detail}
+    return view
 
 
 def fields_view(tallies: TallyRows) -> dict[str, dict[str, float]]:
@@ -176,9 +194,10 @@ def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
 
 def summary(view: dict[str, Any]) -> dict[str, Any]:
     """The keys that `crawl --json` ends with; `view` is a job's or a run's. A run's own view has
-    neither counts by reason nor outputs, so whoever knows them adds `dropped` and `outputs`."""
+    neither counts by reason nor outputs, so whoever knows them adds REASON_KEYS and `outputs`."""
     known = {key: view[key] for key in SUMMARY_KEYS}
-    return {**known, "dropped": view.get("dropped", {}), "outputs": view.get("outputs", [])}
+    reasons = {key: view.get(key, {}) for key in REASON_KEYS}
+    return {**known, **reasons, "outputs": view.get("outputs", [])}
 
 
 def elapsed(run: RunRow, now: float) -> float:

@@ -41,6 +41,7 @@ from zcrawl.store.commands import (
 )
 from zcrawl.store.output_mark import is_unfinished
 from zcrawl.store.queries import (
+    ExampleRow,
     FailedRow,
     Failures,
     FindItems,
@@ -80,6 +81,12 @@ from zcrawl.testing import fake_store_known as known
 from zcrawl.testing import fake_store_once as once
 from zcrawl.testing import fake_store_runs as runs
 from zcrawl.testing.fake_store_tables import FakeItem, FakeJob, FakeRequest, Tables
+
+EXAMPLE_STATES = {
+    "failed": RequestState.DEAD,
+    "skipped": RequestState.SKIPPED,
+    "rejected": RequestState.DONE,
+}
 
 Fault: TypeAlias = Literal["fail", "unknown_applied", "unknown_lost", "data_error"]
 
@@ -208,6 +215,11 @@ class FakeStore:
             tallies = self._tallies(run.id)
             assert sum(tallies.failed.values()) == run.failed, "each failure has a reason"
             assert sum(tallies.skipped.values()) == run.skipped, "each skip has a reason"
+        for (of_run, kind, name), kept in tables.examples.items():
+            counted = (of_run, kind, name) in tables.tallies or kind == "rejected"
+            assert kept and counted, "an example is of a tally"
+            states_of = {tables.requests[seq].state for seq in kept}
+            assert states_of == {EXAMPLE_STATES[kind]}, "an example is of a request that ended so"
         done = {r.seq for r in tables.requests.values() if r.state is RequestState.DONE}
         assert done == set(tables.pages), "one page for each done request"
         epochs = [epoch for epoch, _ in self.history]
@@ -300,6 +312,11 @@ class FakeStore:
                 output.path, output.format, output.problem, output.part, output.progress.places
             )
             rows.outputs.append(fact)
+        for (of_run, kind, name), kept in sorted(self.tables.examples.items()):
+            if of_run == run:
+                seq = min(kept)
+                url = self.tables.requests[seq].url
+                rows.examples.append(ExampleRow(kind, name, url, kept[seq]))
         names = {"link": "links"}
         for (of_run, kind, name), n in sorted(self.tables.tallies.items()):
             if of_run != run:
@@ -326,6 +343,7 @@ class FakeStore:
             if query.reason not in ("", reason_name(reason)) or query.host not in (0, request.host):
                 continue
             parent = self.tables.url_of(request.parent)
+            kept = (self._example(run.id, kind, request.seq) for kind in ("failed", "skipped"))
             row = FailedRow(
                 seq=request.seq,
                 url=request.url,
@@ -335,9 +353,16 @@ class FakeStore:
                 attempts=request.attempts,
                 depth=request.depth,
                 parent=parent,
+                detail="".join(kept),
             )
             rows.append(row)
         return rows[: query.limit]
+
+    def _example(self, run: int, kind: str, seq: int) -> str:
+        for key, kept in self.tables.examples.items():
+            if key[:2] == (run, kind) and seq in kept:
+                return kept[seq]
+        return ""
 
     def _find_items(self, query: FindItems) -> FoundItems:
         found = [

@@ -120,6 +120,8 @@ def apply_results(tables: Tables, command: ApplyResults) -> Applied:
         dispositions.append(disposition)
     for run in touched.values():
         tables.complete_if_empty(run, command.now)
+    for run, request, change in ended:
+        _keep_examples(tables, run, request, change)
     remember_all(tables, ended, command.now)
     for run, change, target in targets:
         remember_target(tables, run, change, target, command.now)
@@ -208,6 +210,20 @@ def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
         host.manner = change.manner or host.manner
         host.robots = change.robots or host.robots
         host.address = change.address or host.address
+
+
+def _keep_examples(tables: Tables, run: FakeRun, request: FakeRequest, change: Change) -> None:
+    """After all changes of a batch: one of them may have made this row another's page."""
+    if (request.state, request.reason) != (change.state, change.reason):
+        return
+    if request.state is RequestState.DONE:
+        for reason, detail in change.examples:
+            tables.add_example(run.id, "rejected", reason, request.seq, detail)
+    elif request.state is RequestState.DEAD:
+        tables.add_example(run.id, "failed", change.reason, request.seq, change.detail)
+    elif request.state is RequestState.SKIPPED and change.detail:
+        name = reason_name(change.reason)
+        tables.add_example(run.id, "skipped", name, request.seq, change.detail)
 
 
 # ---------------------------------------------------------------- jobs and runs

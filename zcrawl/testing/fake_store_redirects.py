@@ -45,6 +45,7 @@ def collapse(
         tables.tally(run.id, "failed", row.reason, -1)
     else:
         tables.tally(run.id, "skipped", reason_name(row.reason), -1)
+    tables.drop_examples(row.seq)
     row.state, row.reason, row.due_at = RequestState.SKIPPED, REDIRECT_TARGET, 0.0
     tables.tally(run.id, "skipped", REDIRECT_TARGET)
     targets.append((run, change, row))

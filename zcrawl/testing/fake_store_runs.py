@@ -22,6 +22,7 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.rules import (
+    crash_detail,
     skip_reason,
 )
 from zcrawl.testing import fake_store_intents as intents
@@ -110,7 +111,8 @@ def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
 
 
 def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
-    """Items, then requests with their pages, then the run itself; True: call again."""
+    """Examples, items, then requests with their pages, then the run itself; True: call again."""
+    tables.examples = {key: kept for key, kept in tables.examples.items() if key[0] != run.id}
     items = tables.items.get(run.id, {})
     for id in list(items)[:limit]:
         del items[id]
@@ -168,6 +170,7 @@ def retry_dead(tables: Tables, command: RetryDead) -> Retried:
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     for request in dead:
         tables.tally(run.id, "failed", request.reason, -1)
+        tables.drop_examples(request.seq)
         request.attempts, request.crashes, request.due_at = 0, 0, 0.0
         request.reason, request.status = "", 0
         tables.enqueue(request)
@@ -202,5 +205,7 @@ def count_crash(tables: Tables, command: CountCrash) -> CrashCounted:
             run.pending -= 1
             run.failed += 1
             tables.tally(run.id, "failed", QUARANTINED)
+            detail = crash_detail(command.crashes)
+            tables.add_example(run.id, "failed", QUARANTINED, request.seq, detail)
             tables.complete_if_empty(run, command.now)
     return CrashCounted(run.row())

@@ -15,7 +15,7 @@ from zcrawl.store.commands import Asked, Change, DrainRow, RetryRow
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.store.rules import duplicates_of, skip_reason
+from zcrawl.store.rules import MOST_EXAMPLE_REASONS, MOST_EXAMPLES, duplicates_of, skip_reason
 from zcrawl.submit.duplicates_spec import OFF
 from zcrawl.testing.fake_store_known import FakeKnown, recall
 
@@ -190,6 +190,8 @@ class Tables:
     retries: dict[str, RetryRow] = field(default_factory=dict)  # by the request's id
     outputs: dict[tuple[int, str], FakeOutput] = field(default_factory=dict)
     tallies: dict[tuple[int, str, str], int] = field(default_factory=dict)
+    # (run, kind, name) → seq → detail
+    examples: dict[tuple[int, str, str], dict[int, str]] = field(default_factory=dict)
     known: dict[int, dict[bytes, FakeKnown]] = field(default_factory=dict)  # job → key → page
     # (run, band) → pages that resemble no earlier one
     originals: dict[tuple[int, int], list[Original]] = field(default_factory=dict)
@@ -303,6 +305,24 @@ class Tables:
             self.tallies[key] = value
         else:
             self.tallies.pop(key, None)
+
+    def add_example(self, run: int, kind: str, name: str, seq: int, detail: str) -> None:
+        """Keep a request that stands for a tally, if there is room for it."""
+        kept = self.examples.get((run, kind, name))
+        if kept is None:
+            reasons = [key for key in self.examples if key[:2] == (run, kind)]
+            if len(reasons) == MOST_EXAMPLE_REASONS:
+                return
+            kept = self.examples[(run, kind, name)] = {}
+        if len(kept) < MOST_EXAMPLES:
+            kept.setdefault(seq, detail)
+
+    def drop_examples(self, seq: int) -> None:
+        """The request did not end so after all."""
+        for key in list(self.examples):
+            self.examples[key].pop(seq, None)
+            if not self.examples[key]:
+                del self.examples[key]
 
     def end(self, run: FakeRun, state: RunState, reason: str, now: float) -> None:
         """One row: what is pending counts as skipped from now on, its rows are swept later."""

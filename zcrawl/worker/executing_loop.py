@@ -19,6 +19,7 @@ from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.frontier.extra import START_URL
 from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.plugins import Skip, Task
+from zcrawl.raised_text import raised_text
 from zcrawl.reasons.failure import EXECUTOR_ERROR, EXECUTOR_TIMEOUT
 from zcrawl.submit.job_toml import to_dict
 from zcrawl.submit.spec import JobSpec
@@ -52,7 +53,7 @@ class Executing:
         except FetchError:
             raise  # it knows itself whether to try again
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
-            raise self._failed(EXECUTOR_ERROR, f"{type(error).__name__}: {error}") from error
+            raise self._failed(EXECUTOR_ERROR, raised_text(error)) from error
         page = Page(
             final_url=one.url,
             title=None,

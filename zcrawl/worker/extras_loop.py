@@ -21,6 +21,7 @@ from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.parse.item_check import Check, compile_check
+from zcrawl.raised_text import raised_text
 from zcrawl.reasons.cluster import NO_CODE
 from zcrawl.reasons.failure import PARSER_ERROR, PARSER_TIMEOUT, QUARANTINED
 from zcrawl.reasons.skip import START
@@ -217,5 +218,5 @@ def _object(item: Any) -> bytes:
 
 
 def _parser_failed(name: str, error: BaseException) -> FetchError:
-    text = f"parser {name}: {type(error).__name__}: {error}"
+    text = f"parser {name}: {raised_text(error)}"
     return FetchError(text, code=PARSER_ERROR, retry=RetryClass.PERMANENT)

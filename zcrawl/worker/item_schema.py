@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from zcrawl.mesh.messages import Extracted, Result
-from zcrawl.parse.item_check import Check
+from zcrawl.parse.item_check import MOST_EXAMPLES, Check, describe
 from zcrawl.reasons.skip import schema_broken
 
 _encode = msgspec.json.Encoder().encode
@@ -24,14 +24,18 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
     right: list[bytes] = []
     aside: list[bytes] = []
     reasons: dict[str, int] = {}
+    examples: dict[str, str] = {}
     for data in result.items:
-        broken = check(msgspec.json.decode(data))
+        item = msgspec.json.decode(data)
+        broken = check(item)
         if broken is None:
             right.append(data)
             continue
         where, what = broken
         reason = schema_broken(where)
         reasons[reason] = reasons.get(reason, 0) + 1
+        if reason not in examples and len(examples) < MOST_EXAMPLES:
+            examples[reason] = describe(item, where, what)
         report: dict[str, Any] = {
             "url": url,
             "block": maker,
@@ -43,5 +47,7 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
     if not aside:
         return result
     told = result.extracted or Extracted()
-    told = msgspec.structs.replace(told, rejected=[*told.rejected, *aside], reasons=reasons)
+    told = msgspec.structs.replace(
+        told, rejected=[*told.rejected, *aside], reasons=reasons, examples=examples
+    )
     return msgspec.structs.replace(result, items=right, extracted=told)

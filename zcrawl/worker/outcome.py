@@ -408,7 +408,8 @@ def clean(text: str) -> str:
 def no_rules(one: Assignment, wait_s: float | None) -> Result:
     """RFC 9309: who cannot say what is allowed allows nothing; first it is waited for."""
     if wait_s is None:
-        return skipped(one, ROBOTS_UNAVAILABLE)
+        detail = "robots.txt could not be fetched, which forbids the whole host (RFC 9309)"
+        return skipped(one, ROBOTS_UNAVAILABLE, detail=detail)
     return failed(one, ROBOTS_UNAVAILABLE, RetryClass.POSTPONED, retry_after_s=wait_s)
 
 

@@ -52,4 +52,5 @@ def as_message(found: Found | None) -> Extracted | None:
         reasons=found.reasons,
         problems=found.problems,
         fields={name: (n[0], n[1], n[2]) for name, n in found.fields.items()},
+        examples=found.examples,
     )

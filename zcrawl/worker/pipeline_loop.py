@@ -31,7 +31,7 @@ from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, Result, RobotsFile, RunConfig, Traits
 from zcrawl.model import Outcome
-from zcrawl.parse.directives import forbids_following, header_directives
+from zcrawl.parse.directives import agent_token, forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
 from zcrawl.reasons.failure import INTERNAL_ERROR
 from zcrawl.reasons.skip import ROBOTS, TRAP_SHAPE
@@ -99,7 +99,7 @@ class Pipeline:
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
         self._extras = ExtrasBook(closed, on_error)
-        self._refused: dict[int, str] = {}  # runs that cannot be worked on: why
+        self._refused: dict[int, tuple[str, str]] = {}  # runs that cannot be worked on: why
         self._keyring = keyring
         self._fetches: dict[int, Fetching] = {}
         self._starts = limiter(1, 1 / rate) if rate > 0 else None
@@ -128,7 +128,7 @@ class Pipeline:
 
     def _refuse_run(self, run: int, code: str, detail: str) -> None:
         self._runs.pop(run, None)
-        self._refused[run] = code
+        self._refused[run] = (code, detail.rpartition("\n")[2])  # of a traceback the error
         self._on_error(code, f"run {run}: {detail}")
 
     def adopt_code(self, code: Code) -> None:
@@ -225,7 +225,7 @@ class Pipeline:
         one = fetch.one
         context = self._runs.get(one.run)
         if context is None:
-            return readings.of_refused_run(one, self._refused.get(one.run, BAD_SPEC))
+            return readings.of_refused_run(one, *self._refused.get(one.run, (BAD_SPEC, "")))
         if context.is_endless(one):
             return outcome.skipped(one, TRAP_SHAPE)
         extras = self._extras.get(one.run)
@@ -408,7 +408,8 @@ class Pipeline:
         if rules.retry_later:
             return outcome.no_rules(one, self._robots.wait_s(origin))
         if not rules.allows(one.url):
-            return outcome.skipped(one, ROBOTS, crawl_delay_s=fetch.crawl_delay_s)
+            detail = f"robots.txt forbids it for '{agent_token(agent)}'"
+            return outcome.skipped(one, ROBOTS, crawl_delay_s=fetch.crawl_delay_s, detail=detail)
         if asked:
             await self._next_hop(fetch)
         return None

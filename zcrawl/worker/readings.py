@@ -33,11 +33,12 @@ if TYPE_CHECKING:
     from zcrawl.parse.extract import Extracted as Found
 
 
-def of_refused_run(one: Assignment, code: str) -> Result:
+def of_refused_run(one: Assignment, code: str, detail: str = "") -> Result:
     """Of a run that this worker cannot work on. Another attempt may meet a worker that can; but
     what its operator does not allow stays so."""
     forbidden = code in (SECRET_NOT_RELEASED, PATH_NOT_ALLOWED)
-    return failed(one, code, RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT)
+    retry = RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT
+    return failed(one, code, retry, detail=detail)
 
 
 def read(

@@ -21,6 +21,7 @@ from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_k
 from zcrawl.frontier.url import CanonicalRules
 from zcrawl.mesh.messages import Assignment, Extracted, Result
 from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
+from zcrawl.raised_text import raised_text
 from zcrawl.reasons.failure import MIDDLEWARE_ERROR
 
 MOST_REASON: Final = 80
@@ -139,7 +140,7 @@ class Sending:
             text = f"{name}: Drop({drop.reason!r}) is for before_item; Skip skips a whole page"
             raise _failed(text) from drop
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
-            raise _failed(f"{name}: {type(error).__name__}: {error}") from error
+            raise _failed(f"{name}: {raised_text(error)}") from error
 
 
 def _onward(extra: Extra, status: int) -> Extra:

@@ -19,15 +19,15 @@ import os
 import re
 import resource
 import sys
-import traceback
 import types
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 import msgspec
 
+from zcrawl.raised_text import raised_text
 from zcrawl.runtime.confine_os import close_inherited, confine
 from zcrawl.runtime.parent_os import die_with_parent
 from zcrawl.spider import FunctionSpider, Page, Request, Spider
@@ -257,16 +257,7 @@ def _limit_memory(most: int) -> None:
 
 def _text(error: BaseException) -> str:
     """The exception, and the line of the spider that raised it."""
-    told = f"{type(error).__name__}: {error}"
-    place = next(_places(error), "")
-    return f"{told}{place}"[: wire.MOST_TEXT].encode("utf-8", "replace").decode()
-
-
-def _places(error: BaseException) -> Iterator[str]:
-    frames = traceback.extract_tb(error.__traceback__)
-    for one in reversed(frames):
-        if "zcrawl/worker/" not in one.filename and "importlib" not in one.filename:
-            yield f" ({one.filename.rpartition('/')[2]}, line {one.lineno}, in {one.name})"
+    return raised_text(error)[: wire.MOST_TEXT].encode("utf-8", "replace").decode()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+"""What foreign code raised, in one line: the exception, its message, and the line that raised it.
+
+Called where zcrawl runs code that others wrote: spiders, middlewares, parsers, executors. Pure. The
+line is the last one in the file that zcrawl called: what happens deeper, in a library, is the
+consequence of that line.
+"""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+import zcrawl
+
+_OWN: Final = zcrawl.__file__.rpartition("/")[0] + "/"
+_LIBRARY: Final = traceback.__file__.rpartition("/")[0] + "/"
+_INSTALLED: Final = ("/site-packages/", "/dist-packages/")
+
+
+def raised_text(error: BaseException) -> str:
+    """`IndexError: list index out of range (sp.py, line 8, in parse)`"""
+    message = str(error)
+    name = type(error).__name__
+    text = f"{name}: {message}" if message else name
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_foreign(one.filename)]
+    if not frames:
+        return text
+    file = frames[0].filename
+    last = [one for one in frames if one.filename == file][-1]
+    return f"{text} ({file.rpartition('/')[2]}, line {last.lineno}, in {last.name})"
+
+
+def _is_foreign(filename: str) -> bool:
+    """Neither zcrawl's nor Python's own."""
+    if filename.startswith((_OWN, "<frozen ")):
+        return False
+    return not filename.startswith(_LIBRARY) or any(part in filename for part in _INSTALLED)
