@@ -87,6 +87,15 @@ def test_a_mistake_on_the_command_line_is_told_with_its_remedy(
         ("[extract.fields]\ntitle = 'h1::text'", "is taken by itself: write 'h1'"),
         ("[extract.fields]\ntitle = 'a::attr(href)'", "write { css = 'a', attr = 'href' }"),
         ("[extract.fields]\ntitle = '//h1'", "XPath is not supported"),
+        (
+            "[extract.fields]\ntitle = 'h1'\n[extract.schema]\nrequired = ['titel']",
+            "extract.schema: the block has no field 'titel'; it has title; did you mean 'title'?",
+        ),
+        (
+            "schema = { properties = { price = { type = 'number' } } }\n"
+            "[[extract]]\nfields = { title = 'h1' }\n[[extract]]\nfields = { date = 'time' }",
+            "schema: no block fills the field 'price'; the [extract] blocks have date, title",
+        ),
         ("[fetch]\nengine = 'splash'", "no engine 'splash' is installed on this machine; known:"),
         ("[fetch]\nengine = 'htp'", "did you mean 'http"),
         ("middlewares = ['stamp']", "middlewares: no middleware 'stamp' is installed"),

@@ -333,4 +333,4 @@ def test_the_job_says_what_it_waits_for() -> None:
     assert story.leader.current_snapshot(story.now)["runs"][0]["reason"] == ""  # type: ignore[index]
     info.lacks[1] = "spider 'books:Books'"
     (run,) = story.leader.current_snapshot(story.now)["runs"]  # type: ignore[misc]
-    assert run["reason"] == "waiting: no worker has spider 'books:Books'"
+    assert run["reason"] == "waiting: no live worker has spider 'books:Books' yet"

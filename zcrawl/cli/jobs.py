@@ -58,6 +58,7 @@ def _tags(view: dict[str, Any]) -> str:
 def job_command(settings: Settings, ref: str, run: int | None) -> int:
     """Show one job."""
     from zcrawl.cli import connect, output
+    from zcrawl.cli.submit import with_remedy
     from zcrawl.runtime.run_loop import run_async
 
     view = run_async(connect.job(settings, ref, run))
@@ -65,7 +66,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
     if settings.json:
         output.print_json(view)
     else:
-        output.fields(readable(view))
+        output.fields(readable({**view, "reason": with_remedy(view["reason"], view["job"])}))
         if view["state"] == connect.STOPPED:
             output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
     return 0

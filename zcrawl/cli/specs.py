@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import msgspec
 from zcrawl.errors import JobError, UsageError
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
+from zcrawl.submit.extract_spec import check_schema_fields
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
 from zcrawl.submit.spec import JobSpec
@@ -39,10 +41,11 @@ class Submission(msgspec.Struct):
     secrets: dict[str, str] = {}  # for the workers' environment: logins that stood in URLs
     page: str = ""  # one that the job may meet (`test`): neither a seed nor opened
     sent: int = 0  # of `rest`
+    stored: str = ""  # the name or id of a job that runs again as it is; `spec` is none then
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
         return {
-            "spec": to_dict(self.spec),
+            **({"ref": self.stored} if self.stored else {"spec": to_dict(self.spec)}),
             "mode": mode,
             "seeds": self.first,
             "seeding": self.more,
@@ -171,6 +174,37 @@ def prepare(
     return Submission(spec, first, rest, lines, more, typed, logins.environment(), page)
 
 
+def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any]) -> Submission:
+    """A new run of a stored job, as it is stored; UsageError for flags that would change it."""
+    if changes:
+        raise UsageError(
+            f"--again runs job {name!r} as it is stored, so a flag cannot change "
+            f"{next(iter(changes))}; to change the job: zcrawl submit JOB.toml --update"
+        )
+    named = "stdin" if seeds_file == "-" else seeds_file or ""
+    logins = UrlLogins()
+    logins.close()
+    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named, logins.clean)
+    rest = lines.chunks()
+    first = next(rest, [])
+    if seeds_file and not first:
+        raise UsageError(f"nothing to crawl: no URL in {named}")
+    more = len(first) == CHUNK
+    return Submission(JobSpec(name), first, rest, lines, more, stored=name)
+
+
+def stored_name(sources: tuple[str, ...]) -> str:
+    """The name or id of a job, if that is what was given; else empty."""
+    if len(sources) != 1 or is_job_file(sources[0]):
+        return ""
+    return "" if "://" in sources[0] else sources[0]
+
+
+def is_plain_word(source: str) -> bool:
+    """Whether it can only be a name: a host has a dot, a port or is `localhost`."""
+    return re.fullmatch(r"[\w-]+", source) is not None and source != "localhost"
+
+
 def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """One job file, or URLs, never both: which of them would name the job?"""
     files = [source for source in sources if is_job_file(source)]
@@ -206,6 +240,8 @@ def check_extraction(spec: JobSpec, source: str) -> None:
 
     try:
         Plan(spec.extract, spec.schema)
+        if not spec.parsers:  # whose items may have any fields
+            check_schema_fields(spec.extract, spec.schema)
     except JobError as error:
         raise JobError(f"{source}: {error}", code=error.code) from None
 

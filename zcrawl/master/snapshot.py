@@ -137,7 +137,7 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
             for run, what in info.lacks.items():
                 lacking.setdefault(run, []).append(what)
     waits = {
-        run: f"waiting: no worker has {whats[0]}"
+        run: f"waiting: no live worker has {whats[0]} yet"
         for run, whats in lacking.items()
         if len(whats) == usable
     }
@@ -163,6 +163,8 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
         for run in idle.intersection(host.runs):
             if reason.code in HELD_UP:
                 reasons.setdefault(run, f"waiting: {host.origin}: {reason.text}")
+            elif reason.code == "retry" and (postponed := state.postponed(run)):
+                reasons.setdefault(run, f"waiting: {postponed}; {reason.text}")
             elif reason.code != "idle":
                 idle.discard(run)
                 reasons.pop(run, None)

@@ -2,8 +2,8 @@
 
 Their workers are on this machine, so what is missing here is missing there: an engine or plugin, an
 optional package, a secret, a spider that does not load. A cluster's workers may have what its
-client lacks, so `submit` asks nothing of this. Each refusal is one JobError that names the key of
-the job, what is missing and what to do.
+client lacks, so `submit` asks the cluster instead. Each refusal is one JobError that names the key
+of the job, what is missing and what to do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import ast
 import difflib
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -21,15 +20,13 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
 from zcrawl.fetch.secrets import PREFIX, names_in
-from zcrawl.submit import extract_spec, outputs
+from zcrawl.roles.extras import BROWSERS, PACKAGES, extras_of, has_browser
+from zcrawl.submit import outputs
 from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 # extra → (a module of it, what it is for)
 EXTRAS: Final = {
-    "browser": ("playwright", "fetch.engine = 'browser'"),
-    "http2": ("h2", "fetch.http2"),
-    "content": ("trafilatura", "a field with main = true"),
+    **PACKAGES,
     "warc": ("warcio", "WARC output"),
     "parquet": ("pyarrow", "Parquet output"),
     "s3": ("obstore", "output to s3://"),
@@ -102,11 +99,7 @@ def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
     targets = outputs.targets(spec.output, "job") + ([output] if output else [])
     formats = {form for _, form in targets}
     needs = {
-        "browser": spec.fetch.engine == "browser",
-        "http2": spec.fetch.http2,
-        "content": any(
-            field.main for block in spec.extract for _, field in extract_spec.walk(block.fields, "")
-        ),
+        **dict.fromkeys(extras_of(spec), True),
         "warc": "warc" in formats or outputs.wants_capture(spec),
         "parquet": "parquet" in formats,
         "s3": any(outputs.is_remote(place) for place, _ in targets),
@@ -118,7 +111,7 @@ def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
                 f"{reason} needs the package {module}: pip install 'zcrawl[{extra}]'",
                 code="missing_extra",
             )
-    if needs["browser"] and not any(map(shutil.which, BROWSERS)):
+    if "browser" in needs and not has_browser():
         raise JobError(
             f"fetch.engine = 'browser' needs Chromium, and none of {', '.join(BROWSERS)} is on the "
             "PATH; Debian's package is chromium",

@@ -31,6 +31,7 @@ PageFact = Literal[
 Structured = Literal["jsonld", "opengraph", "microdata"]
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 _PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
+ADDED: Final = ("url", "duplicate_of")  # to every item, without a field of that name
 SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
 
 
@@ -193,6 +194,61 @@ def check_blocks(blocks: tuple[Block, ...]) -> None:
         _check_fields(block, path)
         for place, rule in enumerate(block.follow or (), 1):
             _check_follow(rule, names, f"{path}.follow[{place}]")
+
+
+_OF_BLOCK: Final = "the block has no field {!r}; it has"
+_OF_JOB: Final = "no block fills the field {!r}; the [extract] blocks have"
+_OF_FIELD: Final = "the object has no field {!r}; it has"
+
+
+def check_schema_fields(blocks: tuple[Block, ...], schema: Mapping[str, Any]) -> None:
+    """Raise JobError for a field of a schema that no block fills: each item would break it, or the
+    rule would never be used. `schema` is that of the job, for blocks without one of their own.
+
+    Called by clients only: a stored job that an older client let through goes on."""
+    by_job: dict[str, Mapping[str, Any]] = {}
+    for number, block in enumerate(blocks, 1):
+        path = block_path(number, len(blocks))
+        if block.schema:
+            _check_schema(block.schema, f"{path}.schema", _filled(block), _OF_BLOCK)
+        else:
+            by_job |= _filled(block)
+    if blocks and any(not block.schema for block in blocks):
+        _check_schema(schema, "schema", by_job, _OF_JOB)
+
+
+def _filled(block: Block) -> dict[str, Mapping[str, Any]]:
+    """The fields of a block's items, each with the fields inside of it."""
+    fields: dict[str, Mapping[str, Any]] = {name: {} for name in (*block.structured, *ADDED)}
+    return fields | _inner(block.fields)
+
+
+def _inner(fields: Mapping[str, Field]) -> dict[str, Mapping[str, Any]]:
+    return {name: _inner(field.fields) for name, field in fields.items()}
+
+
+def _check_schema(
+    schema: Mapping[str, Any], path: str, fields: Mapping[str, Mapping[str, Any]], holder: str
+) -> None:
+    """Fields whose inner ones are unknown (JSON, structured data) may hold anything."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        return  # `parse.item_check` says what is wrong with it
+    for name in (*required, *properties):
+        if name in fields:
+            continue
+        own = sorted(set(fields) - set(ADDED))
+        close = difflib.get_close_matches(str(name), own, n=1, cutoff=0.6)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise JobError(
+            f"{path}: {holder.format(name)} {_list(own) or 'no fields'}{meant}",
+            code="no_such_field",
+        )
+    for name, inner in properties.items():
+        if isinstance(inner, Mapping) and fields[name]:
+            inner = inner.get("items", inner)
+            if isinstance(inner, Mapping):
+                _check_schema(inner, f"{path}.{name}", fields[name], _OF_FIELD)
 
 
 def check_expressions(blocks: tuple[Block, ...]) -> None:
