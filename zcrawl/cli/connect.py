@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from zcrawl.cli.base import Settings
-from zcrawl.errors import RefusedError, UnreachableError
+from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
 from zcrawl.model import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import chosen_run, is_visible, job_view
 
+AWAY: Final = StoreUnavailable.code
 NO_SUCH_JOB: Final = "no_such_job"
 MOST_NAMES: Final = 10  # of jobs in a message
 STOPPED: Final = "stopped"  # a state of views only: no database holds it
@@ -64,7 +65,7 @@ async def running(settings: Settings) -> AsyncIterator[Ask]:
     else:
         controls, keys = controls_in(settings.data), None
     async with MeshClient(controls, keys=keys) as client:
-        yield _naming_jobs(client.ask)
+        yield _explaining(client.ask)
 
 
 @contextlib.asynccontextmanager
@@ -78,16 +79,18 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
     async with EmbeddedCluster(settings.data, 0) as cluster:
-        yield _naming_jobs(cluster.ask)
+        yield _explaining(cluster.ask)
 
 
-def _naming_jobs(ask: Ask) -> Ask:
-    """`ask` with a better refusal of a job that does not exist: it says which jobs do."""
+def _explaining(ask: Ask) -> Ask:
+    """`ask` with refusals that help a person: which jobs there are, and that a database is away."""
 
     async def asking(op: str, args: dict[str, Any]) -> dict[str, Any]:
         try:
             return await ask(op, args)
         except RefusedError as error:
+            if error.code == AWAY:
+                raise database_away(error) from None
             if error.code != NO_SUCH_JOB or "ref" not in args:
                 raise
         names = [view["name"] for view in (await ask("jobs", {}))["jobs"]]
@@ -142,6 +145,13 @@ def find_job(store: Store, ref: str) -> JobRow:
         assert isinstance(listed, JobList)
         raise no_such_job(ref, [job.name for job in listed.jobs if is_visible(job)])
     return found.jobs[0]
+
+
+def database_away(error: RefusedError) -> UnreachableError:
+    """Nothing is lost: masters try again until it is back."""
+    return UnreachableError(
+        f"the database is away: {error}; masters go on when it is back", code=AWAY
+    )
 
 
 def no_such_job(ref: str, names: Sequence[str]) -> RefusedError:

@@ -20,7 +20,7 @@ from zcrawl.cli.specs import (
     stored_name,
     with_capture,
 )
-from zcrawl.errors import UsageError
+from zcrawl.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from zcrawl.cli.connect import Ask
@@ -99,11 +99,24 @@ def with_remedy(reason: str, job: int) -> str:
 async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the views of the job and of the run when the run has ended. Says what it waits for."""
     from zcrawl.cli import output
+    from zcrawl.cli.connect import AWAY
     from zcrawl.cli.crawl_session import ENDED
 
-    last = ""
+    last, away = "", False
     while True:
-        view = await ask("job", {"ref": str(job)})
+        try:
+            view = await ask("job", {"ref": str(job)})
+        except UnreachableError as error:
+            if error.code != AWAY:
+                raise
+            if not away:
+                output.note(f"{error}; this command waits")
+            away = True
+            await asyncio.sleep(POLL_S)
+            continue
+        if away:
+            output.note("the database is back")
+            last, away = "", False
         (own,) = (row for row in view["runs"] if row["run"] == run)
         if own["state"] in ENDED:
             return view, own

@@ -20,6 +20,10 @@ from zcrawl.telemetry.views import LiveRun, run_view
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
 MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
+NO_WORKER: Final = (
+    "waiting: no worker is here that takes work; start one (zcrawl worker), or undrain one "
+    "(zcrawl nodes lists them)"
+)
 HELD_UP: Final = ("hours", "away", "inherited")  # of `dispatch.why`
 
 
@@ -141,6 +145,8 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
         for run, whats in lacking.items()
         if len(whats) == usable
     }
+    if not usable and now >= state.settled_at:
+        waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
     waits |= {run: active.waits for run, active in state.runs.active.items() if active.waits}
     return waits | _held_up(state, waits, now)
 
