@@ -62,9 +62,14 @@ def submit_command(
     --again` runs a stored job once more.
     """
     if update and again:
-        raise UsageError("--update and --again exclude each other")
+        raise UsageError(
+            "--update and --again cannot be used together: --update brings a new spec, --again "
+            "runs the stored one"
+        )
     if out == "-":
-        raise UsageError("--out - is for `crawl`; use `zcrawl export ID` afterwards")
+        raise UsageError(
+            "--out - is for `zcrawl crawl`; `zcrawl export ID` prints the items of a job"
+        )
     name = stored_name(sources)
     if again and name:
         submission = prepare_again(name, seeds, changes)

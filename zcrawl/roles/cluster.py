@@ -33,7 +33,10 @@ def consul_settings(config: Config) -> ConsulSettings:
 
     found = config.consul
     if not found.address:
-        raise ConfigError("consul.address is empty: a cluster's node needs a Consul agent")
+        raise ConfigError(
+            "consul.address is empty, and a node of a cluster needs a Consul agent; give --config "
+            "FILE (configs/master.toml is an example). `zcrawl up` needs none"
+        )
     return ConsulSettings(found.address, found.token, found.datacenter, found.ca_file)
 
 

@@ -13,6 +13,7 @@ import difflib
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -43,6 +44,7 @@ def check_machine(
     _check_plugins(spec)
     check_extras(spec, output)
     _check_secrets(spec, environ)
+    _check_files(spec)
     _check_handlers(spec)
 
 
@@ -130,6 +132,19 @@ def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
                 )
 
 
+def _check_files(spec: JobSpec) -> None:
+    """Certificates are read by the workers, from the folder that this command runs in."""
+    for key in ("ca_file", "client_cert", "client_key"):
+        name = getattr(spec.fetch, key)
+        try:
+            if name and "${" not in name:
+                Path(name).read_bytes()
+        except OSError as error:
+            raise JobError(
+                f"fetch.{key}: {name} cannot be read: {error.strerror}", code="unreadable"
+            ) from None
+
+
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """Every text in the parts of a job that may refer to secrets, with its key."""
     if isinstance(value, str):
@@ -191,7 +206,7 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
     try:
         starts = await process.load()
     except SpiderError as error:
-        raise JobError(f"spider: {error}", code=error.code) from None
+        raise JobError(f"spider: {error}{_file_beside(spec)}", code=error.code) from None
     finally:
         await process.close()
     if not starts and not seeds:
@@ -200,3 +215,11 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
             "job file), or write a method `start` that yields requests",
             code="no_start",
         )
+
+
+def _file_beside(spec: JobSpec) -> str:
+    """What to write for a spider in a file, if that may be what was meant."""
+    module, _, name = spec.spider.partition(":")
+    if spec.code is not None or not Path(f"{module}.py").is_file():
+        return ""
+    return f"; for the file {module}.py write {module}.py:{name}"
