@@ -68,6 +68,19 @@ def test_every_command_has_json_and_all_options_have_help() -> None:
             assert all(option.help for option in options), name
 
 
+def test_commands_have_the_options_that_the_manual_promises() -> None:
+    """docs/commands.md: `--data` and `--config`, in all but those that touch neither."""
+    without = {"init", "keys new", "keys show", "keys allow", "config validate", "config schema"}
+    for name in COMMANDS:
+        command = cli.load(name)
+        group = isinstance(command, click.Group)
+        leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+        for word, leaf in leaves:
+            flags = {flag for param in leaf.params for flag in param.opts}
+            path = f"{name} {word}" if group else name
+            assert ({"--data", "--config"} <= flags) == (path not in without), path
+
+
 def test_rich_draws_help_on_a_terminal_only() -> None:
     """Pipes get plain text at once; people get colours for a tenth of a second."""
     assert wants_rich_help(["--help"], True)

@@ -38,6 +38,7 @@ def test_the_example_file_is_a_valid_job_that_names_every_key() -> None:
     spec = parse_job(text, "example")
     assert spec.name == "python-docs"
     assert spec.scope.max_depth == 5
+    assert spec.politeness.hours == (), "README submits it and waits: it must not wait for a night"
     for key in dotted_keys(JobSpec):
         assert f"{key.rpartition('.')[2]} = " in text or f"[[{key}]]" in text, key
 
