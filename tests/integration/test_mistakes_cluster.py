@@ -155,6 +155,35 @@ def test_a_job_that_no_live_worker_can_do_is_accepted_and_said(
     zcrawl("cancel", "lacking", "--data", "data", folder=folder)
 
 
+def test_submit_that_waits_says_what_no_live_worker_has(folder: Path) -> None:
+    """With what to do; Ctrl-C says that the job goes on."""
+    file = write_job(folder, "waits", fetch="engine = 'splash'")
+    with Waiting(folder, "submit", file, "--wait", "--data", "data") as waiting:
+        waiting.says("no live worker has fetcher 'splash' yet; install it where a worker runs")
+    waiting.says("goes on; zcrawl job")
+    zcrawl("cancel", "waits", "--data", "data", folder=folder)
+
+
+def test_a_stored_job_cannot_be_changed_by_flags_when_it_runs_again(folder: Path) -> None:
+    """`--again` runs what is stored; the message names the key and the way to change it."""
+    submit(folder, write_job(folder, "repeated"), "--update")
+    done = submit(folder, "repeated", "--again", "--depth", "1")
+    assert "a flag cannot change scope.max_depth" in done.stderr
+    assert "zcrawl submit JOB.toml --update" in done.stderr
+    assert done.returncode == 2
+
+
+def test_a_job_whose_seeds_came_from_a_list_needs_the_list_again(folder: Path) -> None:
+    """Lists are not stored with a job: without it there is nothing to begin with."""
+    (folder / "urls.txt").write_text(f"http://127.0.9.{next(HOSTS)}:9/\n")
+    flags = ("--name", "listed", "--no-robots", "--retries", "0")
+    assert submit(folder, "--seeds", "urls.txt", *flags).returncode == 0
+    done = submit(folder, "listed", "--again")
+    assert "job 'listed' has no seeds of its own; give them again: --seeds FILE" in done.stderr
+    assert done.returncode == 1
+    assert submit(folder, "listed", "--again", "--seeds", "urls.txt").returncode == 0
+
+
 async def test_a_crawl_whose_proxies_refuse_it_says_so(tmp_path: Path) -> None:
     """No page is asked for, none fails: `crawl` and `job` say why nothing happens."""
     async with HttpProxy(user="me", password="right") as proxy:
