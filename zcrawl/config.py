@@ -188,9 +188,16 @@ def _table(text: str, source: str) -> dict[str, Any]:
 
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{source}: no valid TOML: {error}", code=BAD_TOML) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: {keys.toml_error(error, text)}", code=BAD_TOML) from None
+    except RecursionError:
+        raise ConfigError(f"{source}: not valid TOML: nested too deeply", code=BAD_TOML) from None
     for key in keys.unknown_keys(table, Config):
+        if "seeds" in table or ("name" in table and key == "name"):
+            raise ConfigError(
+                f"{source} is a job file, not a configuration; run it: zcrawl crawl {source}",
+                code=UNKNOWN_KEY,
+            )
         raise _unknown(key, source, key)
     return table
 
@@ -199,7 +206,9 @@ def _flat(table: Mapping[str, Any], source: str) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for section, inner in table.items():
         if not isinstance(inner, Mapping):
-            raise ConfigError(f"{source}: {section!r} is a section, written [{section}]")
+            raise ConfigError(
+                f"{source}: {section!r} is a section; write [{section}], with keys below it"
+            )
         flat.update({f"{section}.{key}": value for key, value in inner.items()})
     return flat
 
@@ -241,7 +250,10 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
     try:
         config = msgspec.convert(table, Config, strict=not lax)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{origin}: {keys.type_error(error)}") from None
+        what = keys.type_error(error, table)
+        if lax:  # the environment has no quotes
+            what = what.replace("text in quotes (write it without quotes)", "a text")
+        raise ConfigError(f"{origin}: {what}") from None
     worker = config.worker
     checks = (
         ("worker.slots", 1, 10_000, worker.slots),
@@ -257,11 +269,11 @@ def _convert(table: Mapping[str, Any], origin: str, *, lax: bool) -> Config:
         if not math.isfinite(value) or not least <= value <= most:
             raise ConfigError(f"{origin}: {key} is {value}; it must be {least} to {most:g}")
     if not config.data.dir.strip() or "\0" in config.data.dir:
-        raise ConfigError(f"{origin}: data.dir is no folder's name")
+        raise ConfigError(f"{origin}: data.dir is {config.data.dir!r}; write the name of a folder")
     _check_rights(config, origin)
     for key, name in (("cluster.name", config.cluster.name), ("cluster.id", config.cluster.id)):
         if not _NAME.fullmatch(name) and (name or key == "cluster.name"):
-            raise ConfigError(f"{origin}: {key} is {name!r}; letters, digits, dots and dashes only")
+            raise ConfigError(f"{origin}: {key} is {name!r}; use letters, digits, . and -")
     return config
 
 
@@ -280,11 +292,13 @@ def _check_rights(config: Config, origin: str) -> None:
         for key, texts in prefixes.items():
             for text in texts:
                 if prefix_of(text).root != "/" and key == "worker.tls_files":
-                    raise ValueError("a worker reads certificates from folders only")
+                    raise ValueError(
+                        f"{text!r} is not a folder; workers read certificates from folders"
+                    )
         for name, secret in config.secrets.items():
             key = f"{SECRETS}.{name}"
             if not _SECRET_NAME.fullmatch(name):
-                raise ValueError("a secret's name has letters, digits and _ only")
+                raise ValueError("use letters, digits and _ only in the name of a secret")
             for text in secret.hosts:
                 parse_pattern(text)
     except ValueError as error:

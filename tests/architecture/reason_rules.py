@@ -36,7 +36,6 @@ ORDINARY = frozenset({
 # Sentences that begin like a reason with a parameter.
 SENTENCES = {
     "zcrawl/store/mark_sqlite_file.py": "lacks ",
-    "zcrawl/submit/code.py": "schema: default items",
 }
 
 # Names of values that are reasons, and functions with the position of the reason among their

@@ -388,7 +388,11 @@ def test_two_ways_to_show_the_console_are_refused(tmp_path: Path, ways: tuple[st
     """Rather than one of them in silence."""
     done = command("console", *ways, "--data", tmp_path / "d", "--json", cwd=tmp_path)
     names = " and ".join(way.partition("=")[0] for way in ways)
-    assert (done.returncode, *error_of(done)) == (2, "usage", f"{names} exclude each other")
+    assert (done.returncode, *error_of(done)) == (
+        2,
+        "usage",
+        f"{names} cannot be used together; give one",
+    )
 
 
 def test_a_deep_data_folder_is_no_problem(tmp_path: Path, web: MisbehavingWeb) -> None:

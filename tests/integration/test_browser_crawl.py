@@ -18,7 +18,17 @@ from pathlib import Path
 import pytest
 
 from tests.integration.browser_site import Answer, Site, need_chromium, page, pixels
-from tests.integration.crawling import FAST, alive, children, command, crawl, items, until
+from tests.integration.crawling import (
+    FAST,
+    alive,
+    children,
+    command,
+    crawl,
+    items,
+    run_of,
+    submission,
+    until,
+)
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.store.blobs_file import FileBlobs
 from zcrawl.submit.browser_spec import Browser
@@ -147,13 +157,15 @@ async def test_redirects_into_private_ranges_end_by_name(tmp_path: Path) -> None
 async def test_a_worker_without_chromium_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages of such a job fail by name; the worker and its other jobs go on."""
+    """Its pages wait for a worker that has it; the worker and its other jobs go on."""
     monkeypatch.setenv("PATH", str(tmp_path))
     fetch = Fetch(engine="browser", retries=0)
     site = Site({"/": page("<p>plain")})
     async with site, EmbeddedCluster(tmp_path / "data", 1) as cluster:
-        view = await crawl(cluster, JobSpec("none", politeness=FAST, fetch=fetch), [site.url("/")])
-        assert view["failed_reasons"] == {"no_browser": 1}
+        spec = JobSpec("none", politeness=FAST, fetch=fetch)
+        reply = await cluster.ask("submit", submission(spec, [site.url("/")], None))
+        says = "waiting: no live worker has Chromium (Debian's package is chromium) yet"
+        await until(lambda: run_of(cluster, reply["run"]).get("reason") == says)
         view = await crawl(cluster, JobSpec("plain", politeness=FAST), [site.url("/")])
         assert view["pages"] == 1
 

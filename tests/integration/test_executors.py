@@ -118,7 +118,7 @@ async def test_a_job_waits_for_a_worker_that_has_its_plugin_and_says_so(
     seeds = [] if kind == "executor" else ["http://127.0.0.1:9/"]
     async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
         reply = await cluster.ask("submit", submission(ABSENT[kind], seeds, None))
-        says = f"waiting: no worker has {kind} 'nobody-has-it'"
+        says = f"waiting: no live worker has {kind} 'nobody-has-it' yet"
         await until(lambda: run_of(cluster, reply["run"]).get("reason") == says)
         view = await cluster.ask("job", {"ref": "absent"})
         assert (view["reason"], view["state"], view["failed"]) == (says, "running", 0)

@@ -34,6 +34,29 @@ def test_a_closed_stream_changes_no_exit_code(command: str, how: str, tmp_path: 
     assert "Assertion" not in done.stderr
 
 
+@pytest.mark.parametrize("how", [">&- 2>&-", "2>/dev/full", "<&- >&- 2>&-", "--out - 2>&-"])
+def test_a_crawl_does_its_work_without_standard_streams(how: str, tmp_path: Path) -> None:
+    """Pages are fetched and stored, whoever reads of it."""
+    (tmp_path / "index.html").write_text("<title>one</title>")
+    serve = [sys.executable, "-m", "http.server", "--bind", "127.0.0.1", "0"]
+    server = subprocess.Popen(
+        [serve[0], "-u", *serve[1:]],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert server.stdout is not None
+        port = server.stdout.readline().split(b" port ")[1].split()[0].decode()
+        done = shell(f"crawl http://127.0.0.1:{port}/ --no-robots", how, tmp_path)
+        assert done.returncode == 0
+        assert "Traceback" not in done.stdout + done.stderr
+        assert '"pages":1' in shell("jobs --json", "", tmp_path).stdout
+    finally:
+        server.kill()
+        server.communicate()
+
+
 @pytest.mark.parametrize("command", ["--help", "config show --json", "doctor"])
 def test_a_full_disk_behind_stdout_is_told_in_one_line(command: str, tmp_path: Path) -> None:
     """What was asked for could not be given: exit 1, and why."""

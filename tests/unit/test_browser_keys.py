@@ -23,9 +23,9 @@ def test_the_keys_are_read() -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ('wait = "ever"', "browser.wait: 'ever' does not exist; there is dom, load, idle"),
-        ('screenshot = "yes"', "there is view, page"),
-        ('block = ["picture"]', "browser.block: 'picture' does not exist"),
+        ('wait = "ever"', "browser.wait is 'ever'; use one of dom, load, idle"),
+        ('screenshot = "yes"', "use one of view, page"),
+        ('block = ["picture"]', "browser.block is 'picture'; use one of"),
         ("scroll = -1", "browser.scroll is -1"),
         ("viewport = [0, 1]", "browser.viewport is 0"),
         ("viewport = [1]", "browser.viewport"),

@@ -140,7 +140,7 @@ def test_numbers_are_written_for_people() -> None:
 
 def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A plugin that no worker has: in lines and on the screen; programs are told once."""
-    says = "waiting: no worker has middleware 'stamp'"
+    says = "waiting: no live worker has middleware 'stamp' yet"
     told = snapshot()
     told["runs"][0]["reason"] = says
     assert line(told, {7}, RateMeter()).endswith(f"; {says}")

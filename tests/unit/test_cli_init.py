@@ -33,7 +33,7 @@ def test_init_writes_a_job_that_is_valid_as_it_is(
     )
     assert len(parse_job(whole, "whole").extract[0].fields) > 4, "the commented keys exist"
     assert run(["init", "news"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
     assert run(["init", "news", "--force"]) == 0
     assert run(["init", "12"]) == 2, "digits would be taken for an id"
     assert run(["init", 'a"b']) == 2

@@ -68,6 +68,19 @@ def test_every_command_has_json_and_all_options_have_help() -> None:
             assert all(option.help for option in options), name
 
 
+def test_commands_have_the_options_that_the_manual_promises() -> None:
+    """docs/commands.md: `--data` and `--config`, in all but those that touch neither."""
+    without = {"init", "keys new", "keys show", "keys allow", "config validate", "config schema"}
+    for name in COMMANDS:
+        command = cli.load(name)
+        group = isinstance(command, click.Group)
+        leaves = command.commands.items() if isinstance(command, click.Group) else [("", command)]
+        for word, leaf in leaves:
+            flags = {flag for param in leaf.params for flag in param.opts}
+            path = f"{name} {word}" if group else name
+            assert ({"--data", "--config"} <= flags) == (path not in without), path
+
+
 def test_rich_draws_help_on_a_terminal_only() -> None:
     """Pipes get plain text at once; people get colours for a tenth of a second."""
     assert wants_rich_help(["--help"], True)
@@ -102,13 +115,13 @@ def test_the_version_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> Non
         (["crawl", "https://x/", "--include", "("], "not an RE2 expression"),
         (["crawl", "https://x/", "--out", "x.json"], "name the file x.jsonl"),
         (["crawl", "https://x/", "--out", "x.warc"], ".parquet, .warc.gz"),
-        (["crawl", "--job", "/nope.toml"], "/nope.toml: cannot be read: No such file"),
-        (["crawl", "--seeds", "/nope.txt"], "/nope.txt: cannot be read: No such file"),
+        (["crawl", "--job", "/nope.toml"], "/nope.toml: no such file; `zcrawl init nope` writes"),
+        (["crawl", "--seeds", "/nope.txt"], "--seeds /nope.txt: no such file"),
         (["crawl", "--resume", "https://x/"], "--resume goes on with what was submitted"),
         (["crawl", "--resume", "--data", "/nope"], "/nope does not exist"),
-        (["submit", "https://x/", "--update", "--again"], "exclude each other"),
-        (["submit", "a.toml", "https://x/"], "not both"),
-        (["submit", "https://x/", "--out", "-"], "--out - is for `crawl`"),
+        (["submit", "https://x/", "--update", "--again"], "cannot be used together"),
+        (["submit", "a.toml", "https://x/"], "a.toml is a job file, and URLs were given too"),
+        (["submit", "https://x/", "--out", "-"], "--out - is for `zcrawl crawl`"),
         (["jobs", "--config", "/nope.toml"], "/nope.toml: no such file"),
     ],
 )

@@ -71,7 +71,7 @@ def test_a_job_file_that_is_no_text_is_a_named_error(tmp_path: Path) -> None:
     """Binary files and folders are told as such."""
     file = tmp_path / "job.toml"
     file.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(JobError, match="no UTF-8 text"):
+    with pytest.raises(JobError, match="is not a text in UTF-8"):
         prepare([], str(file), None, {})
     with pytest.raises(JobError, match="Is a directory"):
         prepare([], str(tmp_path), None, {})

@@ -50,9 +50,10 @@ def test_the_example_file_holds_every_key_at_its_default() -> None:
         ("slots = 1", "zcrawl.toml: unknown key 'slots'; did you mean 'worker.slots'?"),
         (
             '[worker]\nslots = "1"',
-            "zcrawl.toml: worker.slots: a whole number is needed, not text in quotes",
+            "zcrawl.toml: worker.slots: a whole number is needed, not text in quotes (write it "
+            "without quotes)",
         ),
-        ("worker = 1", "zcrawl.toml: 'worker' is a section, written [worker]"),
+        ("worker = 1", "zcrawl.toml: 'worker' is a section; write [worker], with keys below it"),
         ('[log]\nlevel = "loud"', "zcrawl.toml: log.level: invalid enum value 'loud'"),
     ],
 )
@@ -137,7 +138,7 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
         ('[worker]\ntls_files = ["tls"]', "worker.tls_files"),
         ('[secrets.PW]\nhosts = ["*"]', "secrets.PW"),
         ('[secrets.PW]\nhosts = ["https://a.test/"]', "secrets.PW"),
-        ('[secrets.PW]\nhosts = "a.test"', "secrets.hosts: a list is needed"),
+        ('[secrets.PW]\nhosts = "a.test"', "secrets.PW.hosts: a list is needed"),
         ('[secrets.PW]\nhost = ["a.test"]', "unknown field"),
         ('[secrets.PW]\nvalue = "hunter2"', "unknown field"),
         ('[secrets."a-b"]\nhosts = ["a.test"]', "secrets.a-b"),

@@ -275,4 +275,6 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
     info.lacks = Lacks({2: "a spider"})
     runs = story.leader.current_snapshot(story.now)["runs"]
     reasons = {one["run"]: one["reason"] for one in runs}  # type: ignore[attr-defined]
-    assert looks == 1 and reasons[2] == "waiting: no worker has a spider" and reasons[3] == ""
+    assert (
+        looks == 1 and reasons[2] == "waiting: no live worker has a spider yet" and reasons[3] == ""
+    )

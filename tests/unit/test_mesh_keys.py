@@ -95,18 +95,18 @@ def test_a_list_has_a_key_and_a_name_a_line() -> None:
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        (f"{A} w1\n{A} w2\n", "f:2: this key stands there already, as w1"),
+        (f"{A} w1\n{A} w2\n", "f:2: this key is in the list already, as w1"),
         ("w1\n", "f:1: a key is 64"),
         (f"{A} two words\n", "f:1: 'words' is not a role; there are worker, viewer, operator"),
         (f"{A} w1 worker,\n", "f:1: '' is not a role"),
         (f"{A} w1 master\n", "f:1: 'master' is not a role"),
-        (f"{A} w1 worker operator\n", "f:1: a line is KEY NAME"),
-        (f"{A} w1 names=w* worker\n", "f:1: a line is KEY NAME"),
+        (f"{A} w1 worker operator\n", "f:1: write KEY NAME"),
+        (f"{A} w1 names=w* worker\n", "f:1: write KEY NAME"),
         (f"{A} w1 worker names=\n", "f:1: '' is not a pattern of names"),
         (f"{A} w1 worker names=w/*\n", "is not a pattern of names"),
         (f"{A} ann viewer names=w*\n", "f:1: names= is for workers"),
         (f"{A} masters operator\n", "f:1: the name masters is taken"),
-        (f"{A} w/1\n", "no name for a key"),
+        (f"{A} w/1\n", "is not a name for a key"),
     ],
 )
 def test_a_wrong_line_is_named(text: str, what: str) -> None:

@@ -25,10 +25,10 @@ def test_entries_are_formats_or_names_whose_ending_tells_the_format() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("x.json", "neither one of sql"),
+        ("x.json", "write 'x.jsonl'"),
         ("a/../../x.jsonl", "leads out"),
         ("~/x.jsonl", "leads out"),
-        ("gs://b/x.jsonl", "s3:// only"),
+        ("gs://b/x.jsonl", "the only remote place is s3://"),
         ("x-{date}.jsonl", "{date}"),
         ("x\\n.jsonl", "control"),
     ],

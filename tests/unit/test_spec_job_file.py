@@ -38,6 +38,7 @@ def test_the_example_file_is_a_valid_job_that_names_every_key() -> None:
     spec = parse_job(text, "example")
     assert spec.name == "python-docs"
     assert spec.scope.max_depth == 5
+    assert spec.politeness.hours == (), "README submits it and waits: it must not wait for a night"
     for key in dotted_keys(JobSpec):
         assert f"{key.rpartition('.')[2]} = " in text or f"[[{key}]]" in text, key
 
@@ -49,7 +50,7 @@ def test_a_name_alone_is_a_job_with_all_defaults() -> None:
 
 def test_a_name_is_required() -> None:
     """A job file without a name is refused with the name of the missing key."""
-    assert refusal("") == "job.toml: missing key name"
+    assert refusal("") == "job.toml: the key 'name' is missing; add name = ..."
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_keys_of_later_versions_are_told_as_such(text: str) -> None:
 
 def test_kinds_of_later_versions_are_told_as_such() -> None:
     """`kind = "shell"` is on its way; any other kind is a plugin's, unless it is a slip."""
-    assert "kind 'shell' comes in a later version" in refusal('name = "x"\nkind = "shell"')
+    assert "kind 'shell' is not available in this version" in refusal('name = "x"\nkind = "shell"')
     assert "did you mean 'crawl'?" in refusal('name = "x"\nkind = "crawls"')
 
 
@@ -101,7 +102,8 @@ def test_kinds_of_later_versions_are_told_as_such() -> None:
         ),
         (
             '[scope]\nmax_depth = "3"',
-            "scope.max_depth: a whole number is needed, not text in quotes",
+            "scope.max_depth: a whole number is needed, not text in quotes (write it without "
+            "quotes)",
         ),
         (
             "[politeness]\nrobots = 1",
@@ -111,7 +113,11 @@ def test_kinds_of_later_versions_are_told_as_such() -> None:
             "[politeness]\nconcurrency = true",
             "politeness.concurrency: a whole number is needed, not true or false",
         ),
-        ("politeness = 3", "politeness: a table is needed, not a whole number"),
+        (
+            "politeness = 3",
+            "politeness: a table is needed, not a whole number (write a section, [politeness], "
+            "with keys below it)",
+        ),
         ("seeds = [1]", "seeds, entry 1: text in quotes is needed, not a whole number"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_clean_stream_has_no_complaint() -> None:
 )
 def test_a_bare_host_is_refused_with_the_url_it_was_meant_to_be(host: str) -> None:
     """Guessing a scheme in silence could crawl the wrong site; saying which one is better."""
-    with pytest.raises(BadUrl, match="Try https://"):
+    with pytest.raises(BadUrl, match=r"Try https?://"):
         check_seed(host)
 
 

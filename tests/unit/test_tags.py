@@ -38,17 +38,17 @@ def test_a_job_file_has_tags() -> None:
 @pytest.mark.parametrize(
     ("tags", "told"),
     [
-        ('["Shop"]', "entry 1: 'Shop' is no tag"),
-        ('["ok", "two words"]', "entry 2: 'two words' is no tag"),
-        ('[""]', "entry 1: '' is no tag"),
-        ('["-x"]', "'-x' is no tag"),
-        ('[".x"]', "'.x' is no tag"),
-        ('["münchen"]', "is no tag"),
-        ('["a\\n"]', "is no tag"),
-        (f'["{NO_TAG}"]', "is no tag"),
+        ('["Shop"]', "entry 1: 'Shop' is not a tag"),
+        ('["ok", "two words"]', "entry 2: 'two words' is not a tag"),
+        ('[""]', "entry 1: '' is not a tag"),
+        ('["-x"]', "'-x' is not a tag"),
+        ('[".x"]', "'.x' is not a tag"),
+        ('["münchen"]', "is not a tag"),
+        ('["a\\n"]', "is not a tag"),
+        (f'["{NO_TAG}"]', "is not a tag"),
         (f'["{"x" * 33}"]', "33 characters; at most 32"),
-        ('["a", "b", "a"]', "'a' is there twice"),
-        (json.dumps([f"t{n}" for n in range(17)]), "17 of them; at most 16"),
+        ('["a", "b", "a"]', "'a' twice"),
+        (json.dumps([f"t{n}" for n in range(17)]), "17 entries; at most 16"),
         ('"shop"', "tags: a list is needed, not text in quotes"),
         ("[1]", "text in quotes is needed, not a whole number"),
     ],
@@ -72,7 +72,7 @@ def test_flags_add_to_the_tags_of_the_file(tmp_path: Path) -> None:
     changes = {"tags": ("night", "shop", "night")}
     assert prepare([], str(file), None, changes).spec.tags == ("shop", "daily", "night")
     assert prepare(["https://a/"], None, None, changes).spec.tags == ("night", "shop")
-    with pytest.raises(JobError, match="is no tag"):
+    with pytest.raises(JobError, match="is not a tag"):
         prepare(["https://a/"], None, None, {"tags": ("No!",)})
     file.write_text('name = "n"\nseeds = ["https://a/"]\ntags = "shop"\n')
     with pytest.raises(JobError, match="a list is needed"):
@@ -181,7 +181,7 @@ def test_a_bad_tag_is_told_before_anything_is_sent(
     """Exit 2, like any other mistake in a job."""
     world.live = True
     assert run(["submit", "https://x/", "--tag", "[red]"]) == 2
-    assert "'[red]' is no tag" in capsys.readouterr().err and not world.asked
+    assert "'[red]' is not a tag" in capsys.readouterr().err and not world.asked
 
 
 def test_jobs_shows_tags_and_lists_by_one(

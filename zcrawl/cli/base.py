@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zcrawl.errors import ConfigError
+from zcrawl.errors import ConfigError, UsageError
+from zcrawl.reasons.usage import DATA_UNWRITABLE
 
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
@@ -29,6 +30,26 @@ if TYPE_CHECKING:
 
 
 STDERR = 2
+# What other programs call a command.
+OTHER_NAMES = {
+    "check": "doctor",
+    "fetch": "test",
+    "help": "--help",
+    "kill": "cancel",
+    "list": "jobs",
+    "ls": "jobs",
+    "new": "init",
+    "remove": "delete",
+    "rm": "delete",
+    "run": "crawl",
+    "serve": "up",
+    "show": "job",
+    "start": "up",
+    "status": "jobs",
+    "stop": "cancel",
+    "top": "console",
+    "version": "--version",
+}
 
 
 def wants_rich_help(args: Sequence[str], terminal: bool) -> bool:
@@ -69,11 +90,18 @@ class LazyGroup(Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in self.table:
-            close = difflib.get_close_matches(args[0], self.table, n=1)
-            meant = f" Did you mean {close[0]!r}?" if close else ""
-            ctx.fail(f"No such command {args[0]!r}.{meant}")
+            ctx.fail(f"No such command {args[0]!r}.{self._meant(args[0])}")
         name, command, rest = super().resolve_command(ctx, args)
         return name, self.load(name) if name and command else command, rest
+
+    def _meant(self, word: str) -> str:
+        """What a person wanted who wrote this instead of a command."""
+        if "crawl" in self.table and ("://" in word or word.endswith(".toml")):
+            return f" To crawl it: `zcrawl crawl {word}`."
+        close = difflib.get_close_matches(word, self.table, n=1)
+        name = close[0] if close else OTHER_NAMES.get(word, "")
+        known = name in self.table or name.startswith("--")
+        return f" Did you mean {name!r}?" if name and known else ""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -185,6 +213,11 @@ def common(function: Callable[..., Any]) -> Callable[..., Any]:
         *args: Any, config_file: str | None, data: str | None, as_json: bool, **kwargs: Any
     ) -> Any:
         settings = load_settings(config_file, {"data.dir": data}, as_json)
+        if settings.data.is_file():
+            origin = "--data" if data is not None else "data.dir"
+            raise UsageError(
+                f"{origin} {settings.data} is a file; name a folder", code=DATA_UNWRITABLE
+            )
         return function(*args, settings=settings, **kwargs)
 
     return wrapper
@@ -217,8 +250,9 @@ def read_config(config_file: str | None) -> tuple[str | None, str]:
             return place.read_text("utf-8"), str(place)
         except FileNotFoundError:
             if named:
-                raise ConfigError(f"{place}: no such file") from None
+                by = "--config" if config_file else "ZCRAWL_CONFIG"
+                raise ConfigError(f"{by} {place}: no such file") from None
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not a text in UTF-8"
             raise ConfigError(f"{place}: cannot be read: {reason}") from None
     return None, "configuration"

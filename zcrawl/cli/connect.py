@@ -9,19 +9,22 @@ writer, so even a `pause` on an idle folder needs one.
 from __future__ import annotations
 
 import contextlib
+import difflib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from zcrawl.cli.base import Settings
-from zcrawl.errors import RefusedError, UnreachableError
+from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
 from zcrawl.model import RunState
 from zcrawl.reasons.cluster import NO_SUCH_JOB
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import chosen_run, is_visible, job_view
 
+AWAY: Final = StoreUnavailable.code
+MOST_NAMES: Final = 10  # of jobs in a message
 STOPPED: Final = "stopped"  # a state of views only: no database holds it
 NOBODY_RUNS: Final = "nobody runs it; --resume"
 
@@ -62,7 +65,7 @@ async def running(settings: Settings) -> AsyncIterator[Ask]:
     else:
         controls, keys = controls_in(settings.data), None
     async with MeshClient(controls, keys=keys) as client:
-        yield client.ask
+        yield _explaining(client.ask)
 
 
 @contextlib.asynccontextmanager
@@ -76,7 +79,24 @@ async def for_actions(settings: Settings) -> AsyncIterator[Ask]:
 
     open_database(settings).close()  # a mistyped folder is an error, not a new database
     async with EmbeddedCluster(settings.data, 0) as cluster:
-        yield cluster.ask
+        yield _explaining(cluster.ask)
+
+
+def _explaining(ask: Ask) -> Ask:
+    """`ask` with refusals that help a person: which jobs there are, and that a database is away."""
+
+    async def asking(op: str, args: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await ask(op, args)
+        except RefusedError as error:
+            if error.code == AWAY:
+                raise database_away(error) from None
+            if error.code != NO_SUCH_JOB or "ref" not in args:
+                raise
+        names = [view["name"] for view in (await ask("jobs", {}))["jobs"]]
+        raise no_such_job(str(args["ref"]), names)
+
+    return asking
 
 
 async def jobs(settings: Settings, tag: str = "") -> dict[str, Any]:
@@ -121,8 +141,30 @@ def find_job(store: Store, ref: str) -> JobRow:
     found = store.query(FindJob(ref))
     assert isinstance(found, JobList)
     if not any(is_visible(job) for job in found.jobs):
-        raise RefusedError(f"no job {ref!r}; `zcrawl jobs` lists them", code=NO_SUCH_JOB)
+        listed = store.query(ListJobs())
+        assert isinstance(listed, JobList)
+        raise no_such_job(ref, [job.name for job in listed.jobs if is_visible(job)])
     return found.jobs[0]
+
+
+def database_away(error: RefusedError) -> UnreachableError:
+    """Nothing is lost: masters try again until it is back."""
+    return UnreachableError(
+        f"the database is away: {error}; masters go on when it is back", code=AWAY
+    )
+
+
+def no_such_job(ref: str, names: Sequence[str]) -> RefusedError:
+    """What a person needs who mistyped a name: the nearest one, or all that there are."""
+    near = difflib.get_close_matches(ref, names, n=1, cutoff=0.6)
+    if near:
+        what = f"did you mean {near[0]!r}? `zcrawl jobs` lists all"
+    elif names:
+        more = "" if len(names) <= MOST_NAMES else f" and {len(names) - MOST_NAMES} more"
+        what = f"there are: {', '.join(names[:MOST_NAMES])}{more}"
+    else:
+        what = "there are no jobs here yet"
+    return RefusedError(f"no job {ref!r}; {what}", code=NO_SUCH_JOB)
 
 
 def nobody_runs(data: Path) -> UnreachableError:

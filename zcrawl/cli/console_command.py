@@ -63,7 +63,7 @@ def console_command(
     ways = {"--snapshot": snapshot, "--record": record, "--replay": replay, "--web": web or None}
     chosen = [flag for flag, given in ways.items() if given is not None]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} exclude each other")
+        raise UsageError(f"{' and '.join(chosen)} cannot be used together; give one")
     targets = targets_of(settings, cluster)
     console = load_console("console.main")
     if snapshot is not None:

@@ -67,7 +67,10 @@ def crawl_command(
             )
         plan = Plan(settings.data, None, None, settings.json)
         if not settings.data.exists():
-            raise UsageError(f"nothing to resume: {settings.data} does not exist")
+            raise UsageError(
+                f"nothing to resume: {settings.data} does not exist; --data DIR names the folder "
+                "of the crawl"
+            )
         check_unfinished(settings.data)
     else:
         if job_file is None:
@@ -165,8 +168,6 @@ def make_folder(data: Path) -> str:
     """Make the data folder; a warning if others can look into it, else ''."""
     from zcrawl.runtime.private_files_os import make_private_folder
 
-    if data.is_file():
-        raise UsageError(f"--data {data} is a file; name a folder", code=DATA_UNWRITABLE)
     try:
         return make_private_folder(data)
     except OSError as error:

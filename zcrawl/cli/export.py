@@ -63,10 +63,12 @@ def export_command(
     from zcrawl.telemetry.views import chosen_run
 
     if failed + rejected + problems > 1:
-        raise UsageError("--failed, --rejected and --problems are three different lists")
+        raise UsageError("--failed, --rejected and --problems are different lists; give one")
     form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
     if csv_safe and form != "csv":
-        raise UsageError(f"--csv-safe is for CSV, and this is {form}")
+        raise UsageError(
+            f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"
+        )
     with contextlib.closing(open_database(settings)) as store:
         job = find_job(store, ref)
         row = chosen_run(job, run)
@@ -76,7 +78,7 @@ def export_command(
         source = Source(store, number, row.spec, rows, settings.blobs(), csv_safe)
         if form == "parquet":
             if out == "-":
-                raise UsageError("a Parquet file cannot be streamed; give --out FILE")
+                raise UsageError("a Parquet file cannot go to stdout; give --out FILE")
             write = parquet_file(source)
         else:
             chunks = chunks_of(source, form)
@@ -96,7 +98,7 @@ def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
     from zcrawl.cli import output
 
     if form == "warc" and sys.stdout.isatty():
-        raise UsageError("an archive is no text for a terminal; give --out FILE")
+        raise UsageError("a WARC archive cannot be shown on a terminal; give --out FILE")
     sys.stdout.flush()
     for chunk in chunks:
         output.write_items(chunk, form)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final
 
@@ -65,6 +66,8 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     """
     from zcrawl.cli import output
 
+    if "://" in name:
+        raise UsageError(f"{name!r} is a URL; give a name too: zcrawl init NAME --seed {name}")
     path = Path(name if name.endswith(".toml") else f"{name}.toml")
     if spider:
         from zcrawl.cli.init_spider import spider_files
@@ -76,7 +79,7 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     if not force:
         for one in files:
             if one.exists():
-                raise UsageError(f"{one} is there already; --force replaces it", code=EXISTS)
+                raise UsageError(f"{one} exists already; --force replaces it", code=EXISTS)
     for one, text in files.items():
         _write(one, text, force)
     if as_json:
@@ -84,7 +87,7 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     else:
         names = ", ".join(str(one) for one in files)
         verb = "are" if spider else "is"
-        output.note(f"{names} {verb} written; edit, then: zcrawl crawl --job {path}")
+        output.note(f"{names} {verb} written; edit, then: zcrawl crawl {shlex.quote(str(path))}")
     return 0
 
 
@@ -98,7 +101,11 @@ def _write(path: Path, text: str, force: bool) -> None:
         if new:
             give_to_user(path)
     except FileExistsError:
-        raise UsageError(f"{path} is there already; --force replaces it", code=EXISTS) from None
+        raise UsageError(f"{path} exists already; --force replaces it", code=EXISTS) from None
+    except FileNotFoundError:
+        raise UsageError(
+            f"{path}: the folder {path.parent} does not exist; make it first"
+        ) from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 

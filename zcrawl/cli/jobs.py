@@ -61,6 +61,7 @@ def _tags(view: dict[str, Any]) -> str:
 def job_command(settings: Settings, ref: str, run: int | None) -> int:
     """Show one job."""
     from zcrawl.cli import connect, output
+    from zcrawl.cli.submit import with_remedy
     from zcrawl.runtime.run_loop import run_async
 
     view = run_async(connect.job(settings, ref, run))
@@ -68,7 +69,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
     if settings.json:
         output.print_json(view)
     else:
-        output.fields(readable(view))
+        output.fields(readable({**view, "reason": with_remedy(view["reason"], view["job"])}))
         if view["state"] == connect.STOPPED:
             output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
     return 0
@@ -180,7 +181,8 @@ def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str
     if ref and tag:
         raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
     if not ref and not tag:
-        raise UsageError("give a job's id or name, or --tag NAME")
+        crawl = "; `zcrawl crawl --resume` goes on with a crawl" if action == "resume" else ""
+        raise UsageError(f"give a job's id or name, or --tag NAME{crawl}")
     if tag and run is not None:
         raise UsageError(f"--run {run} is a run of one job; --tag {tag} means several jobs")
     return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action, run=run)
@@ -270,7 +272,7 @@ def _cancel_offline(settings: Settings, ref: str, run: int | None) -> int:
         return 0
     output.note(_told(reply, "cancel"))
     if reply["changed"] and connect.is_live(settings):
-        output.note("a master that runs stops its epoch with its next write, and loads anew")
+        output.note("the running master notices it with its next write, and loads the jobs again")
     return 0
 
 

@@ -26,6 +26,13 @@ from zcrawl.runtime.private_files_os import keep_private
 from zcrawl.runtime.standard_streams_os import open_missing
 
 INTERRUPTED: Final = 130
+# What an argument was probably meant for, by the command that takes none.
+EXTRA_ARGUMENT: Final = {
+    "jobs": " To see one job: `zcrawl job {}`.",
+    "demo": " To crawl a site: `zcrawl crawl {}`.",
+    "up": " To give it a job: `zcrawl submit {}`.",
+    "doctor": " To try a page: `zcrawl test {}`.",
+}
 GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules makes many objects and no garbage
 JOBS: Final = "zcrawl.cli.jobs"
 COMMANDS: Final = {
@@ -111,10 +118,16 @@ def run(arguments: list[str]) -> int:
     except ZcrawlError as error:
         _debug(error)
         return _fail(str(error), error.code, error.exit_code, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        from zcrawl.cli import output
+
+        output.note_lines(error.format_message())
+        return 2
     except click.ClickException as error:
-        message = _plain(error.format_message())
         context = getattr(error, "ctx", None)
-        hint = f"{message} See `{context.command_path} --help`." if context else message
+        message = _with_advice(error, _plain(error.format_message()), context)
+        end = "" if message.endswith((".", "?", "?)")) else "."
+        hint = f"{message}{end} See `{context.command_path} --help`." if context else message
         return _fail(hint, USAGE, 2, as_json)
     except (click.Abort, KeyboardInterrupt):
         return _fail("interrupted", INTERRUPTION, INTERRUPTED, as_json)
@@ -126,6 +139,25 @@ def run(arguments: list[str]) -> int:
         name = type(error).__name__
         text = f"internal error: {name}: {error} (ZCRAWL_DEBUG=1 shows where)"
         return _fail(text, INTERNAL, 1, as_json)
+
+
+def _with_advice(error: click.ClickException, message: str, context: click.Context | None) -> str:
+    """What to write instead of an option or an argument that a command does not have."""
+    command = context.command_path.removeprefix("zcrawl").strip() if context else ""
+    if isinstance(error, click.NoSuchOption):
+        if context is not None and not command:
+            name = error.option_name
+            return (
+                f"No such option {name!r} before a command; write it behind: `zcrawl crawl {name}`"
+            )
+        if error.option_name == "--format" and command in ("crawl", "submit"):
+            return "No such option '--format'. The ending of --out FILE tells the format."
+    start = "Got unexpected extra argument"
+    if message.startswith(start) and "(" in message:
+        extra = message.partition("(")[2].rpartition(")")[0]
+        hint = EXTRA_ARGUMENT.get(command, "")
+        return f"{extra!r} is too much here.{hint.format(extra)}"
+    return message
 
 
 def _plain(message: str) -> str:

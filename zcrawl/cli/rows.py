@@ -66,7 +66,9 @@ def chunks_of(source: Source, form: str) -> Iterator[bytes]:
     if form == "csv":
         return _csv(source)
     if source.kind is not Kept.ITEM:
-        raise UsageError("an archive holds pages; give a .jsonl, .csv or .parquet file")
+        raise UsageError(
+            "a WARC archive holds pages, not lists; give a .jsonl, .csv or .parquet file"
+        )
     return _warc(source)
 
 

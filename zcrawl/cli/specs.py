@@ -4,8 +4,10 @@ stream of seeds. Used by `crawl` and `submit`. Nothing is sent before all of it 
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +20,9 @@ from zcrawl.errors import JobError, UsageError
 from zcrawl.reasons.usage import OUT_UNWRITABLE, UNREADABLE
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
+from zcrawl.submit.extract_spec import check_schema_fields
 from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
-from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed
+from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed, file_advice
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
@@ -41,10 +44,11 @@ class Submission(msgspec.Struct):
     page: str = ""  # one that the job may meet (`test`): neither a seed nor opened
     sent: int = 0  # of `rest`
     job_file: str = ""  # as it was typed
+    stored: str = ""  # the name or id of a job that runs again as it is; `spec` is none then
 
     def args(self, mode: str, output: tuple[str, str] | None) -> dict[str, Any]:
         return {
-            "spec": to_dict(self.spec),
+            **({"ref": self.stored} if self.stored else {"spec": to_dict(self.spec)}),
             "mode": mode,
             "seeds": self.first,
             "seeding": self.more,
@@ -164,6 +168,11 @@ def prepare(
     if not first and not begins_by_itself(spec, first):
         if seeds_file:
             raise UsageError(f"nothing to crawl: no URL in {named}")
+        if job_file:
+            raise UsageError(
+                f'nothing to crawl: {job_file} has no seeds; add seeds = ["https://..."], or '
+                "give a URL or --seeds FILE"
+            )
         raise UsageError("nothing to crawl: give a URL, --seeds FILE or a job file with seeds")
     if spec.name == "unnamed" and "name" not in changes and not job_file:
         name = default_name(first) if first else spec.spider.rpartition(":")[2]
@@ -176,18 +185,66 @@ def prepare(
     )
 
 
+def prepare_again(name: str, seeds_file: str | None, changes: Mapping[str, Any]) -> Submission:
+    """A new run of a stored job, as it is stored; UsageError for flags that would change it."""
+    if changes:
+        raise UsageError(
+            f"--again runs job {name!r} as it is stored, so a flag cannot change "
+            f"{next(iter(changes))}; to change the job: zcrawl submit JOB.toml --update"
+        )
+    named = "stdin" if seeds_file == "-" else seeds_file or ""
+    logins = UrlLogins()
+    logins.close()
+    lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named, logins.clean)
+    rest = lines.chunks()
+    first = next(rest, [])
+    if seeds_file and not first:
+        raise UsageError(f"nothing to crawl: no URL in {named}")
+    more = len(first) == CHUNK
+    return Submission(JobSpec(name), first, rest, lines, more, stored=name)
+
+
+def stored_name(sources: tuple[str, ...]) -> str:
+    """The name or id of a job, if that is what was given; else empty."""
+    if len(sources) != 1 or is_job_file(sources[0]):
+        return ""
+    return "" if "://" in sources[0] else sources[0]
+
+
+def is_plain_word(source: str) -> bool:
+    """Whether it can only be a name: a host has a dot, a port or is `localhost`."""
+    return re.fullmatch(r"[\w-]+", source) is not None and source != "localhost"
+
+
 def split_sources(sources: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """One job file, or URLs, never both: which of them would name the job?"""
     files = [source for source in sources if is_job_file(source)]
     if not files:
         return None, sources
+    if len(files) > 1:
+        raise UsageError(f"one job at a time; {' and '.join(files)} are {len(files)} job files")
     if len(sources) > 1:
-        raise UsageError("give one job file, or URLs, not both")
+        raise UsageError(
+            f"{files[0]} is a job file, and URLs were given too. To crawl these URLs by the rules "
+            f"of that file: zcrawl crawl --job {files[0]} URL..."
+        )
     return files[0], ()
 
 
 def is_job_file(source: str) -> bool:
-    return "://" not in source and (source.endswith(".toml") or Path(source).is_file())
+    """Whether a job file was given. UsageError for a file that is something else."""
+    if "://" in source:
+        return False
+    if source.endswith(".toml"):
+        return True
+    if not Path(source).is_file() or source.lower().endswith((".html", ".htm")):
+        return False
+    advice = file_advice(source)
+    if source.endswith(".py"):
+        advice = f"For a spider in a file: --spider {source}:Name"
+    if advice:
+        raise UsageError(f"{source} is not a job file. {advice}")
+    return True
 
 
 def _clean_urls(table: dict[str, Any], logins: UrlLogins) -> None:
@@ -211,6 +268,8 @@ def check_extraction(spec: JobSpec, source: str) -> None:
 
     try:
         Plan(spec.extract, spec.schema)
+        if not spec.parsers:  # whose items may have any fields
+            check_schema_fields(spec.extract, spec.schema)
     except JobError as error:
         raise JobError(f"{source}: {error}", code=error.code) from None
 
@@ -237,10 +296,22 @@ def _is_list(value: object) -> bool:
 def read_text(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
+    except FileNotFoundError:
+        raise JobError(f"{path}: no such file; {_other_files(path)}", code=UNREADABLE) from None
     except OSError as error:
         raise JobError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
     except UnicodeDecodeError:
-        raise JobError(f"{path}: no UTF-8 text", code=UNREADABLE) from None
+        raise JobError(f"{path} is not a text in UTF-8", code=UNREADABLE) from None
+
+
+def _other_files(path: str) -> str:
+    """What a person may have meant by a job file that does not exist."""
+    folder = Path(path).parent
+    names = [file.name for file in folder.glob("*.toml")] if folder.is_dir() else []
+    near = difflib.get_close_matches(Path(path).name, names, n=1, cutoff=0.6)
+    if near:
+        return f"did you mean {folder / near[0]}?"
+    return f"`zcrawl init {Path(path).stem}` writes a job file"
 
 
 def read_lines(path: str) -> Iterator[str]:
@@ -248,8 +319,14 @@ def read_lines(path: str) -> Iterator[str]:
     try:
         # A copy of the descriptor: a thread that waits for stdin at exit must not hold its lock.
         file = _open(os.dup(sys.stdin.fileno())) if path == "-" else _open(path)
+    except FileNotFoundError:
+        raise UsageError(f"--seeds {path}: no such file", code=UNREADABLE) from None
+    except IsADirectoryError:
+        raise UsageError(f"--seeds {path} is a folder; name a file", code=UNREADABLE) from None
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", code=UNREADABLE) from None
+        raise UsageError(
+            f"--seeds {path}: cannot be read: {error.strerror}", code=UNREADABLE
+        ) from None
     with file:
         try:
             while line := file.readline(MAX_LINE):
@@ -309,12 +386,21 @@ def format_of(name: str) -> str:
                 f"{name}: items are written as JSON lines, one object a line; name the file "
                 f"{name[:-5]}.jsonl"
             )
-        raise UsageError(f"{name}: the name must end in one of {endings}")
+        sheet = " (spreadsheets open .csv)" if name.lower().endswith((".xlsx", ".xls")) else ""
+        raise UsageError(
+            f"{name}: the ending of a file's name tells its format; use one of {endings}{sheet}"
+        )
     return wanted
 
 
 def check_writable(path: Path) -> None:
     """Find out now, not after the crawl."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file in it", code=OUT_UNWRITABLE)
+    if not path.parent.is_dir():
+        raise UsageError(
+            f"{path}: the folder {path.parent} does not exist; make it first", code=OUT_UNWRITABLE
+        )
     existed = path.exists()
     try:
         with path.open("ab"):

@@ -58,7 +58,7 @@ def test_command(
     job_file = sources[0] if is_job_file(sources[0]) else None
     urls = sources[1:] if job_file else sources
     if len(urls) > 1:
-        raise UsageError("one URL at a time: its report is long enough")
+        raise UsageError("`zcrawl test` fetches one page; give one URL")
     from zcrawl.cli import output
     from zcrawl.frontier.extra import START_URL
     from zcrawl.roles.vouching import Vouching
@@ -75,14 +75,19 @@ def test_command(
         spec = with_right(submission.spec, opened, True)
         known = [one.name for one in spec.extract]
         if block and block not in known:
-            raise UsageError(f"no block {block!r}; the job has {', '.join(known) or 'none'}")
+            raise UsageError(
+                f"--block {block}: no block of the job has that name; there are: "
+                f"{', '.join(filter(None, known)) or 'none with a name'}"
+            )
         url = submission.page or next(iter(submission.first), START_URL)
         return run_async(_test(settings, spec, url, links, block))
 
     if not watch:
         return once()
     if job_file is None:
-        raise UsageError("--watch watches a job file; give one")
+        raise UsageError(
+            "--watch looks at a job file for changes; give one: zcrawl test JOB.toml --watch"
+        )
     return again_when_saved(Path(job_file), once)
 
 

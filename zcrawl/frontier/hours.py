@@ -20,12 +20,14 @@ def parse_hours(text: str) -> Span:
     """The span that `HH:MM-HH:MM` names; one that ends before it begins goes over midnight."""
     match = _SPAN.fullmatch(text.strip())
     if match is None:
-        raise JobError(f"politeness.hours: {text!r} is no span of hours; write 22:00-06:00")
+        raise JobError(
+            f"politeness.hours: {text!r} is not a span of hours; write 22:00-06:00 (UTC)"
+        )
     hour, minute, end_hour, end_minute = map(int, match.groups())
     begin = hour * 3600.0 + minute * 60.0
     end = end_hour * 3600.0 + end_minute * 60.0
     if begin > DAY_S or end > DAY_S or begin == end:
-        raise JobError(f"politeness.hours: {text!r} is empty or ends after 24:00")
+        raise JobError(f"politeness.hours: {text!r} is empty, or ends after 24:00")
     return begin, end if end > begin else end + DAY_S
 
 

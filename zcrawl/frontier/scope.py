@@ -166,16 +166,16 @@ def _parse_host(entry: str) -> tuple[bool, str, str]:
     parts = _HOST_ENTRY.fullmatch(entry.strip())
     if parts is None:
         raise JobError(
-            f"scope.hosts: {entry!a} is no host; write example.com, example.com:8443, "
+            f"scope.hosts: {entry!a} is not a host; write example.com, example.com:8443, "
             "*.example.com or *, without scheme and path"
         )
     try:
         name = host_name_of(canonicalize(f"http://{parts[2]}/"))
     except BadUrl:
-        raise JobError(f"scope.hosts: {entry!a} is no valid host name") from None
+        raise JobError(f"scope.hosts: {entry!a} is not a valid host name") from None
     port = parts[3] or ""
     if port and not 0 < int(port) < 65536:
-        raise JobError(f"scope.hosts: {entry!a} has no valid port")
+        raise JobError(f"scope.hosts: {entry!a} has port {port}; ports go from 1 to 65535")
     wildcard = parts[1] is not None
     return wildcard, f".{name}" if wildcard else name, port and str(int(port))
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.errors import CommitUnknown, StoreDataError, StoreError
+from zcrawl.errors import CommitUnknown, RetryClass, StoreDataError, StoreError
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.state import LeaderState, RunTally
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
@@ -174,6 +174,7 @@ class Commits:
         state = self._state
         if disposition is Disposition.APPLIED and change.state is not None:
             self._tally(one, change, now)
+            self._note_postponed(one, change)
             if change.state is RequestState.DONE:
                 state.planner.verdicts.page_done(change.run, change.host)
         lease = state.leases.by_seq.get(change.seq)
@@ -219,6 +220,14 @@ class Commits:
             )
         elif change.page is not None and isinstance(one.result, Result):
             self._state.watch.page(change.run, change.page, one.result.depth)
+
+    def _note_postponed(self, one: Received, change: Change) -> None:
+        """A page that could not be asked for, because all proxies are down say, comes again and
+        again: whoever wonders is told why."""
+        result = one.result
+        if isinstance(result, Result):
+            postponed = change.state is RequestState.QUEUED and result.retry is RetryClass.POSTPONED
+            self._state.tallies[change.run].postponed = result.detail if postponed else ""
 
     # ------------------------------------------------------------ failing
 

@@ -15,8 +15,9 @@ import msgspec
 
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
-from zcrawl.frontier.url import CANONICAL_VERSION, CanonicalRules
+from zcrawl.frontier.url import CANONICAL_VERSION
 from zcrawl.master import desk_seeds, desk_steering, once, reads, replies
+from zcrawl.master.arguments import Arguments
 from zcrawl.master.desk_views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.intents import Intents, NodeUnknown
@@ -27,6 +28,7 @@ from zcrawl.mesh.messages import Request
 from zcrawl.model import SITEMAP_PRIO, RunState
 from zcrawl.reasons.cluster import BAD_REQUEST, NO_LEADER, NO_SUCH_RUN, UNKNOWN_OP
 from zcrawl.reasons.skip import CANCELLED, DELETED
+from zcrawl.reasons.usage import NO_SEEDS
 from zcrawl.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.store.commands import (
@@ -61,6 +63,7 @@ from zcrawl.submit.code import begins_by_itself, with_code_right
 from zcrawl.submit.job_toml import to_json
 from zcrawl.submit.outputs import refuse_login
 from zcrawl.submit.private import opened_by, with_right
+from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.stored import check_right
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.telemetry.views import chosen_run, is_visible
@@ -147,7 +150,8 @@ class Desk:
     def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.args
         if args.get("mode") == "again":  # it runs what is stored: look at that first
-            name = spec_from_dict(args.table("spec"), "submission").name
+            by_name = args.get("ref") is not None
+            name = args.text("ref") if by_name else _spec_of(args).name
             effects.append(Ask(FindJob(name), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
@@ -157,22 +161,28 @@ class Desk:
         pending: Pending,
         now: float,
         effects: Effects,
-        stored: CanonicalRules | None = None,
+        stored: JobSpec | None = None,
     ) -> None:
-        """`stored`: the rules of the stored spec, if that is what runs."""
+        """`stored`: the spec that the job has, if that is what runs."""
         args = pending.args
-        spec = spec_from_dict(args.table("spec"), "submission")
+        spec = stored if stored is not None and args.get("ref") is not None else _spec_of(args)
         # On a cluster a typed URL opens nothing, whatever a client sends.
         opened = opened_by(args) if self._state.vouches else ()
         spec = with_right(spec, opened, self._state.allow_private)
         with_code_right(spec, self._state.allow_code)
-        rules = stored or canonical_rules(spec.scope, CANONICAL_VERSION)
+        rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
         seeds = desk_seeds.read(args.sequence("seeds") or list(spec.seeds), rules)
         seed_hosts = desk_seeds.netlocs(seeds)
         seeds += tuple(
             msgspec.structs.replace(one, prio=SITEMAP_PRIO)
             for one in desk_seeds.read(list(spec.sitemaps.urls), rules)
         )
+        starts = begins_by_itself(spec, seeds)
+        if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
+            raise RefusedError(
+                f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
+                code=NO_SEEDS,
+            )
         output = self._state.outputs.settle(spec, args.get("output"))
         refuse_login(output[0] if output else "")
         if args["mode"] not in ("new", "update", "again"):
@@ -183,7 +193,7 @@ class Desk:
             name=spec.name,
             spec=to_json(spec),
             mode=args["mode"],
-            seeds=(*seeds, desk_seeds.start(rules)) if begins_by_itself(spec, seeds) else seeds,
+            seeds=(*seeds, desk_seeds.start(rules)) if starts else seeds,
             seed_hosts=seed_hosts,
             seeding=bool(args.get("seeding")),
             output=output,
@@ -336,11 +346,12 @@ class Desk:
         try:
             if pending.request.op == "submit":
                 assert isinstance(outcome, JobList)
-                rules = None
+                spec = None
+                if pending.args.get("ref") is not None:
+                    reads.the_job(outcome, pending.request)
                 for stored in filter(is_visible, outcome.jobs):
                     spec = check_right(stored.spec, self._state.allow_code)
-                    rules = canonical_rules(spec.scope, CANONICAL_VERSION)
-                self._submit_now(pending, now, effects, rules)
+                self._submit_now(pending, now, effects, spec)
                 return
             if pending.request.op in ("act", "tune"):
                 assert isinstance(outcome, JobList)
@@ -433,3 +444,7 @@ def request_of(command: Command) -> str:
     asked = getattr(command, "asked", None)
     request: str = getattr(command, "request", "") if asked is None else asked.request
     return request
+
+
+def _spec_of(args: Arguments) -> JobSpec:
+    return spec_from_dict(args.table("spec"), "submission")

@@ -62,7 +62,7 @@ def queues(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
     by, tag = str(args.get("by", "job")), str(args.get("tag", ""))
     if by not in GROUPINGS:
         known = ", ".join(GROUPINGS)
-        raise RefusedError(f"queues by {by!r}: there is {known}", code=BAD_REQUEST)
+        raise RefusedError(f"queues by {by!r}; use one of {known}", code=BAD_REQUEST)
     grouping, active = GROUPINGS[by], state.runs.active
     wanted = {run for run, one in active.items() if is_tagged(one.spec.tags, tag)}
     sums = grouping.sums(state, wanted)

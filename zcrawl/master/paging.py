@@ -54,7 +54,7 @@ def page(
     """{"rows", "total", "offset"}. The first of `keys` is the order without a wish."""
     if want.sort and want.sort not in keys:
         known = ", ".join(keys)
-        raise RefusedError(f"cannot sort by {want.sort!r}; there is {known}", code=BAD_REQUEST)
+        raise RefusedError(f"cannot sort by {want.sort!r}; use one of {known}", code=BAD_REQUEST)
     chosen = list(rows)
     if want.filter:
         wanted = want.filter.casefold()

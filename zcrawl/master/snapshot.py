@@ -12,7 +12,7 @@ from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
 from zcrawl.master.state import LeaderState
-from zcrawl.reasons.waiting import AWAY, HOURS, IDLE, INHERITED
+from zcrawl.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
 from zcrawl.store.rows import RunRow
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import tags_of
@@ -21,6 +21,10 @@ from zcrawl.telemetry.views import LiveRun, run_view
 MOST_WORKERS: Final = 1_000
 MOST_RUNS: Final = 500
 MOST_HOSTS: Final = 1_000  # that are looked at for what a run waits for
+NO_WORKER: Final = (
+    "waiting: no worker is here that takes work; start one (zcrawl worker), or undrain one "
+    "(zcrawl nodes lists them)"
+)
 HELD_UP: Final = (HOURS, AWAY, INHERITED)  # of `dispatch.why`
 
 
@@ -138,10 +142,12 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
             for run, what in info.lacks.items():
                 lacking.setdefault(run, []).append(what)
     waits = {
-        run: f"waiting: no worker has {whats[0]}"
+        run: f"waiting: no live worker has {whats[0]} yet"
         for run, whats in lacking.items()
         if len(whats) == usable
     }
+    if not usable and now >= state.settled_at:
+        waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
     waits |= {run: active.waits for run, active in state.runs.active.items() if active.waits}
     return waits | _held_up(state, waits, now)
 
@@ -164,6 +170,8 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
         for run in idle.intersection(host.runs):
             if reason.code in HELD_UP:
                 reasons.setdefault(run, f"waiting: {host.origin}: {reason.text}")
+            elif reason.code == RETRY and (postponed := state.postponed(run)):
+                reasons.setdefault(run, f"waiting: {postponed}; {reason.text}")
             elif reason.code != IDLE:
                 idle.discard(run)
                 reasons.pop(run, None)

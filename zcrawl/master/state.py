@@ -37,6 +37,7 @@ class RunTally(msgspec.Struct):
 
     statuses: Counter[str] = msgspec.field(default_factory=Counter)
     failed: Counter[str] = msgspec.field(default_factory=Counter)
+    postponed: str = ""  # why the last page was postponed; empty: a later one was asked for
 
 
 def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
@@ -83,6 +84,11 @@ class LeaderState:
         self.watch = Watch(me)
         self.mishaps = Mishaps()  # the master's own, of all its epochs
         self.measured = Measured(0, 0.0)
+
+    def postponed(self, run: int) -> str:
+        """Why the last page of a run could not be asked for; empty: it could."""
+        tally = self.tallies.get(run)
+        return "" if tally is None else tally.postponed
 
     def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
         """What the database holds becomes the window (takeover and reload)."""

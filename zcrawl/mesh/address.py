@@ -59,7 +59,7 @@ def parse_endpoint(text: str) -> TcpAddress | None:
     port = 0 if found is None or found["port"] == ANY_PORT else int(found["port"])
     if found is None or port > 65_535 or not _is_host(found["host"]):
         raise ConfigError(
-            f"{text!r} is no endpoint: tcp://HOST:PORT with a port up to 65535 "
+            f"{text!r} is not an endpoint; write tcp://HOST:PORT with a port up to 65535 "
             "(* takes a free one), tcp://[IPV6]:PORT, or ipc://PATH",
             code=BAD_ENDPOINT,
         )
@@ -89,7 +89,7 @@ def advertised(bound: Endpoints, host: str) -> Endpoints:
             parse_endpoint(told)
         except ConfigError as error:
             raise ConfigError(
-                f"mesh.advertise: {host!r} is no host: a name or an address, without port",
+                f"mesh.advertise: {host!r} is not a host; write a name or an address, without port",
                 code=BAD_ENDPOINT,
             ) from error
         return told

@@ -44,7 +44,10 @@ def write_key_file(path: Path, pair: KeyPair) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, KEY_FILE_MODE)
     except FileExistsError:
-        raise ConfigError(f"{path} exists and is left as it is", code=FILE_EXISTS) from None
+        raise ConfigError(
+            f"{path} exists already, and keys are not replaced; choose another name",
+            code=FILE_EXISTS,
+        ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
     with os.fdopen(descriptor, "w", encoding="ascii") as file:
@@ -70,7 +73,10 @@ def read_key_file(path: Path) -> KeyPair:
         )
     pair = parse_key_file(text, str(path))
     if z85.decode(zmq.curve_public(z85.encode(bytes.fromhex(pair.secret)))).hex() != pair.public:
-        raise ConfigError(f"{path}: its two keys are no pair", code=BAD_KEY)
+        raise ConfigError(
+            f"{path}: its two keys are not a pair; make a new one with `zcrawl keys new`",
+            code=BAD_KEY,
+        )
     return pair
 
 

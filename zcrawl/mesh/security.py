@@ -76,7 +76,8 @@ def check_key(text: str, what: str = "key") -> str:
 def check_name(text: str) -> str:
     if not _NAME.fullmatch(text):
         raise ConfigError(
-            f"{text!r} is no name for a key: 1 to 64 of letters, digits, . _ @ -", code=BAD_NAME
+            f"{text!r} is not a name for a key; use 1 to 64 letters, digits, . _ @ -",
+            code=BAD_NAME,
         )
     return text
 
@@ -156,7 +157,7 @@ def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
         key = check_key(words[0], where)
         if key in allowed:
             raise ConfigError(
-                f"{where}: this key stands there already, as {allowed[key].name}",
+                f"{where}: this key is in the list already, as {allowed[key].name}",
                 code=BAD_ALLOW_LIST,
             )
         allowed[key] = _parse_line(words[1:], where)
@@ -170,7 +171,7 @@ def _parse_line(words: list[str], where: str) -> AllowedKey:
         patterns = words.pop().removeprefix(NAMES).split(",")
     if len(words) > 2:
         raise ConfigError(
-            f"{where}: a line is KEY NAME [ROLE[,ROLE]] [{NAMES}PATTERN[,PATTERN]]",
+            f"{where}: write KEY NAME [ROLE[,ROLE]] [{NAMES}PATTERN[,PATTERN]]",
             code=BAD_ALLOW_LIST,
         )
     name = check_name(words[0]) if words else UNNAMED

@@ -55,4 +55,6 @@ def _advice(selector: str) -> str:
         return f"; write {{ css = {name!r}, attr = {attribute[1]!r} }}"
     if selector.lstrip("(").startswith(("/", "./")):
         return "; XPath is not supported, write CSS: '//h1' is 'h1', '//ul/li' is 'ul > li'"
+    if ":contains(" in selector:
+        return "; CSS has no :contains(); select the element and use `re` on its text"
     return ""

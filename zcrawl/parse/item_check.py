@@ -8,6 +8,7 @@ refused when the job is read rather than ignored: the `re` of a field does what 
 
 from __future__ import annotations
 
+import difflib
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
@@ -47,7 +48,7 @@ Check = Callable[[dict[str, Any]], tuple[str, str] | None]  # (where, what is wr
 def compile_check(schema: Mapping[str, Any], path: str) -> Check:
     """A function from an item to where and how it breaks the schema, or None."""
     if schema.get("type", "object") != "object":
-        raise JobError(f"{path}.type is {schema['type']!r}; an item is an object")
+        raise JobError(f"{path}.type is {schema['type']!r}; write 'object', which an item is")
     wanted = _object(schema, path, 1)
 
     def check(item: dict[str, Any]) -> tuple[str, str] | None:
@@ -76,9 +77,9 @@ def describe(item: Mapping[str, Any], where: str, what: str) -> str:
 
 def _type(schema: Any, path: str, depth: int) -> Any:
     if not isinstance(schema, Mapping):
-        raise JobError(f"{path} is no table")
+        raise JobError(f'{path} is not a table; write {{ type = "string" }}, for example')
     if depth > MAX_DEPTH:
-        raise JobError(f"{path}: more than {MAX_DEPTH} levels")
+        raise JobError(f"{path} is nested too deeply; at most {MAX_DEPTH} levels")
     if "enum" in schema or "const" in schema:
         return _choice(schema, path)
     kinds = schema.get("type")
@@ -105,7 +106,10 @@ def _of_kind(kind: Any, schema: Mapping[str, Any], path: str, depth: int, severa
         inner = _type(schema["items"], f"{path}.items", depth + 1) if "items" in schema else Any
         return _limited(types.GenericAlias(list, (inner,)), "array", schema, path)
     if kind not in _PLAIN:
-        raise JobError(f"{path}.type: there is no type {kind!r}")
+        kinds = [*_PLAIN, "object", "array"]
+        close = difflib.get_close_matches(str(kind), kinds, n=1, cutoff=0.4)
+        meant = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(kinds)}"
+        raise JobError(f"{path}.type: {kind!r} does not exist; {meant}")
     if not several:
         _refuse_unknown(schema, tuple(_LIMITS.get(kind, ())), path)
     if kind == "null":
@@ -131,9 +135,9 @@ def _choice(schema: Mapping[str, Any], path: str) -> Any:
     _refuse_unknown(schema, ("enum", "const", "type"), path)
     values = schema.get("enum", [schema.get("const")])
     if not isinstance(values, list | tuple) or not values:
-        raise JobError(f"{path}.enum is a list of values")
+        raise JobError(f'{path}.enum must be a list of values, such as ["EUR", "USD"]')
     if not all(value is None or type(value) in (str, int) for value in values):
-        raise JobError(f"{path}.enum: only strings and whole numbers")
+        raise JobError(f"{path}.enum: only texts and whole numbers are allowed")
     return Literal[tuple(values)]
 
 
@@ -143,12 +147,12 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
     required = schema.get("required", [])
     closed = schema.get("additionalProperties", True)
     if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
-        raise JobError(f"{path}: properties is a table, required a list")
+        raise JobError(f"{path}: properties must be a table, and required a list")
     if not isinstance(closed, bool):
-        raise JobError(f"{path}.additionalProperties is true or false")
+        raise JobError(f"{path}.additionalProperties must be true or false")
     names = dict.fromkeys([*properties, *required])
     if not all(isinstance(name, str) for name in names):
-        raise JobError(f"{path}.required is a list of names")
+        raise JobError(f'{path}.required must be a list of names, such as ["title"]')
     fields: list[Any] = []
     renamed: dict[str, str] = {}
     for number, name in enumerate(names):
@@ -174,4 +178,7 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
 def _refuse_unknown(schema: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
     for key in schema:
         if key not in known and key not in _ANNOTATIONS and key != "type":
-            raise JobError(f"{path}: the keyword {key!r} is not supported here", code=UNKNOWN_KEY)
+            advice = "; write `re` in the field instead" if key == "pattern" else ""
+            raise JobError(
+                f"{path}: the keyword {key!r} is not supported here{advice}", code=UNKNOWN_KEY
+            )

@@ -216,3 +216,13 @@ NO_BROWSER: Final = refusal(
     "The job wants a browser, and Playwright or Chromium is not installed here.",
     "pip install 'zcrawl[browser]', then install Chromium: docs/browser.md.",
 )
+NO_SUCH_FIELD: Final = refusal(
+    "no_such_field",
+    "The item schema names a field that no block of [extract] has.",
+    "Correct its spelling, or add the field to a block. The message lists the fields.",
+)
+NO_SEEDS: Final = refusal(
+    "no_seeds",
+    "The stored job took its seeds from a list, and the list is not stored.",
+    "Give the list again: `zcrawl submit NAME --again --seeds FILE`.",
+)

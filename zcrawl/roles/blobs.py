@@ -26,7 +26,7 @@ def blobs_place(config: Config, data: Path, *, cluster: bool) -> str:
     if is_remote(bodies.url):
         return bodies.url
     if "://" in bodies.url:
-        raise ConfigError(f"bodies.url: {bodies.url!r}: a folder, or s3://bucket/prefix")
+        raise ConfigError(f"bodies.url: {bodies.url!r}; write a folder, or s3://bucket/prefix")
     if cluster and not bodies.shared and several_hosts(config):
         if not bodies.url:
             return REFUSED

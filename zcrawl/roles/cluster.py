@@ -34,7 +34,10 @@ def consul_settings(config: Config) -> ConsulSettings:
 
     found = config.consul
     if not found.address:
-        raise ConfigError("consul.address is empty: a cluster's node needs a Consul agent")
+        raise ConfigError(
+            "consul.address is empty, and a node of a cluster needs a Consul agent; give --config "
+            "FILE (configs/master.toml is an example). `zcrawl up` needs none"
+        )
     return ConsulSettings(found.address, found.token, found.datacenter, found.ca_file)
 
 
@@ -49,7 +52,9 @@ def open_store(config: Config, *, readonly: bool = False, create: bool = False) 
     from zcrawl.store.store_peewee import open_mysql
 
     if not config.database.urls:
-        raise ConfigError("database.urls is empty: it says where the cluster's database is")
+        raise ConfigError(
+            "database.urls is empty; write where the cluster's database is (configs/master.toml)"
+        )
     return open_mysql(config.database.urls, readonly=readonly, create=create)
 
 
@@ -66,7 +71,10 @@ def client_keys(config: Config) -> MeshKeys | None:
     if not mesh.key_file:
         return None
     if not mesh.server_key:
-        raise ConfigError("mesh.key_file needs mesh.server_key beside it: the masters' public key")
+        raise ConfigError(
+            "mesh.key_file needs mesh.server_key too: the masters' public key, which `zcrawl keys "
+            "show` prints"
+        )
     from zcrawl.mesh.keys_zmq_file import read_mesh_keys
 
     return read_mesh_keys(Path(mesh.key_file), mesh.server_key)

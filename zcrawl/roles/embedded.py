@@ -197,7 +197,7 @@ class EmbeddedCluster:
                 await master.lead(Elected(leadership.hint, leadership.alone))
         except TimeoutError:
             raise StoreError(
-                f"no leadership after {LEAD_TIMEOUT_S:.0f} s: {master.takeover_error}"
+                f"this process does not lead after {LEAD_TIMEOUT_S:.0f} s: {master.takeover_error}"
             ) from None
         if self._pause_unfinished:
             await self._pause()

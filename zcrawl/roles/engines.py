@@ -5,12 +5,12 @@ Called by workers and by `zcrawl test`: most need one engine, and the others are
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from zcrawl.errors import JobError, PluginError
 from zcrawl.reasons.usage import NO_BROWSER
+from zcrawl.roles.extras import missing_here
 from zcrawl.runtime import clock_os
 from zcrawl.submit.spec import ENGINES, JobSpec
 
@@ -30,7 +30,7 @@ class Engines:
     def of(self, spec: JobSpec) -> Engine:
         """A plugin's engine is the run's, who closes it. PluginError: see `make_engine`."""
         name = spec.fetch.engine
-        _require_http2(spec)
+        _require_extras(spec)
         return self.shared(name) if name in ENGINES else make_engine(spec, self._plain)
 
     def shared(self, name: str) -> Engine:
@@ -50,12 +50,11 @@ class Engines:
 def make_engine(
     spec: JobSpec, plain: Callable[[], Engine], note: Note = lambda name, detail: None
 ) -> Engine:
-    """`plain` gives the engine for what a browser need not render, `note` writes logs. JobError
-    where the engine is not installed: the run's pages fail with that code. PluginError: no plugin
-    of that name, or one that does not take the job's options; or no h2 for HTTP/2, so that other
-    workers get the run's pages."""
+    """`plain` gives the engine for what a browser need not render, `note` writes logs. PluginError:
+    no plugin of that name, or one that does not take the job's options; or an optional package or
+    the browser is missing, so that other workers get the run's pages."""
     name = spec.fetch.engine
-    _require_http2(spec)
+    _require_extras(spec)
     if name in ENGINES:
         return _own_engine(name, plain, note)
     from zcrawl.plugins import make_fetcher
@@ -63,12 +62,10 @@ def make_engine(
     return cast("Engine", make_fetcher(name, spec.plugins.get(name, {})))
 
 
-def _require_http2(spec: JobSpec) -> None:
-    if spec.fetch.http2 and importlib.util.find_spec("h2") is None:
-        raise PluginError(
-            "the package h2, which fetch.http2 needs: pip install 'zcrawl[http2]'",
-            code=PluginError.MISSING,
-        )
+def _require_extras(spec: JobSpec) -> None:
+    missing = missing_here(spec)
+    if missing:
+        raise PluginError(missing, code=PluginError.MISSING)
 
 
 def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
@@ -84,6 +81,8 @@ def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
                 f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
                 code=NO_BROWSER,
             ) from error
+        from zcrawl.fetch.fetch_browser import BrowserEngine
+
         return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
     from zcrawl.fetch.fetch_http_loop import HttpEngine
 

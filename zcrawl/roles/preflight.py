@@ -2,8 +2,8 @@
 
 Their workers are on this machine, so what is missing here is missing there: an engine or plugin, an
 optional package, a secret, a spider that does not load. A cluster's workers may have what its
-client lacks, so `submit` asks nothing of this. Each refusal is one JobError that names the key of
-the job, what is missing and what to do.
+client lacks, so `submit` asks the cluster instead. Each refusal is one JobError that names the key
+of the job, what is missing and what to do.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import ast
 import difflib
 import importlib.util
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -28,16 +28,15 @@ from zcrawl.reasons.usage import (
     NO_PLUGIN,
     NO_SECRET,
     NO_START,
+    UNREADABLE,
 )
-from zcrawl.submit import extract_spec, outputs
+from zcrawl.roles.extras import BROWSERS, PACKAGES, extras_of, has_browser
+from zcrawl.submit import outputs
 from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 # extra → (a module of it, what it is for)
 EXTRAS: Final = {
-    "browser": ("playwright", "fetch.engine = 'browser'"),
-    "http2": ("h2", "fetch.http2"),
-    "content": ("trafilatura", "a field with main = true"),
+    **PACKAGES,
     "warc": ("warcio", "WARC output"),
     "parquet": ("pyarrow", "Parquet output"),
     "s3": ("obstore", "output to s3://"),
@@ -54,6 +53,7 @@ def check_machine(
     _check_plugins(spec)
     check_extras(spec, output)
     _check_secrets(spec, environ)
+    _check_files(spec)
     _check_handlers(spec)
 
 
@@ -110,11 +110,7 @@ def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
     targets = outputs.targets(spec.output, "job") + ([output] if output else [])
     formats = {form for _, form in targets}
     needs = {
-        "browser": spec.fetch.engine == "browser",
-        "http2": spec.fetch.http2,
-        "content": any(
-            field.main for block in spec.extract for _, field in extract_spec.walk(block.fields, "")
-        ),
+        **dict.fromkeys(extras_of(spec), True),
         "warc": "warc" in formats or outputs.wants_capture(spec),
         "parquet": "parquet" in formats,
         "s3": any(outputs.is_remote(place) for place, _ in targets),
@@ -126,7 +122,7 @@ def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
                 f"{reason} needs the package {module}: pip install 'zcrawl[{extra}]'",
                 code=MISSING_EXTRA,
             )
-    if needs["browser"] and not any(map(shutil.which, BROWSERS)):
+    if "browser" in needs and not has_browser():
         raise JobError(
             f"fetch.engine = 'browser' needs Chromium, and none of {', '.join(BROWSERS)} is on the "
             "PATH; Debian's package is chromium",
@@ -143,6 +139,19 @@ def _check_secrets(spec: JobSpec, environ: Mapping[str, str]) -> None:
                     f"export {PREFIX}{name}=...",
                     code=NO_SECRET,
                 )
+
+
+def _check_files(spec: JobSpec) -> None:
+    """Certificates are read by the workers, from the folder that this command runs in."""
+    for key in ("ca_file", "client_cert", "client_key"):
+        name = getattr(spec.fetch, key)
+        try:
+            if name and "${" not in name:
+                Path(name).read_bytes()
+        except OSError as error:
+            raise JobError(
+                f"fetch.{key}: {name} cannot be read: {error.strerror}", code=UNREADABLE
+            ) from None
 
 
 def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -206,7 +215,7 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
     try:
         starts = await process.load()
     except SpiderError as error:
-        raise JobError(f"spider: {error}", code=error.code) from None
+        raise JobError(f"spider: {error}{_file_beside(spec)}", code=error.code) from None
     finally:
         await process.close()
     if not starts and not seeds:
@@ -215,3 +224,11 @@ async def check_spider(spec: JobSpec, seeds: bool) -> None:
             "job file), or write a method `start` that yields requests",
             code=NO_START,
         )
+
+
+def _file_beside(spec: JobSpec) -> str:
+    """What to write for a spider in a file, if that may be what was meant."""
+    module, _, name = spec.spider.partition(":")
+    if spec.code is not None or not Path(f"{module}.py").is_file():
+        return ""
+    return f"; for the file {module}.py write {module}.py:{name}"

@@ -10,11 +10,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from zcrawl.errors import BadUrl, JobError
-from zcrawl.frontier.url import canonicalize
 from zcrawl.reasons.usage import SECRET_WRITTEN_OUT
 from zcrawl.submit.expressions import compile_pattern
+from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.spec import Fetch, JobSpec, Login
-from zcrawl.submit.url_logins import refuse_login
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
@@ -32,28 +31,37 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 def check_access(spec: JobSpec) -> None:
     fetch = spec.fetch
     _check_proxies(fetch)
-    for agent in fetch.user_agents:
+    for number, agent in enumerate(fetch.user_agents, 1):
         if _CONTROL.search(agent) or not agent.strip():
-            raise JobError("fetch.user_agents: an entry is empty or has control characters")
+            raise JobError(
+                f"fetch.user_agents, entry {number}: {agent!r} is empty or has control characters"
+            )
     for header, value in _headers(fetch):
         if _SECRET_HEADER.search(header) and not _REFERENCE.search(value):
             raise _written_out(f"fetch.headers, {header}")
     for headers in (fetch.headers, *fetch.header_sets):
         if any(name.lower() == "host" for name in headers):
             # Servers that share an address would hand the request, and its secrets, to another.
-            raise JobError("fetch.headers: Host is the URL's; a job cannot name another")
-    for entry in fetch.auth:
+            raise JobError(
+                "fetch.headers: a job cannot set Host, which is that of the URL; remove it"
+            )
+    for number, entry in enumerate(fetch.auth, 1):
         if not entry.host or bool(entry.bearer) == bool(entry.user):
-            raise JobError("fetch.auth: an entry has a host, and a user or a bearer token")
+            raise JobError(
+                f"fetch.auth, entry {number}: write a host, and either user and password or bearer,"
+                ' such as { host = "example.com", user = "me", password = "${PW}" }'
+            )
         secret = entry.bearer or entry.password
         if not _REFERENCE.search(secret):
             raise _written_out(f"fetch.auth for {entry.host}")
     if fetch.http2 and fetch.engine != "httpx":
-        raise JobError("fetch.http2 needs engine = 'httpx'; the fast engine speaks HTTP/1.1")
+        raise JobError(
+            f"fetch.http2 needs fetch.engine = 'httpx'; {fetch.engine!r} has HTTP/1.1 only"
+        )
     if fetch.engine == "browser" and (fetch.ca_file or fetch.client_cert):
         raise JobError("fetch.ca_file and fetch.client_cert need engine = 'http' or 'httpx'")
     if fetch.client_key and not fetch.client_cert:
-        raise JobError("fetch.client_key needs fetch.client_cert")
+        raise JobError("fetch.client_key needs fetch.client_cert, the certificate of that key")
     if spec.login.url:
         _check_login(spec.login)
 
@@ -65,13 +73,14 @@ def _headers(fetch: Fetch) -> list[tuple[str, str]]:
 def _check_proxies(fetch: Fetch) -> None:
     if fetch.proxy_rotation not in ROTATIONS:
         raise JobError(
-            f"fetch.proxy_rotation {fetch.proxy_rotation!r} does not exist; "
-            f"there is {', '.join(ROTATIONS)}"
+            f"fetch.proxy_rotation is {fetch.proxy_rotation!r}; use one of {', '.join(ROTATIONS)}"
         )
     if not 0 <= fetch.proxy_limit <= 100_000:
-        raise JobError("fetch.proxy_limit must be 0 (no limit) to 100000")
+        raise JobError(
+            f"fetch.proxy_limit is {fetch.proxy_limit}; it must be 0 (no limit) to 100000"
+        )
     if len(fetch.proxies) > MAX_PROXIES:
-        raise JobError(f"fetch.proxies: {len(fetch.proxies)}; at most {MAX_PROXIES}")
+        raise JobError(f"fetch.proxies has {len(fetch.proxies)} entries; at most {MAX_PROXIES}")
     for proxy in fetch.proxies:
         try:
             parts = urlsplit(proxy)
@@ -81,7 +90,7 @@ def _check_proxies(fetch: Fetch) -> None:
         if not good or parts.scheme not in ("http", "socks5"):
             shown = proxy.rpartition("@")[2][:80]
             raise JobError(
-                f"fetch.proxies: {shown!r} is no proxy; write http://host:port or "
+                f"fetch.proxies: {shown!r} is not a proxy; write http://host:port or "
                 "socks5://${USER}:${PASSWORD}@host:port"
             )
         if "${" in proxy.partition("://")[2].rpartition("@")[2]:
@@ -99,12 +108,14 @@ def _check_proxies(fetch: Fetch) -> None:
 
 def _check_login(login: Login) -> None:
     try:
-        canonicalize(login.url)
-        refuse_login(login.url)
+        check_seed(login.url)
     except BadUrl as error:
         raise JobError(f"login.url: {error}", code=error.code) from None
     if not login.fields:
-        raise JobError("login.fields is empty: which fields of the form are to be filled in?")
+        raise JobError(
+            "login.fields is empty; name the fields of the form with their values, such as "
+            '{ user = "me", password = "${PW}" }'
+        )
     for name, value in login.fields.items():
         if _SECRET_FIELD.search(name) and not _REFERENCE.search(value):
             raise _written_out(f"login.fields.{name}")

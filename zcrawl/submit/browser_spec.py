@@ -51,7 +51,10 @@ def check_rendering(browser: Browser, engine: str, timeout_s: float) -> None:
     """Raise JobError for a section that makes no sense."""
     if engine != "browser":
         if browser != Browser():
-            raise JobError(f"[browser] needs fetch.engine = 'browser'; it is {engine!r}")
+            raise JobError(
+                f"[browser] needs fetch.engine = 'browser', and the engine is {engine!r}; set it, "
+                "or remove [browser]"
+            )
         return
     _one_of("browser.wait", browser.wait, WAITS)
     _one_of("browser.screenshot", browser.screenshot, SCREENSHOTS)
@@ -60,8 +63,9 @@ def check_rendering(browser: Browser, engine: str, timeout_s: float) -> None:
     for selector in (browser.wait_for, *browser.click):
         if len(selector) > _MAX_SELECTOR:
             raise JobError(f"[browser]: a selector is longer than {_MAX_SELECTOR} characters")
-    if not all(selector.strip() for selector in browser.click):
-        raise JobError("browser.click: an entry is empty")
+    for number, selector in enumerate(browser.click, 1):
+        if not selector.strip():
+            raise JobError(f"browser.click, entry {number} is empty; write a CSS selector")
     if len(browser.click) > MOST_CLICKS:
         raise JobError(f"browser.click: {len(browser.click)} entries; at most {MOST_CLICKS}")
     _between("browser.scroll", browser.scroll, 0, MOST_SCROLLS)
@@ -71,16 +75,14 @@ def check_rendering(browser: Browser, engine: str, timeout_s: float) -> None:
     _between("browser.memory_mb", browser.memory_mb, 64, MOST_MEMORY_MB)
     if not (math.isfinite(browser.wait_s) and 0 <= browser.wait_s < timeout_s):
         raise JobError(
-            f"browser.wait_s is {browser.wait_s}; it must be 0 to less than fetch.timeout "
-            f"({timeout_s})"
+            f"browser.wait_s is {browser.wait_s}; it must be at least 0 and less than "
+            f"fetch.timeout ({timeout_s})"
         )
 
 
 def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise JobError(
-            f"{key}: {value!r} does not exist; there is {', '.join(filter(None, known))}"
-        )
+        raise JobError(f"{key} is {value!r}; use one of {', '.join(filter(None, known))}")
 
 
 def _between(key: str, value: int, least: int, most: int) -> None:

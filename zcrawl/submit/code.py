@@ -45,7 +45,7 @@ def code_of(source: bytes, where: str) -> SpiderCode:
         text = source.decode()
         compile(text, where, "exec")
     except (SyntaxError, ValueError) as error:
-        raise JobError(f"{where}: no Python: {error}", code=BAD_SPIDER) from None
+        raise JobError(f"{where}: not valid Python: {error}", code=BAD_SPIDER) from None
     return SpiderCode(hashlib.sha256(source).hexdigest(), text)
 
 
@@ -53,16 +53,21 @@ def check_code(spec: JobSpec) -> None:
     for key in ("middlewares", "parsers"):
         for name in getattr(spec, key):
             if not PLUGIN_NAME.fullmatch(name):
-                raise JobError(f"{key}: {name!r} is no plugin's name")
+                raise JobError(
+                    f"{key}: {name!r} is not a plugin's name, which has letters, digits and . _ -"
+                )
     _check_size("plugins", spec.plugins)
     _check_options(spec)
     _check_size("schema", spec.schema)
     made = spec.extract or spec.spider or spec.parsers or spec.kind != CRAWL
     if spec.schema and not made:
-        raise JobError("schema: default items have one shape; it is for extract, spider or parsers")
+        raise JobError(
+            "schema is for items of [extract], a spider or parsers, and this job has none of them; "
+            "add one, or remove the schema"
+        )
     if not spec.spider:
         if spec.code is not None or spec.spider_args:
-            raise JobError("spider_args and code need a spider")
+            raise JobError("spider_args are given, but no spider; write spider = 'file.py:Name'")
         return
     if not is_file(spec.spider) and not _PACKAGE.fullmatch(spec.spider):
         raise JobError(
@@ -70,17 +75,27 @@ def check_code(spec: JobSpec) -> None:
             "the spider's class or function"
         )
     if spec.extract:
-        raise JobError("extract and spider: the spider reads the pages, so no rule would be used")
+        raise JobError(
+            "the job has [extract] and a spider; the spider reads the pages, so [extract] would "
+            "not be used. Remove one of the two"
+        )
     if is_file(spec.spider) != (spec.code is not None):
-        raise JobError(f"spider {spec.spider!r}: a file comes with its code, a package without")
+        raise JobError(
+            f"spider {spec.spider!r}: a spider in a file needs its code with the job, which "
+            "`zcrawl crawl` and `zcrawl submit` send; one in a package must have none"
+        )
     if spec.code is not None:
         _check_source(spec.code)
     _check_size("spider_args", spec.spider_args)
     limits = spec.spider_limits
     if not (math.isfinite(limits.timeout) and 0 < limits.timeout <= 3600):
-        raise JobError(f"spider_limits.timeout is {limits.timeout}; it must be 0 to 3600 seconds")
+        raise JobError(
+            f"spider_limits.timeout is {limits.timeout}; it must be above 0 and at most 3600"
+        )
     if limits.memory < LEAST_MEMORY:
-        raise JobError(f"spider_limits.memory is {limits.memory}; at least {LEAST_MEMORY} bytes")
+        raise JobError(
+            f"spider_limits.memory is {limits.memory}; it must be {LEAST_MEMORY} bytes or more"
+        )
 
 
 def check_engine(name: str, known: tuple[str, ...]) -> None:
@@ -92,8 +107,7 @@ def check_engine(name: str, known: tuple[str, ...]) -> None:
         raise JobError(f"fetch.engine {name!r} does not exist; did you mean {near[0]!r}?")
     if not PLUGIN_NAME.fullmatch(name):
         raise JobError(
-            f"fetch.engine {name!r} is not available in this version; there is "
-            f"{', '.join(known)}, or the name of a plugin"
+            f"fetch.engine {name!r} does not exist; use {', '.join(known)}, or the name of a plugin"
         )
 
 
@@ -103,11 +117,13 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
     if kind == CRAWL:
         return
     if kind in later:
-        raise JobError(f"kind {kind!r} comes in a later version; there is 'crawl', or a plugin")
+        raise JobError(
+            f"kind {kind!r} is not available in this version; use 'crawl', or the name of a plugin"
+        )
     if difflib.get_close_matches(kind.lower(), [CRAWL], n=1, cutoff=0.6):
         raise JobError(f"kind {kind!r} does not exist; did you mean 'crawl'?")
     if not PLUGIN_NAME.fullmatch(kind):
-        raise JobError(f"kind {kind!r}: there is 'crawl', or the name of a plugin")
+        raise JobError(f"kind {kind!r} does not exist; use 'crawl', or the name of a plugin")
     unused = {
         "extract": spec.extract,
         "spider": spec.spider,
@@ -118,7 +134,9 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
     }
     for key, given in unused.items():
         if given:
-            raise JobError(f"{key} is for crawls; a job of kind {kind!r} fetches no pages")
+            raise JobError(
+                f"{key} is for crawls, and a job of kind {kind!r} fetches no pages; remove it"
+            )
 
 
 def _check_options(spec: JobSpec) -> None:
@@ -149,14 +167,15 @@ def _check_source(code: SpiderCode) -> None:
 
 def _check_size(key: str, value: object) -> None:
     if len(msgspec.json.encode(value)) > MAX_ARGS:
-        raise JobError(f"{key}: more than {MAX_ARGS} bytes")
+        raise JobError(f"{key} is too large: more than {MAX_ARGS} bytes")
 
 
 def with_code_right(spec: JobSpec, master_allows: bool) -> None:
     """RefusedError if the job brings code and this master does not take it."""
     if spec.code is not None and not master_allows:
         raise RefusedError(
-            "this cluster does not let jobs bring code; its masters would have to say "
-            "cluster.allow_code = true, or the spider be installed on the workers",
+            "this cluster does not let jobs bring code. Install the spider on the workers as a "
+            "package and write spider = 'package.module:Name', or set cluster.allow_code = true in "
+            "the configuration of the masters",
             code=CODE_NOT_ALLOWED,
         )

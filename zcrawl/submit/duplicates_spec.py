@@ -24,8 +24,9 @@ class Duplicates(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def check_duplicates(duplicates: Duplicates) -> None:
     """Raise JobError for values that have the right type and still make no sense."""
     if duplicates.near not in CHOICES:
-        raise JobError(f"duplicates.near is {duplicates.near!r}; it is one of {', '.join(CHOICES)}")
+        raise JobError(f"duplicates.near is {duplicates.near!r}; use one of {', '.join(CHOICES)}")
     if not 0 <= duplicates.distance <= MOST_DISTANCE:
         raise JobError(
-            f"duplicates.distance is {duplicates.distance}; it is 0 to {MOST_DISTANCE}, of 64 bits"
+            f"duplicates.distance is {duplicates.distance}; it must be 0 to {MOST_DISTANCE} "
+            "(of 64 bits)"
         )

@@ -179,6 +179,8 @@ def _explain(text: str, message: str) -> Problem:
     last = reason.startswith(("trailing", "invalid repetition"))
     position = text.rfind(fragment) if last else text.find(fragment)
     hint = "at most 1000, also of what it repeats" if "repetition size" in reason else ""
+    if reason.startswith("no argument"):
+        hint = "a regular expression is not a wildcard: write .* for any text and \\. for a dot"
     return Problem(max(0, min(position, len(text) - 1)), message, hint)
 
 
@@ -271,13 +273,21 @@ def compile_path(expression: str, path: str) -> Callable[[Any], Any]:
         compiled = jmespath.compile(expression)
         growth = _growth(compiled.parsed)
     except jmespath.exceptions.JMESPathError as error:
-        raise _bad_path(path, " ".join(str(error).split())) from None
+        raise _bad_path(path, _why_no_path(expression, error)) from None
     except RecursionError:
         raise _bad_path(path, "it is nested too deeply") from None
     if growth > MAX_GROWTH:
         raise _bad_path(path, "it repeats what it reads too often; use fewer lists in lists")
     search: Callable[[Any], Any] = compiled.search
     return search
+
+
+def _why_no_path(expression: str, error: Exception) -> str:
+    """The library's errors name its own tokens; a person needs the place."""
+    position = getattr(error, "lex_position", None)
+    if position is None:
+        return f"{expression!r}: {' '.join(str(error).split())}"
+    return f"{expression!r}, at character {position + 1} (jmespath.org has the rules)"
 
 
 def _bad_path(path: str, reason: str) -> JobError:

@@ -15,8 +15,9 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from zcrawl.errors import JobError
-from zcrawl.reasons.usage import BAD_CHOICE, BAD_EXPRESSION, UNKNOWN_KEY
+from zcrawl.reasons.usage import BAD_CHOICE, BAD_EXPRESSION, NO_SUCH_FIELD, UNKNOWN_KEY
 from zcrawl.submit.expressions import compile_path, compile_pattern
+from zcrawl.submit.keys import word_for
 
 MAX_BLOCKS: Final = 100
 MAX_FIELDS: Final = 500  # in one block, with those inside of others
@@ -32,6 +33,7 @@ PageFact = Literal[
 Structured = Literal["jsonld", "opengraph", "microdata"]
 _CHOICES: Final = {"type": get_args(FieldType), "page": get_args(PageFact)}
 _PATHS: Final = ("json", "jsonld", "microdata")  # JMESPath
+ADDED: Final = ("url", "duplicate_of")  # to every item, without a field of that name
 SOURCES: Final = ("css", "json", "jsonld", "opengraph", "microdata", "page", "main")
 
 
@@ -90,6 +92,18 @@ class Block(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     schema: dict[str, Any] = {}  # what an item must satisfy; a part of JSON Schema
 
 
+_BELOW_FIELDS: Final = "; fields of an item are written below [extract.fields]"
+# What other tools call a key of a field, a rule or a block.
+_FOREIGN: Final = {
+    "selector": "css",
+    "path": "json",
+    "regex": "re",
+    "pattern": "re",
+    "attribute": "attr",
+    "multiple": "list",
+    "many": "list",
+    "next": "paging",
+}
 _SHORT: Final = {"match": "url", "item": "css"}
 
 
@@ -100,7 +114,9 @@ def expand(data: Mapping[str, Any], source: str) -> dict[str, Any]:
         return dict(data)
     blocks = [given] if isinstance(given, Mapping) else given
     if not isinstance(blocks, list | tuple) or not all(isinstance(one, Mapping) for one in blocks):
-        raise JobError(f"{source}: 'extract' is a table, written [extract] or [[extract]]")
+        raise JobError(
+            f"{source}: 'extract' is a section: write [extract], or [[extract]] for each of several"
+        )
     if len(blocks) > MAX_BLOCKS:
         raise JobError(f"{source}: {len(blocks)} [[extract]] blocks; at most {MAX_BLOCKS}")
     single = isinstance(given, Mapping)
@@ -144,8 +160,10 @@ def _fields(fields: Mapping[str, Any], path: str, source: str, level: int) -> di
         if isinstance(field, str):
             field = {"css": field}
         if not isinstance(field, Mapping):
-            given = type(field).__name__
-            raise JobError(f"{source}: {here} is a selector, or a table of keys, not {given}")
+            raise JobError(
+                f"{source}: {here} is {word_for(field)}; write a CSS selector in quotes, or a "
+                'table such as { css = "h1", type = "text" }'
+            )
         _known(field, Field, here, source)
         for key, choices in _CHOICES.items():
             _one_of(field.get(key), choices, f"{here}.{key}", source)
@@ -160,8 +178,15 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
     names = [field.encode_name for field in msgspec.structs.fields(schema)]
     for key in table:
         if key not in names:
-            close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
-            meant = f"; did you mean '{path}.{close[0]}'?" if close else f"; known: {_list(names)}"
+            if key == "xpath":
+                meant = '; XPath is not supported, write css = "..."'
+            elif schema is Block and isinstance(table[key], str | Mapping):
+                close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.8)
+                meant = f"; did you mean '{path}.{close[0]}'?" if close else _BELOW_FIELDS
+            else:
+                close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
+                hint = _FOREIGN.get(str(key)) or (close[0] if close else "")
+                meant = f"; did you mean '{path}.{hint}'?" if hint else f"; known: {_list(names)}"
             raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code=UNKNOWN_KEY)
 
 
@@ -169,7 +194,7 @@ def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> Non
     """Other types than text are told by the types themselves."""
     if isinstance(value, str) and value not in choices:
         close = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.5)
-        meant = f"did you mean {close[0]!r}?" if close else f"there is {_list([*choices])}"
+        meant = f"did you mean {close[0]!r}?" if close else f"use one of {_list([*choices])}"
         raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code=BAD_CHOICE)
 
 
@@ -188,12 +213,71 @@ def check_blocks(blocks: tuple[Block, ...]) -> None:
         if len(block.name) > MAX_NAME or not block.name.isprintable():
             raise JobError(f"{path}.name is longer than {MAX_NAME} characters or not printable")
         if block.name and names.count(block.name) > 1:
-            raise JobError(f"{path}.name {block.name!r} is there twice")
+            raise JobError(
+                f"{path}.name: two blocks are named {block.name!r}; give each a name of its own"
+            )
         if block.item.css and block.item.json:
-            raise JobError(f"{path}.item has css and json; a page is one of them")
+            raise JobError(
+                f"{path}.item has css and json; keep css for HTML pages, or json for JSON pages"
+            )
         _check_fields(block, path)
         for place, rule in enumerate(block.follow or (), 1):
             _check_follow(rule, names, f"{path}.follow[{place}]")
+
+
+_OF_BLOCK: Final = "the block has no field {!r}; it has"
+_OF_JOB: Final = "no block fills the field {!r}; the [extract] blocks have"
+_OF_FIELD: Final = "the object has no field {!r}; it has"
+
+
+def check_schema_fields(blocks: tuple[Block, ...], schema: Mapping[str, Any]) -> None:
+    """Raise JobError for a field of a schema that no block fills: each item would break it, or the
+    rule would never be used. `schema` is that of the job, for blocks without one of their own.
+
+    Called by clients only: a stored job that an older client let through goes on."""
+    by_job: dict[str, Mapping[str, Any]] = {}
+    for number, block in enumerate(blocks, 1):
+        path = block_path(number, len(blocks))
+        if block.schema:
+            _check_schema(block.schema, f"{path}.schema", _filled(block), _OF_BLOCK)
+        else:
+            by_job |= _filled(block)
+    if blocks and any(not block.schema for block in blocks):
+        _check_schema(schema, "schema", by_job, _OF_JOB)
+
+
+def _filled(block: Block) -> dict[str, Mapping[str, Any]]:
+    """The fields of a block's items, each with the fields inside of it."""
+    fields: dict[str, Mapping[str, Any]] = {name: {} for name in (*block.structured, *ADDED)}
+    return fields | _inner(block.fields)
+
+
+def _inner(fields: Mapping[str, Field]) -> dict[str, Mapping[str, Any]]:
+    return {name: _inner(field.fields) for name, field in fields.items()}
+
+
+def _check_schema(
+    schema: Mapping[str, Any], path: str, fields: Mapping[str, Mapping[str, Any]], holder: str
+) -> None:
+    """Fields whose inner ones are unknown (JSON, structured data) may hold anything."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    if not isinstance(properties, Mapping) or not isinstance(required, list | tuple):
+        return  # `parse.item_check` says what is wrong with it
+    for name in (*required, *properties):
+        if name in fields:
+            continue
+        own = sorted(set(fields) - set(ADDED))
+        close = difflib.get_close_matches(str(name), own, n=1, cutoff=0.6)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise JobError(
+            f"{path}: {holder.format(name)} {_list(own) or 'no fields'}{meant}",
+            code=NO_SUCH_FIELD,
+        )
+    for name, inner in properties.items():
+        if isinstance(inner, Mapping) and fields[name]:
+            inner = inner.get("items", inner)
+            if isinstance(inner, Mapping):
+                _check_schema(inner, f"{path}.{name}", fields[name], _OF_FIELD)
 
 
 def check_expressions(blocks: tuple[Block, ...]) -> None:
@@ -236,18 +320,24 @@ def _check_fields(block: Block, path: str) -> None:
             raise JobError(f"{where}: a field's name has 1 to {MAX_NAME} printable characters")
         given = [source for source in SOURCES if getattr(field, source)]
         if len(given) > 1:
-            raise JobError(f"{where} has {' and '.join(given)}; a value comes from one place")
+            raise JobError(
+                f"{where} has {' and '.join(given)}; a value comes from one; remove the rest"
+            )
         inside = where.count(".fields.") > 1 or block.item.css or block.item.json
         if not (given or field.fields or inside or field.default is not None):
-            raise JobError(f"{where} has no source: one of {_list(list(SOURCES))}")
+            raise JobError(
+                f"{where} does not say where its value is; add one of {_list(list(SOURCES))}"
+            )
         if field.attr and given not in ([], ["css"]):
-            raise JobError(f"{where}.attr belongs to css, not to {given[0]}")
+            raise JobError(f"{where}.attr works with css only, and the field has {given[0]}")
         if field.fields and (field.attr or field.re or field.type != "str"):
-            raise JobError(f"{where} has fields, so it is an object: no attr, re or type")
+            raise JobError(f"{where} has fields, so it is an object; remove its attr, re and type")
         if field.main and (field.list or field.type not in ("str", "text", "markdown")):
-            raise JobError(f"{where}: main content is one str, text or markdown")
+            raise JobError(
+                f"{where}: main content is one text; use type str, text or markdown, and no list"
+            )
         if field.format and field.type != "date":
-            raise JobError(f"{where}.format belongs to type = 'date'")
+            raise JobError(f"{where}.format is for dates; add type = 'date', or remove format")
         for key in ("css", "json", "jsonld", "microdata", "re", "attr", "opengraph"):
             check_length(getattr(field, key), f"{where}.{key}")
     if count > MAX_FIELDS:
@@ -256,11 +346,12 @@ def _check_fields(block: Block, path: str) -> None:
 
 def _check_follow(rule: Follow, names: list[str], path: str) -> None:
     if rule.css and rule.json:
-        raise JobError(f"{path} has css and json; a page is one of them")
+        raise JobError(f"{path} has css and json; keep css for HTML pages, or json for JSON pages")
     if rule.to and rule.to not in names:
         close = difflib.get_close_matches(rule.to, names, n=1)
-        meant = f"; did you mean {close[0]!r}?" if close else ""
-        raise JobError(f"{path}.to: there is no block named {rule.to!r}{meant}")
+        there = f"the blocks are named {_list(names)}" if names else "no block has a name"
+        meant = f"did you mean {close[0]!r}?" if close else there
+        raise JobError(f"{path}.to: there is no block named {rule.to!r}; {meant}")
     for key in ("css", "json", "re"):
         check_length(getattr(rule, key), f"{path}.{key}")
 

@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.errors import JobError
 from zcrawl.frontier.url import canonicalize, origin_of
 from zcrawl.reasons.usage import BAD_SPEC, BAD_TOML
+from zcrawl.submit.keys import toml_error
 from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.validate import spec_from_dict
 
@@ -33,9 +34,9 @@ def parse_table(text: str, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobError(f"{source}: no valid TOML: {error}", code=BAD_TOML) from None
+        raise JobError(f"{source}: {toml_error(error, text)}", code=BAD_TOML) from None
     except RecursionError:  # thousands of brackets: tomllib descends into each
-        raise JobError(f"{source}: no valid TOML: nested too deeply", code=BAD_TOML) from None
+        raise JobError(f"{source}: not valid TOML: nested too deeply", code=BAD_TOML) from None
 
 
 def overlay(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

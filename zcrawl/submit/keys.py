@@ -6,6 +6,7 @@ Called by `validate` for job files and by `config` for config files. Pure.
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import re
 from collections.abc import Iterable, Mapping
@@ -54,18 +55,21 @@ def unknown_keys(
 def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -> str | None:
     """The known key, from any section, that `key` was most likely meant to be."""
     full = dotted_keys(schema)
-    candidates = [*full, *known_keys(schema), *later]
+    section = key.rpartition(".")[0]  # is no answer: the key is in it already
+    candidates = [*full, *(name for name in known_keys(schema) if name != section), *later]
     close = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
     if close:
         return close[0]
     # The right name in the wrong section: `rate` at the top, `scope.rate`.
     last = {name.rpartition(".")[2]: name for name in reversed(full)}
-    close = difflib.get_close_matches(key.rpartition(".")[2], last, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(key.rpartition(".")[2], last, n=1, cutoff=0.75)
     return last[close[0]] if close else None
 
 
 _AT = re.compile(r"^(?P<what>.*?)(?: - at `\$?\.?(?P<path>[^`]*)`)?$", re.DOTALL)
 _EXPECTED = re.compile(r"Expected `(?P<needed>[^`]+)`(?P<limit>[^,]*), got `(?P<given>[^`]+)`")
+_LENGTH = re.compile(r"Expected `array` of length (?P<needed>\d+), got (?P<given>\d+)")
+_MISSING = re.compile(r"Object missing required field `(?P<key>[^`]+)`")
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -79,32 +83,107 @@ _WORDS = {
     "time": "a time",
     "bytes": "bytes",
 }
+_KINDS: Mapping[type, str] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    list: "array",
+    dict: "object",
+    datetime.datetime: "datetime",
+    datetime.date: "date",
+    datetime.time: "time",
+}
+_TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+_TOML_ADVICE = {
+    "Invalid value": "texts need quotes, and yes and no are written true and false",
+    "Cannot overwrite a value": "a key is there twice",
+    "Cannot declare": "a section is there twice",
+    "Unclosed array": "a ] is missing",
+    'Expected "\'"': "a quote is not closed",
+    "Unterminated string": "a quote is not closed",
+    "Illegal character": "a quote is not closed in this line",
+    "Invalid initial character for a key part": "a line is key = value, or [section]",
+}
 
 
-def type_error(error: msgspec.ValidationError) -> str:
-    """`scope.max_depth: a whole number is needed, not text in quotes`, from msgspec's words."""
+def word_for(value: object) -> str:
+    """What a person calls a value of this type."""
+    return _word(_KINDS.get(type(value), type(value).__name__))
+
+
+def _word(kind: str) -> str:
+    return _WORDS.get(kind, kind)
+
+
+def toml_error(error: Exception, text: str) -> str:
+    """`line 4: not valid TOML: Invalid value: robots = no (texts need quotes …)`."""
+    said = str(error)
+    advice = next((hint for start, hint in _TOML_ADVICE.items() if said.startswith(start)), "")
+    place = _TOML_PLACE.search(said)
+    if place is None:
+        return f"not valid TOML: {said}" + (f" ({advice})" if advice else "")
+    lines, number = text.splitlines(), int(place["line"])
+    line = lines[number - 1].strip()[:80] if 0 < number <= len(lines) else ""
+    what = said[: place.start()]
+    shown = f": {line}" if line else ""
+    return f"line {number}: not valid TOML: {what}{shown}" + (f" ({advice})" if advice else "")
+
+
+def type_error(error: msgspec.ValidationError, data: Mapping[str, Any]) -> str:
+    """`scope.max_depth: a whole number is needed, not text in quotes`, from msgspec's words.
+
+    `data` is what was converted: msgspec does not say which key of a table it means."""
     match = _AT.match(str(error))
     assert match is not None  # the expression matches every text
-    path = _place(match["path"] or "")
     expected = _EXPECTED.fullmatch(match["what"])
-    if expected is None:
+    missing = _MISSING.fullmatch(match["what"])
+    length = _LENGTH.fullmatch(match["what"])
+    given = expected["given"] if expected else ""
+    path = _place(_steps(match["path"] or ""), data, given) or ""
+    if expected is not None:
+        kinds = [kind for kind in expected["needed"].split(" | ") if kind != "null"]
+        other = "one with decimals" if kinds == ["int"] and given == "float" else _word(given)
+        what = f"{' or '.join(map(_word, kinds))} is needed, not {other}"
+        if kinds == ["array"] and given == "str":
+            what += ' (write it in brackets: ["..."])'
+        elif kinds == ["array"] and given == "object":
+            what += " (write it in brackets: [{ ... }])"
+        elif given == "str" and not {"str", "array", "object"} & set(kinds):
+            what += " (write it without quotes)"
+        elif kinds == ["object"] and path in data:
+            what += f" (write a section, [{path}], with keys below it)"
+    elif missing is not None:
+        what = f"the key {missing['key']!r} is missing; add {missing['key']} = ..."
+    elif length is not None:
+        what = f"{length['needed']} values are needed, not {length['given']}"
+    else:
         what = match["what"].replace("`", "").replace(" | ", " or ")
-        what = what.replace("Object missing required field ", "missing key ")
         what = what.replace("array", "list").replace("object", "table")
         what = what[:1].lower() + what[1:]
-    else:
-        kinds = [kind for kind in expected["needed"].split(" | ") if kind != "null"]
-        needed = " or ".join(_WORDS.get(kind, kind) for kind in kinds)
-        what = f"{needed} is needed, not {_WORDS.get(expected['given'], expected['given'])}"
-        if kinds == ["array"] and expected["given"] == "str":
-            what += ' (write it in brackets: ["..."])'
     return f"{path}: {what}" if path else what
 
 
-def _place(path: str) -> str:
-    """`extract[0].fields[...].css` as `extract, entry 1, fields, css`."""
-    path = path.replace("[...]", "")
-    if "[" not in path:
-        return path
-    path = re.sub(r"\[(\d+)\]\.?", lambda index: f", entry {int(index[1]) + 1}, ", path)
-    return path.rstrip(", ")
+def _steps(path: str) -> list[str]:
+    """`extract[0].fields[...].css` as its steps: extract, 0, fields, ..., css."""
+    return [step for step in re.split(r"[.\[\]]+", path.replace("[...]", "[*]")) if step]
+
+
+def _place(steps: list[str], data: Any, given: str, path: str = "") -> str | None:
+    """Where in `data` a value of the wrong type is, as people write it; None: not this way."""
+    if not steps:
+        return path if not given or _KINDS.get(type(data)) in (given, None) else None
+    step, rest = steps[0], steps[1:]
+    if step == "*":
+        inner = data.items() if isinstance(data, Mapping) else ()
+        places = (_place(rest, value, given, f"{path}.{key}") for key, value in inner)
+        return next((place for place in places if place is not None), path)
+    if step.isdigit() and isinstance(data, list | tuple):
+        number = int(step)
+        value = data[number] if number < len(data) else None
+        if path == "extract":  # blocks are counted as everywhere: none, if there is one
+            return _place(rest, value, given, path if len(data) == 1 else f"{path}[{number + 1}]")
+        return _place(rest, value, given, f"{path}, entry {number + 1}")
+    value = data.get(step) if isinstance(data, Mapping) else None
+    separator = ", " if ", entry" in path else "." if path else ""
+    return _place(rest, value, given, f"{path}{separator}{step}")

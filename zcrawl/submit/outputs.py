@@ -67,37 +67,48 @@ def check_outputs(output: Output) -> None:
             continue
         if entry.startswith(f"{PLUGIN}:"):
             if not PLUGIN_NAME.fullmatch(entry.partition(":")[2]):
-                raise JobError(f"output.to: {entry!r}: write plugin:NAME")
+                raise JobError(
+                    f"output.to: {entry!r}: write plugin:NAME, with letters, digits and . _ -"
+                )
             continue
         refuse_login(entry)
+        if entry.lower() == "json" or entry.lower().endswith(".json"):
+            raise JobError(
+                f"output.to: {entry!r}: items are written as JSON lines, one object a line; write "
+                f"{entry + 'l'!r}"
+            )
         if format_of(entry) is None:
             names = ", ".join((SQL, *FORMATS))
             endings = ", ".join(SUFFIXES)
             raise JobError(
-                f"output.to: {entry!r} is neither one of {names}, plugin:NAME, "
-                f"nor a file ending in {endings}"
+                f"output.to: {entry!r} is not an output; use one of {names}, plugin:NAME, or a "
+                f"file that ends in one of {endings}"
             )
         if not entry.isprintable():
             raise JobError("output.to: a path has control characters")
         if not is_remote(entry) and (entry.startswith("~") or ".." in entry.split("/")):
             # An absolute path is for the master to judge: its configuration may name a prefix.
             raise JobError(
-                f"output.to: {entry!r} leads out of the outputs folder; give a path inside it",
+                f"output.to: {entry!r} leads out of the outputs folder; write a path without ~ "
+                "and .. (`--out FILE` of `zcrawl crawl` writes anywhere)",
                 code=PATH_NOT_ALLOWED,
             )
         if "://" in entry and not is_remote(entry):
             raise JobError(
-                f"output.to: {entry!r}: of remote places there is s3:// only",
+                f"output.to: {entry!r}: the only remote place is s3://bucket/key",
                 code=PATH_NOT_ALLOWED,
             )
         for name in _PLACEHOLDER.findall(entry):
             if name not in _KNOWN:
-                raise JobError(f"output.to: {{{name}}} in {entry!r}; there is {{run}}, {{name}}")
-    if len(set(output.to)) < len(output.to):
-        raise JobError("output.to has an entry twice")
+                raise JobError(
+                    f"output.to: unknown {{{name}}} in {entry!r}; use {{run}}, {{name}}, {{part}}"
+                )
+    for entry in output.to:
+        if output.to.count(entry) > 1:
+            raise JobError(f"output.to has {entry!r} twice; remove one")
     for key in ("rotate_bytes", "rotate_seconds"):
         if getattr(output, key) < 0:
-            raise JobError(f"output.{key} cannot be negative")
+            raise JobError(f"output.{key} is {getattr(output, key)}; it cannot be negative")
 
 
 def targets(output: Output, stem: str) -> list[tuple[str, str]]:

@@ -44,12 +44,12 @@ def place_of(name: str) -> Place:
     if name.startswith(S3):
         return _remote(name)
     if "://" in name:
-        raise ValueError("of remote places there is s3:// only")
+        raise ValueError("the only remote place is s3://bucket/prefix")
     if name.startswith("~"):
-        raise ValueError("`~` stands for nobody's home folder here")
+        raise ValueError("write the whole path, without `~`")
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
-        raise ValueError("it leads up (`..`)")
+        raise ValueError("write it without `..`")
     return Place("/" if name.startswith("/") else "", parts)
 
 

@@ -39,7 +39,7 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
             asked = "allow_private" if fetch.allow_private else "private_hosts"
             raise RefusedError(
                 f"fetch.{asked}: this cluster does not let jobs reach private addresses; "
-                "its masters would have to say allow_private = true",
+                "it needs cluster.allow_private = true in the configuration of its masters",
                 code=PRIVATE_NOT_ALLOWED,
             )
         return spec

@@ -15,6 +15,7 @@ from typing import Final
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import canonicalize, quoted
+from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.submit.url_logins import refuse_login
 
 CHUNK: Final = 1000
@@ -24,6 +25,22 @@ _PATH = re.compile(r"^(?:\.{0,2}/(?!/)|~/|file:|[\w./-]+\.html?$)")
 _PORT = re.compile(
     r"^(?:https?://)?(?:[^/?#@]*@)?(?:\[[0-9A-Fa-f:.]*\]|[^/?#:]*):([0-9]{1,20})(?:[/?#]|$)"
 )
+_WORD_PORT = re.compile(r"^https?://[^/?#:\[]*:([^/?#]*[^0-9/?#][^/?#]*)(?:[/?#]|$)")
+_NO_HOST = re.compile(r"^https?:(?:/{0,2}$|///)", re.IGNORECASE)
+_SPACE_IN_HOST = re.compile(r"^https?://[^/?#]*\s", re.IGNORECASE)
+_MAILBOX = re.compile(r"^(?:mailto:)?[^/:@\s]+@([\w.-]+)$", re.IGNORECASE)
+_OWN_NETWORK = re.compile(r"localhost\b|127\.|10\.|192\.168\.")
+_LIST = "For a list of URLs in a file: --seeds FILE"
+_JOB = "A job file is TOML, and its name ends in .toml"
+_FILE_ADVICE: Final = {
+    ".txt": _LIST,
+    ".csv": _LIST,
+    ".json": _JOB,
+    ".yaml": _JOB,
+    ".yml": _JOB,
+    ".tml": _JOB,
+    ".xml": "For a sitemap write its whole URL, https://example.com/sitemap.xml",
+}
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
 _HOST = re.compile(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
 
@@ -36,16 +53,43 @@ def check_seed(text: str) -> str:
             f"not a valid URL: {shown} is a file's path. zcrawl crawls web servers; to try a "
             "folder of files: python3 -m http.server, then http://127.0.0.1:8000/"
         )
+    if text == "-":
+        raise BadUrl("not a valid URL: '-'. For a list of URLs on stdin write --seeds -")
     port = _PORT.match(text)
-    if port and int(port[1]) > _MAX_PORT:
+    port = port or (_WORD_PORT.match(text) if "@" not in text else None)
+    if port and not (port[1].isdigit() and 0 < int(port[1]) <= _MAX_PORT):
         raise BadUrl(f"not a valid URL: {shown} has port {port[1]}; ports go from 1 to 65535")
+    if _NO_HOST.match(text):
+        raise BadUrl(f"not a valid URL: {shown} has no host. Write https://example.com/")
+    if _SPACE_IN_HOST.match(text):
+        raise BadUrl(f"not a valid URL: {shown} has a space in its host")
+    advice = file_advice(text)
+    if advice:
+        raise BadUrl(f"not a valid URL: {shown} is a file's name. {advice}")
     looks_like_host = _HOST.match(text) and (not _SCHEME.match(text) or _port_follows(text))
     if looks_like_host:
         meant = shown.strip("'")
-        raise BadUrl(f"not a valid URL: {shown} has no scheme. Try https://{meant}")
+        scheme = "http" if _OWN_NETWORK.match(text) else "https"
+        spider = f"; for a spider in a file: --spider {meant}:Name" if text.endswith(".py") else ""
+        raise BadUrl(f"not a valid URL: {shown} has no scheme. Try {scheme}://{meant}{spider}")
+    mailbox = _MAILBOX.match(text)
+    if mailbox:  # or a login without its scheme: what is before the @ is not shown
+        raise BadUrl(
+            f"not a valid URL: an e-mail address at {mailbox[1][:80]}. For its site write "
+            f"https://{mailbox[1][:80]}/",
+            code=UNSUPPORTED_SCHEME,
+        )
     canonicalize(text)
     refuse_login(text)
     return text
+
+
+def file_advice(name: str) -> str:
+    """What to do with a file that was given where a URL or a job file belongs; empty: it is none,
+    or no kind of file that zcrawl knows."""
+    plain = "/" not in name.removeprefix("./") and ":" not in name
+    dot = name.rfind(".")
+    return _FILE_ADVICE.get(name[dot:].lower(), "") if plain and dot > 0 else ""
 
 
 def _port_follows(text: str) -> bool:

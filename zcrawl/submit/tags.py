@@ -23,7 +23,7 @@ _TAG = re.compile(r"[a-z0-9][a-z0-9._-]*")
 def check_tags(tags: Sequence[str]) -> None:
     """Raise JobError for what is no list of tags."""
     if len(tags) > MOST_TAGS:
-        raise JobError(f"tags: {len(tags)} of them; at most {MOST_TAGS} are allowed")
+        raise JobError(f"tags has {len(tags)} entries; at most {MOST_TAGS} are allowed")
     for number, tag in enumerate(tags, 1):
         if len(tag) > MOST_CHARACTERS:
             raise JobError(
@@ -32,11 +32,11 @@ def check_tags(tags: Sequence[str]) -> None:
             )
         if not _TAG.fullmatch(tag):
             raise JobError(
-                f"tags, entry {number}: {tag!r} is no tag: lower-case letters, digits and . _ -,"
-                " beginning with a letter or a digit"
+                f"tags, entry {number}: {tag!r} is not a tag; use lower-case letters, digits and "
+                ". _ -, and begin with a letter or a digit"
             )
         if tag in tags[: number - 1]:
-            raise JobError(f"tags: {tag!r} is there twice")
+            raise JobError(f"tags has {tag!r} twice; remove one")
 
 
 def with_added(table: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

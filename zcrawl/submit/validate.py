@@ -40,6 +40,13 @@ FOREIGN_KEYS: Final = {
     "start_urls": "seeds",
     "urls": "seeds",
     "depth_limit": "scope.max_depth",
+    "depth": "scope.max_depth",
+    "domains": "scope.hosts",
+    "delay": "politeness.rate",
+    "proxy": "fetch.proxies",
+    "file": "output.to",
+    "out": "output.to",
+    "format": "output.to",
     "download_delay": "politeness.rate",
     "obey_robots": "politeness.robots",
     "robotstxt_obey": "politeness.robots",
@@ -62,8 +69,8 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     for key in keys.unknown_keys(data, JobSpec):
         if key in LATER_KEYS:
             raise JobError(
-                f"{source}: {key!r} is not available in this version. Until then let cron start "
-                "it: zcrawl submit JOB.toml --update, or zcrawl crawl --job JOB.toml"
+                f"{source}: {key!r} is not available in this version; remove it, and let cron "
+                "start the job: zcrawl submit JOB.toml --update, or zcrawl crawl JOB.toml"
             )
         hint = FOREIGN_KEYS.get(key.rpartition(".")[2]) or keys.nearest(key, JobSpec, LATER_KEYS)
         meant = f"; did you mean {hint!r}?" if hint else ""
@@ -71,7 +78,7 @@ def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     try:
         spec = msgspec.convert(data, JobSpec)
     except msgspec.ValidationError as error:
-        raise JobError(f"{source}: {keys.type_error(error)}") from None
+        raise JobError(f"{source}: {keys.type_error(error, data)}") from None
     try:
         check(spec)
     except JobError as error:
@@ -105,14 +112,16 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
 
 def check_name(name: str) -> None:
     if not name.strip():
-        raise JobError("name is empty")
+        raise JobError("name is empty; give the job a name")
     if len(name) > MAX_NAME:
         raise JobError(f"name has {len(name)} characters; at most {MAX_NAME} are allowed")
     if _CONTROL.search(name) or name != name.strip():
-        raise JobError("name has control characters, or spaces at an end")
+        raise JobError(f"name {name!r} has control characters, or spaces at an end; remove them")
     if name.isdecimal():
         # Commands take `ID|NAME`; a name of digits would be taken for an id.
-        raise JobError(f"name {name!r} consists of digits; it would be taken for a job's id")
+        raise JobError(
+            f"name {name!r} has digits only and would be taken for a job's id; add a letter"
+        )
 
 
 def _check_numbers(spec: JobSpec) -> None:
@@ -165,9 +174,9 @@ def _check_fetch(spec: JobSpec) -> None:
     check_engine(fetch.engine, ENGINES)
     for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):
-            raise JobError(f"fetch.headers: {name!r} is no header name")
+            raise JobError(f"fetch.headers: {name!r} is not a header's name")
         if name.lower() in _FRAMING:
-            raise JobError(f"fetch.headers: {name} tells where a request ends; zcrawl writes it")
+            raise JobError(f"fetch.headers: zcrawl sets {name} itself; remove it")
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):
             raise JobError(f"fetch.headers: the value of {name!r} has control characters")
@@ -176,7 +185,7 @@ def _check_fetch(spec: JobSpec) -> None:
     ):
         raise JobError(
             "politeness.address_rate and address_concurrency need engine 'http' or 'httpx' and no "
-            "proxies: others choose by themselves which address they connect to"
+            "proxies, because zcrawl cannot know which address the others connect to"
         )
     for entry in fetch.private_hosts:
         check_private_host(entry)

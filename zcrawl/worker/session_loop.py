@@ -78,6 +78,7 @@ class Session:
         fetch = spec.fetch
         self.pool = ProxyPool(proxies, fetch.proxy_rotation, fetch.proxy_limit) if proxies else None
         self._settled = asyncio.Event()  # a proxy has become free, for those who wait
+        self._proxy_said = ""  # the last one that failed, for people
         self._suspects: dict[str, frozenset[str]] = {}  # URL → proxies that it came to nothing by
         self._login = LoginStep(spec.login, secrets, clock) if spec.login.url else None
 
@@ -146,7 +147,7 @@ class Session:
     ) -> Response:
         began = self._clock()
         suspects = self._suspects.pop(url, frozenset())
-        tried, last = suspects, ""
+        tried = suspects
         doubt: FetchError | None = None  # what one proxy came to, while another is asked
         while True:
             choice = pool.take(origin, self._clock(), tried)
@@ -155,7 +156,7 @@ class Session:
                     self._settled.clear()
                     await self._settled.wait()
                 case Down(until):
-                    raise doubt or _proxies_down(until - self._clock(), last)
+                    raise doubt or _proxies_down(until - self._clock(), self._proxy_said)
                 case Take(proxy):
                     good: bool | None = None
                     try:
@@ -177,9 +178,9 @@ class Session:
                                 self._suspect(url, suspects | {proxy}, pool.count)
                                 raise
                             doubt, suspects = error, suspects | {proxy}
-                        last, tried = str(error), tried | {proxy}
+                        self._proxy_said, tried = str(error), tried | {proxy}
                         if len(tried) >= MOST_PROXIES_TRIED:
-                            raise doubt or _proxies_down(1.0, last) from error
+                            raise doubt or _proxies_down(1.0, self._proxy_said) from error
                     finally:
                         pool.settle(proxy, good, self._clock())
                         self._settled.set()
@@ -196,6 +197,6 @@ class Session:
 def _proxies_down(wait_s: float, last: str) -> FetchError:
     detail = f"; the last one said: {last}" if last else ""
     code = PROXIES_DOWN
-    message = f"no proxy can be used now{detail}"
+    message = f"all proxies are down{detail}"
     wait_s = max(1.0, wait_s)
     return FetchError(message, code=code, retry=RETRY_CLASS_OF[code], retry_after_s=wait_s)
