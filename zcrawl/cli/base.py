@@ -8,7 +8,6 @@ A command's module is imported when the command is run, its short help is in `ma
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib
 import os
@@ -98,6 +97,8 @@ class LazyGroup(Group):
         """What a person wanted who wrote this instead of a command."""
         if "crawl" in self.table and ("://" in word or word.endswith(".toml")):
             return f" To crawl it: `zcrawl crawl {word}`."
+        import difflib  # after a typing mistake only
+
         close = difflib.get_close_matches(word, self.table, n=1)
         name = close[0] if close else OTHER_NAMES.get(word, "")
         known = name in self.table or name.startswith("--")

@@ -66,7 +66,11 @@ def links_of(
             continue
         else:
             href = attributes.get("src") or ""
-        hrefs[without_fragment(href) if "#" in href else href] = None
+        cut = href.find("#")
+        if cut >= 0:
+            # Only what ends in a space before its fragment needs the whole rule.
+            href = href[:cut] if href[cut - 1 : cut] > " " else without_fragment(href)
+        hrefs[href] = None
     if base is None:
         base = page_url
         hrefs.pop("", None)

@@ -7,7 +7,6 @@ Called by workers for each run (`engines`), by `preflight` for jobs that run on 
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from collections.abc import Iterator
 from typing import Final
 
@@ -54,4 +53,6 @@ def missing_here(spec: JobSpec) -> str:
 
 
 def has_browser() -> bool:
+    import shutil  # few jobs need a browser
+
     return any(map(shutil.which, BROWSERS))

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +36,8 @@ def make_endpoints(data: Path) -> tuple[Endpoints, Path | None]:
     """Sockets in the data folder, or in a short temporary one, which is returned too."""
     folder, temporary = data / "run", None
     if len(os.fsencode(folder)) > MOST_PATH_BYTES:
+        import tempfile  # 4 ms of a start, and few paths are that long
+
         folder = temporary = Path(tempfile.mkdtemp(prefix="zcrawl-"))
     else:
         _make_private(folder)

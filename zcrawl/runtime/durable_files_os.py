@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -48,8 +47,8 @@ def replace_durably(path: Path, data: bytes) -> None:
 
 def replace_file(path: Path, data: bytes) -> None:
     """The same for a caller who syncs the folder: after a power cut the old one may be back."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    aside = Path(name)
+    aside = path.with_name(f".new-{os.urandom(8).hex()}")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import shutil
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -226,7 +225,8 @@ class OutputFile:
         beside = self._path.with_name(f"{self._path.name}.behind-{self._length}")
         try:
             with beside.open("xb") as kept:
-                shutil.copyfileobj(file, kept)
+                while block := file.read(COPY_BYTES):
+                    kept.write(block)
                 kept.flush()
                 os.fsync(kept.fileno())
             file.truncate(self._length)

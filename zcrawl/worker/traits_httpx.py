@@ -7,7 +7,7 @@ not kept; a page without any is still recognised by the hash of its body.
 
 from __future__ import annotations
 
-import email.utils
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,12 @@ from zcrawl.model import Outcome
 if TYPE_CHECKING:
     from zcrawl.worker.outcome import RunContext
     from zcrawl.worker.sending_loop import Sending
+
+_USUAL_DATE: Final = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (?:0[1-9]|1\d|2[0-8]) "
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d "
+    r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d GMT"
+)
 
 NOT_MODIFIED: Final = 304
 HASH_BYTES: Final = 16
@@ -92,8 +98,12 @@ def _last_modified(response: Response) -> str:
     value = (header_of(response, b"last-modified") or "").strip()
     if not value or not value.isascii() or not value.isprintable():
         return ""
+    if _USUAL_DATE.fullmatch(value):
+        return value
+    from email.utils import parsedate_to_datetime  # 5 ms of a start; servers write the usual form
+
     try:
-        email.utils.parsedate_to_datetime(value)
+        parsedate_to_datetime(value)
     except (ValueError, TypeError, OverflowError, IndexError):
         return ""
     return value[:MOST_ETAG]
