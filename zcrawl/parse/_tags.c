@@ -21,7 +21,6 @@ typedef struct {
     Kind kind;
 } Entry;
 
-/* The most frequent ones first. */
 static const Entry ENTRIES[] = {
     {"a", LINK},        {"span", INLINE},    {"code", FORMATTING}, {"b", FORMATTING},
     {"i", FORMATTING},  {"em", FORMATTING},  {"strong", FORMATTING}, {"br", VOID},
@@ -35,7 +34,13 @@ static const Entry ENTRIES[] = {
 };
 #define ENTRY_COUNT (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
 
-static uint64_t CODES[ENTRY_COUNT]; /* the names as numbers, made when the module is loaded */
+/* The entries by their names as numbers, filled when the module is loaded: a hash table. */
+#define SLOT_BITS 7
+#define SLOT_COUNT (1 << SLOT_BITS)
+static struct {
+    uint64_t code; /* 0: free */
+    Kind kind;
+} SLOTS[SLOT_COUNT];
 
 typedef struct {
     const char *begin;
@@ -75,12 +80,18 @@ static uint64_t code_of(const char *name, Py_ssize_t length)
     return code;
 }
 
+/* The slot of a name, or the free one that it would get. */
+static unsigned slot_of(uint64_t code)
+{
+    unsigned slot = (unsigned)(code * 0x9E3779B97F4A7C15u >> (64 - SLOT_BITS));
+    while (SLOTS[slot].code != 0 && SLOTS[slot].code != code)
+        slot = (slot + 1) % SLOT_COUNT;
+    return slot;
+}
+
 static Kind kind_of(uint64_t code)
 {
-    for (size_t i = 0; i < ENTRY_COUNT; i++)
-        if (CODES[i] == code)
-            return ENTRIES[i].kind;
-    return OTHER;
+    return SLOTS[slot_of(code)].kind; /* a free one has the kind OTHER */
 }
 
 /* Words, as bytes.split() has them, and `/` and `=`. */
@@ -254,7 +265,11 @@ static struct PyModuleDef MODULE = {
 
 PyMODINIT_FUNC PyInit__tags(void)
 {
-    for (size_t i = 0; i < ENTRY_COUNT; i++)
-        CODES[i] = code_of(ENTRIES[i].name, (Py_ssize_t)strlen(ENTRIES[i].name));
+    for (size_t i = 0; i < ENTRY_COUNT; i++) {
+        uint64_t code = code_of(ENTRIES[i].name, (Py_ssize_t)strlen(ENTRIES[i].name));
+        unsigned slot = slot_of(code);
+        SLOTS[slot].code = code;
+        SLOTS[slot].kind = ENTRIES[i].kind;
+    }
     return PyModule_Create(&MODULE);
 }
