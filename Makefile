@@ -38,7 +38,7 @@ define apt_install
 endef
 
 .PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs bench-seeds \
-  bench-hosts bench-politeness clean packages
+  bench-hosts bench-politeness bench-against clean compiler packages
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 15
@@ -75,6 +75,9 @@ cluster: $(VENV)/.installed-dev packages ## Consul, MariaDB, 3 masters, 4 worker
 bench: $(VENV)/.installed-dev packages ## side by side with Scrapy; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.bench.bench $(ARGS)
 
+bench-against: $(VENV)/.installed-dev packages ## this tree and another one in turns: TREE=../other
+	@$(BIN)/python -m tests.bench.bench_against $(TREE) $(ARGS)
+
 bench-cluster: $(VENV)/.installed-dev packages ## failover, throughput and forwards on Consul + MariaDB
 	@$(BIN)/python -m tests.bench.bench_cluster $(ARGS)
 
@@ -109,13 +112,13 @@ $(VENV)/.made:
 	  echo "make: creating $(VENV)" >&2; $(PYTHON) -m venv --clear $(VENV); }
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/.made
+$(VENV)/.installed: pyproject.toml zcrawl/parse/_tags.c | $(VENV)/.made
 	@echo "make: installing zcrawl into $(VENV)" >&2
 	@$(PIP) --config-settings editable_mode=compat -e .
 	@$(COMPILE)
 	@touch $@
 
-$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+$(VENV)/.installed-dev: pyproject.toml zcrawl/parse/_tags.c | $(VENV)/.made compiler
 	@echo "make: installing zcrawl and its tools into $(VENV)" >&2
 	@$(PIP) --config-settings editable_mode=compat -e '.[dev,cluster,console,content,parquet,s3,warc,web]'
 	@# By itself: playwright needs a newer greenlet than httpbin asks for (and never imports); pip
@@ -123,6 +126,15 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@$(PIP) --config-settings editable_mode=compat -e '.[browser]'
 	@$(COMPILE)
 	@touch $@ $(VENV)/.installed
+
+# zcrawl runs without what it compiles (zcrawl/parse/_tags.c), only slower; its tests do not.
+compiler: | $(VENV)/.made
+	@missing=; \
+	command -v gcc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	$(BIN)/python -c 'import pathlib, sys, sysconfig; \
+	  sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' || \
+	  missing="$$missing python3-dev"; \
+	[ -z "$$missing" ] || { $(call apt_install,$$missing); }
 
 # What the tests crawl and compare with. Files are looked for, not package states: a machine may
 # have the package without its documentation.

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from zcrawl.runtime.allocator_os import keep_freed_memory
 from zcrawl.runtime.confine_os import hide_memory
 from zcrawl.terminal_text import shown
 
@@ -24,6 +25,7 @@ class _ShownFormatter(logging.Formatter):
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run it to its end. From now on this process's memory is closed to what it starts."""
     hide_memory()
+    keep_freed_memory()
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_ShownFormatter())
     with asyncio.Runner(loop_factory=_factory()) as runner:
