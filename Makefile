@@ -56,17 +56,20 @@ test: $(VENV)/.installed-dev packages ## all tests (some of them: ARGS='tests/un
 	  echo "make: once more by themselves. What fails now is broken; the rest was short of time:"; \
 	  $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 1 -v $(ARGS); }
 
-check: $(VENV)/.installed-dev ## format, lint, types, import contracts
+check: $(VENV)/.installed-dev ## format, lint, types, import contracts, purity by folder
 	@echo "ruff format"; $(BIN)/ruff format --check .
 	@echo "ruff check"; $(BIN)/ruff check .
 	@echo "mypy --strict"; $(BIN)/mypy --strict
 	@echo "import contracts"; $(BIN)/lint-imports
+	@echo "purity by folder, docstrings"; $(BIN)/python -m pytest -q tests/architecture
+	@echo "worth a look: files above 500 lines, functions above 60"; \
+	  $(BIN)/python -m tests.architecture.sizes
 
 format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs/reasons.md: $(VENV)/.installed-dev $(wildcard zcrawl/reasons/*.py)
+docs/reasons.md: $(VENV)/.installed-dev $(wildcard zcrawl/model/reasons/*.py)
 	@$(BIN)/zcrawl reasons --markdown > $@
 
 cluster: $(VENV)/.installed-dev packages ## Consul, MariaDB, 3 masters, 4 workers, to play with

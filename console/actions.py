@@ -2,7 +2,7 @@
 the same. Pure: `app` asks the questions and sends the requests.
 
 Who may only look, by `--readonly` or by the role of the key, is offered none of it; the line
-refuses to send it and the masters refuse to do it, by one list: `zcrawl.master.rights`.
+refuses to send it and the masters refuse to do it, by one list: `zcrawl.master.desk.rights`.
 """
 
 from __future__ import annotations

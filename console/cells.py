@@ -9,7 +9,7 @@ from console.lines import Span
 from console.plain import plain
 from console.tables import Column, Row, number, text
 from console.units import count
-from zcrawl.reasons.waiting import (
+from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,
     CRAWL_DELAY,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from console.plain import fit, plain, width
-from zcrawl.terminal_text import is_safe
+from zcrawl.text.terminal import is_safe
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 STYLES: Final = (

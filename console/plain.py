@@ -1,6 +1,6 @@
 """Foreign text in the cells of the console. Called by all pictures.
 
-What may reach a terminal is `zcrawl.terminal_text`'s rule. Here the text also gets a length, and
+What may reach a terminal is `zcrawl.text.terminal`'s rule. Here the text also gets a length, and
 hundreds of accents on one letter become two. Nothing is ever parsed as markup.
 """
 
@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from zcrawl.terminal_text import is_safe, shown
+from zcrawl.text.terminal import is_safe, shown
 
 MOST_CHARACTERS: Final = 2_000  # of one text; no line of a terminal is longer
 MOST_ACCENTS: Final = 2  # combining marks in a row: they have no width and could fill memory

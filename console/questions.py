@@ -8,7 +8,7 @@ from console.columns import TABLES
 from console.columns_found import log_slot
 from console.state import Page, View
 from console.tables import question, text
-from zcrawl.master.rights import ROLE
+from zcrawl.master.desk.rights import ROLE
 
 SPANS_S: Final = (900, 3_600, 21_600)
 

@@ -18,7 +18,7 @@ import msgspec
 from console.feed import Emit
 from console.state import Answered, Event, HappeningCame, LinkChanged, LinkState, SnapshotCame
 from zcrawl.errors import RefusedError, UsageError
-from zcrawl.reasons.cluster import REPLAY
+from zcrawl.model.reasons.cluster import REPLAY
 
 Recorded = SnapshotCame | HappeningCame | LinkChanged | Answered
 LONGEST_PAUSE_S: Final = 5.0  # of a replay; a recording may have slept for hours

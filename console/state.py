@@ -9,7 +9,7 @@ import msgspec
 
 from console.model import Snapshot
 from console.rates import Rates
-from zcrawl.master.rights import may_act
+from zcrawl.master.desk.rights import may_act
 
 
 class _Data(msgspec.Struct, frozen=True):

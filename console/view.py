@@ -53,7 +53,7 @@ from console.state import (
     rows_of,
 )
 from console.tables import LOADED, STEP, Row, Shown, number, shown, text, trend_in
-from zcrawl.master.rights import ROLE
+from zcrawl.master.desk.rights import ROLE
 
 EVENTS_KEPT: Final = 500
 ANSWERS_KEPT: Final = 30

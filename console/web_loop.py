@@ -23,7 +23,7 @@ from textual_serve.server import Server
 
 from zcrawl.cli import output
 from zcrawl.errors import RefusedError
-from zcrawl.reasons.cluster import ADDRESS_IN_USE, CANNOT_BIND
+from zcrawl.model.reasons.cluster import ADDRESS_IN_USE, CANNOT_BIND
 
 COOKIE: Final = "zcrawl_console"
 HOST: Final = "127.0.0.1"

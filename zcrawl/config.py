@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from zcrawl.errors import ConfigError
-from zcrawl.reasons.usage import BAD_TOML, UNKNOWN_KEY
+from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys

@@ -33,8 +33,8 @@ from __future__ import annotations
 
 import enum
 
-from zcrawl.reasons.cluster import BAD_FRAME, MESH, REFUSED, UNREACHABLE, VERSION
-from zcrawl.reasons.failure import (
+from zcrawl.model.reasons.cluster import BAD_FRAME, MESH, REFUSED, UNREACHABLE, VERSION
+from zcrawl.model.reasons.failure import (
     ADDRESS_MOVED,
     BAD_URL,
     BLOCKED_ADDRESS,
@@ -44,8 +44,8 @@ from zcrawl.reasons.failure import (
     TOO_MANY_STEPS,
     blocked_address,
 )
-from zcrawl.reasons.skip import SKIPPED
-from zcrawl.reasons.storage import (
+from zcrawl.model.reasons.skip import SKIPPED
+from zcrawl.model.reasons.storage import (
     COMMIT_UNKNOWN,
     DISK_FULL,
     FENCED,
@@ -54,7 +54,7 @@ from zcrawl.reasons.storage import (
     STORE_DATA,
     STORE_UNAVAILABLE,
 )
-from zcrawl.reasons.usage import (
+from zcrawl.model.reasons.usage import (
     BAD_EXPRESSION,
     CONFIG,
     ERROR,

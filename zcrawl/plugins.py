@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, cast
 import msgspec
 
 from zcrawl.errors import PluginError
-from zcrawl.raised_text import raised_text
+from zcrawl.text.raised import raised_text
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

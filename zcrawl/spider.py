@@ -1,8 +1,8 @@
 """What a spider is written with: `from zcrawl.spider import Spider, Request, Page, on`.
 
 A spider is a class (or one function) whose handlers take a page and yield items and requests.
-It runs in a child process of a worker (`worker.spider_child_os`), one page at a time; robots.txt,
-pace and the address guard are the worker's business. docs/spiders.md is the guide.
+It runs in a child process of a worker (`worker.extensions.spider_child`), one page at a time;
+robots.txt, pace and the address guard are the worker's business. docs/spiders.md is the guide.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from console.rates import Rates
 from console.state import Known, View
 from console.tables import number, text
 from console.units import clock_text, count, duration, percent, rate, size
-from zcrawl.reasons.waiting import (
+from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,
     CRAWL_DELAY,

@@ -15,9 +15,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from zcrawl.reasons.registry import find_reason
+from zcrawl.model.reasons.registry import find_reason
 
-REGISTRY = "zcrawl/reasons/"
+REGISTRY = "zcrawl/model/reasons/"
 EVENTS = "zcrawl/telemetry/levels.py"  # the names of log events, some of them after reasons
 
 # Codes that are also ordinary words of the source: keys of jobs and configurations, states,
@@ -35,7 +35,7 @@ ORDINARY = frozenset({
 
 # Sentences that begin like a reason with a parameter.
 SENTENCES = {
-    "zcrawl/store/mark_sqlite_file.py": "lacks ",
+    "zcrawl/store/sql/dialects/sqlite_mark.py": "lacks ",
 }
 
 # Names of values that are reasons, and functions with the position of the reason among their
@@ -67,7 +67,8 @@ def reason_complaints(path: str, source: str) -> list[str]:
     if path.startswith(REGISTRY) or path == EVENTS:
         return []
     return [
-        f"{path}:{literal.lineno}: {literal.value!r} is a reason; import it from zcrawl.reasons"
+        f"{path}:{literal.lineno}: {literal.value!r} is a reason; import it from "
+        f"zcrawl.model.reasons"
         for literal in literal_reasons(source)
         if path not in SENTENCES or not _text(literal).startswith(SENTENCES[path])
     ]
@@ -167,7 +168,8 @@ def _imported_reasons(tree: ast.AST) -> set[str]:
     return {
         alias.asname or alias.name
         for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("zcrawl.reasons")
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("zcrawl.model.reasons")
         for alias in node.names
     }
 

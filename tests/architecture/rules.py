@@ -10,35 +10,60 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-MAX_LINES = 500
+# More than this is worth a look: `make check` lists it (`tests.architecture.sizes`), nothing fails.
+LONG_FILE = 500
+LONG_FUNCTION = 60
 
-# A module with one of these words in its name says what it touches.
-# fmt: off
-IO_SUFFIXES = frozenset({
-    "aiohttp", "browser", "consul", "file", "httpx", "loop", "mysql", "os", "otel", "peewee",
-    "rich", "s3", "sqlite", "thread", "zmq",
-})
-# fmt: on
-
-# Whole packages, or single modules, that exist to touch the world.
-IMPURE_PLACES = (
+# The folders that touch the world. Everything else decides: it is pure. This is the one list;
+# docs/adr says why purity is a property of folders.
+WORLD_FOLDERS = (
+    "zcrawl/blobs/",
     "zcrawl/cli/",
+    "zcrawl/coord/agents/",
+    "zcrawl/demo/",
+    "zcrawl/fetch/browser/",
+    "zcrawl/fetch/general/",
+    "zcrawl/fetch/http2/",
+    "zcrawl/fetch/wire/",
+    "zcrawl/master/driver/",
+    "zcrawl/mesh/sockets/",
+    "zcrawl/outputs/files/",
+    "zcrawl/parse/children/",
     "zcrawl/roles/",
     "zcrawl/runtime/",
-    "zcrawl/telemetry/logs.py",
+    "zcrawl/store/sql/",
+    "zcrawl/telemetry/logs/",
+    "zcrawl/worker/driver/",
+    "zcrawl/worker/extensions/",
+    "zcrawl/worker/pipeline/",
     "zcrawl/__main__.py",
 )
 
-# Libraries with a name of their own: only modules with that name may touch them.
-NAMED = {
-    "zmq": {"zmq"},
-    "peewee": {"peewee"},
-    "playhouse": {"peewee"},
-    "sqlite3": {"peewee", "sqlite"},
-    "pymysql": {"peewee", "mysql"},
-    "consul": {"consul"},
-    "aiohttp": {"aiohttp", "httpx"},
-    "playwright": {"browser"},
+# Libraries that have a place of their own: nothing else imports them, pure or not. The import
+# contract and ruff's banned-api in pyproject.toml say the same, and a test compares the three.
+PLACES = {
+    "aiohappyeyeballs": ("zcrawl/fetch/wire/",),
+    "aiohttp": ("zcrawl/fetch/general/",),
+    "click": ("zcrawl/cli/",),
+    "consul": ("zcrawl/coord/agents/",),
+    "h2": ("zcrawl/fetch/http2/",),
+    "httpcore": ("zcrawl/fetch/http2/",),
+    "httptools": ("zcrawl/fetch/wire/", "zcrawl/fetch/http2/"),
+    "obstore": ("zcrawl/blobs/",),
+    "peewee": ("zcrawl/store/sql/",),
+    "playhouse": ("zcrawl/store/sql/",),
+    "playwright": ("zcrawl/fetch/browser/",),
+    "pyarrow": ("zcrawl/outputs/files/",),
+    "pymysql": ("zcrawl/store/sql/",),
+    "python_socks": ("zcrawl/fetch/general/",),
+    "rich": ("zcrawl/cli/",),
+    "rich_click": ("zcrawl/cli/",),
+    "sqlite3": ("zcrawl/store/sql/",),
+    "subprocess": ("zcrawl/runtime/",),
+    "trafilatura": ("zcrawl/parse/children/",),
+    "uvloop": ("zcrawl/runtime/",),
+    "watchfiles": ("zcrawl/cli/",),
+    "zmq": ("zcrawl/mesh/sockets/",),
 }
 
 # What no pure module may import: clocks, chance, the operating system, the network, tasks, logs.
@@ -47,7 +72,7 @@ WORLD = {
     "aiolimiter", "anyio", "asyncio", "concurrent", "ctypes", "fcntl", "glob", "http", "httpx",
     "logging", "mmap", "multiprocessing", "os", "queue", "random", "resource", "rich", "secrets",
     "select", "selectors", "shutil", "signal", "socket", "ssl", "stamina", "structlog",
-    "subprocess", "tempfile", "threading", "time", "uuid", "uvloop", "watchfiles", *NAMED,
+    "subprocess", "tempfile", "threading", "time", "uuid", "uvloop", "watchfiles", *PLACES,
 }
 # fmt: on
 
@@ -69,7 +94,7 @@ ALLOWED = {
 
 # The one place that compiles what a job writes; and a spider's own code, whose patterns are as
 # trusted as the code around them and run in a process of its own with a time limit.
-EXPRESSIONS = "zcrawl/submit/expressions.py"
+EXPRESSIONS = "zcrawl/text/expressions.py"
 OWN_PATTERNS = (EXPRESSIONS, "zcrawl/spider.py")
 RE_CALLS = frozenset({
     "compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn",
@@ -78,11 +103,11 @@ ENGINES = frozenset({"re2", "regex", "fnmatch", "sre_compile", "sre_parse"})
 
 WORLD_CALLS = frozenset({"open", "print", "input"})
 CLOCK_CALLS = frozenset({"now", "utcnow", "today"})
-# Who may write to stdout or stderr. `output` holds the rule of `zcrawl.terminal_text`, `display`
+# Who may write to stdout or stderr. `output` holds the rule of `zcrawl.text.terminal`, `display`
 # draws with it; the other two write to the file of a worker's last words.
 PRINTERS = frozenset({
     "zcrawl/cli/output.py", "zcrawl/cli/display.py", "zcrawl/roles/worker_main.py",
-    "zcrawl/runtime/nursery_os.py",
+    "zcrawl/runtime/nursery.py",
 })  # fmt: skip
 PRINTING = frozenset({"print", "echo", "secho", "print_exc", "print_exception", "print_tb"})
 SLEEPY_FOLDERS = ("integration", "bench", "servers", "web", "faults")
@@ -95,37 +120,25 @@ REGISTRIES = tuple(
 )
 
 
-def touches(path: str) -> frozenset[str]:
-    """What a module's name says it touches: `_zmq` in mesh_zmq, `_peewee` in store_peewee_read.
-
-    Empty for a module that claims to be pure. The first word is the subject, not a claim.
-    """
-    _, *words = PurePosixPath(path).stem.split("_")
-    return IO_SUFFIXES.intersection(words)
-
-
 def is_pure(path: str) -> bool:
-    return not touches(path) and not path.startswith(IMPURE_PLACES)
+    """Whether a module lies in a folder that decides and touches nothing."""
+    return not path.startswith(WORLD_FOLDERS)
 
 
 def purity_complaints(path: str, source: str) -> list[str]:
-    """Why a module of zcrawl/ is not what its name says. `path` is relative to the repository."""
+    """Why a module of zcrawl/ is not what its folder says. `path` is relative to the repository."""
     tree = ast.parse(source)
     complaints = []
-    touched = touches(path)
     pure = is_pure(path)
     allowed = set().union(*(names for place, names in ALLOWED.items() if path.startswith(place)))
     for line, module, name in _imports(tree, path):
         top = module.partition(".")[0]
         where = f"{path}:{line}"
-        if path.startswith(IMPURE_PLACES):
+        if top in PLACES and not path.startswith(PLACES[top]):
+            complaints.append(f"{where}: imports {top}; only {' and '.join(PLACES[top])} may")
+        elif not pure:
             continue
-        if not pure:
-            if top in NAMED and touched.isdisjoint(NAMED[top]):
-                wanted = " or ".join(f"_{other}" for other in sorted(NAMED[top]))
-                complaints.append(f"{where}: imports {top}, so its name must say {wanted}")
-            continue
-        if top in PURE_PARTS:
+        elif top in PURE_PARTS:
             part = name or module.partition(".")[2]
             if part not in PURE_PARTS[top] and module.partition(".")[2] not in PURE_PARTS[top]:
                 complaints.append(f"{where}: a pure module imports {module} {name}".rstrip())
@@ -134,8 +147,8 @@ def purity_complaints(path: str, source: str) -> list[str]:
         elif top in WORLD and top not in allowed:
             complaints.append(f"{where}: a pure module imports {module}")
         elif top == "zcrawl":
-            targets = (module.replace(".", "/") + ".py", f"{module}.{name}".replace(".", "/"))
-            if any(not is_pure(target) for target in targets):
+            whole = f"{module}.{name}".replace(".", "/")
+            if any(not is_pure(target) for target in (f"{whole}/", f"{whole}.py")):
                 complaints.append(f"{where}: a pure module imports {module} {name}".rstrip())
     if pure:
         complaints += [f"{path}:{line}: a pure module {what}" for line, what in _calls(tree)]
@@ -255,14 +268,31 @@ def _is_written(pattern: ast.expr, written: set[str]) -> bool:
 
 
 def module_complaints(path: str, source: str) -> list[str]:
-    """Length and docstring of a module of the product. An empty package marker needs neither."""
-    complaints = []
+    """A module or a package of the product that does not say what it is for."""
+    if ast.get_docstring(ast.parse(source)) is None:
+        return [f"{path}: no module docstring"]
+    return []
+
+
+def package_complaints(path: str, source: str) -> list[str]:
+    """A package's `__init__` that has more than its docstring: it would run at every start."""
+    if not path.endswith("__init__.py"):
+        return []
+    _, *others = ast.parse(source).body or [None]
+    allowed = path == "zcrawl/__init__.py" and len(others) == 1  # the version
+    return [f"{path}: more than a docstring"] if others and not allowed else []
+
+
+def long_parts(path: str, source: str) -> list[str]:
+    """What is worth a look: long files and long functions. No rule: some of them are right so."""
     lines = source.count("\n")
-    if lines > MAX_LINES:
-        complaints.append(f"{path}: {lines} lines, split it along a concept (limit {MAX_LINES})")
-    if source.strip() and ast.get_docstring(ast.parse(source)) is None:
-        complaints.append(f"{path}: no module docstring")
-    return complaints
+    parts = [f"{path}: {lines} lines"] if lines > LONG_FILE else []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            if length > LONG_FUNCTION:
+                parts.append(f"{path}:{node.lineno}: {node.name} has {length} lines")
+    return parts
 
 
 def testfile_complaints(path: str, source: str) -> list[str]:

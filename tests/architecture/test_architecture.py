@@ -1,13 +1,15 @@
-"""The repository keeps its own rules: purity by name, size, docstrings, no machine's paths."""
+"""The repository keeps its own rules: purity by folder, docstrings, no machine's paths."""
 
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.architecture import reason_rules, rules
-from zcrawl.reasons.registry import REASONS
+from zcrawl.model.reasons.registry import REASONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOT_OURS = {
@@ -47,11 +49,52 @@ def report(complaints: list[str]) -> None:
     assert not complaints, "\n" + "\n".join(complaints)
 
 
-def test_a_module_is_pure_unless_its_name_says_what_it_touches() -> None:
-    """Modules without an I/O suffix import no clock, chance, task, socket, file or database."""
+def test_a_module_is_pure_unless_its_folder_touches_the_world() -> None:
+    """Outside of the listed folders nothing imports a clock, chance, task, socket, file or
+    database, and libraries with a place of their own are imported there only."""
     checked = list(sources("zcrawl"))
     assert sum(rules.is_pure(path) for path, _ in checked) > 5
     report([line for path, text in checked for line in rules.purity_complaints(path, text)])
+
+
+def test_every_folder_of_the_list_exists() -> None:
+    """A folder that was renamed would silently lose its rule."""
+    places = {place for places in rules.PLACES.values() for place in places}
+    missing = [
+        place for place in {*rules.WORLD_FOLDERS, *places} if not (REPOSITORY / place).exists()
+    ]
+    assert missing == []
+
+
+def test_ruff_and_the_import_contract_have_the_same_list_of_libraries() -> None:
+    """Three tools hold "only mesh/sockets imports zmq"; the list in `rules` is the one to edit."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    lint = project["tool"]["ruff"]["lint"]
+    assert set(lint["flake8-tidy-imports"]["banned-api"]) == set(rules.PLACES)
+    ignored = {
+        folder.removesuffix("**")
+        for folder, names in lint["per-file-ignores"].items()
+        if "TID251" in names and folder.startswith("zcrawl/")
+    }
+    assert ignored == {place for places in rules.PLACES.values() for place in places}
+    (contract,) = [
+        contract
+        for contract in project["tool"]["importlinter"]["contracts"]
+        if contract["name"] == "Each library has its folder"
+    ]
+    assert set(contract["forbidden_modules"]) == set(rules.PLACES)
+    assert set(contract["ignore_imports"]) == {
+        f"{place.replace('/', '.')}** -> {library}"
+        for library, places in rules.PLACES.items()
+        for place in places
+        if _is_imported(library, place)
+    }
+
+
+def _is_imported(library: str, place: str) -> bool:
+    """The contract may name only what there is (`playhouse` is banned, and nowhere imported)."""
+    pattern = re.compile(rf"^\s*(?:import|from) {library}\b", re.M)
+    return any(path.startswith(place) and pattern.search(text) for path, text in sources("zcrawl"))
 
 
 def test_only_one_module_compiles_expressions_of_a_job() -> None:
@@ -89,10 +132,11 @@ def test_each_exception_to_the_rule_of_reasons_is_needed() -> None:
     assert unused == []
 
 
-def test_modules_are_short_and_say_what_they_are_for() -> None:
-    """No module has more than 500 lines, and each has a docstring."""
-    checked = sources("zcrawl", "console")
+def test_modules_and_packages_say_what_they_are_for() -> None:
+    """Each has a docstring; a package's `__init__` has nothing else, for it runs at every start."""
+    checked = list(sources("zcrawl", "console"))
     report([line for path, text in checked for line in rules.module_complaints(path, text)])
+    report([line for path, text in checked for line in rules.package_complaints(path, text)])
 
 
 def test_only_the_output_of_commands_writes_to_a_terminal() -> None:

@@ -34,13 +34,13 @@ from tests.servers.mariadb import Mariadb, mariadb
 from tests.servers.nginx_site import nginx_site
 from tests.servers.page_site import many_sites, page_site
 from tests.servers.reference_set import POSTGRES_MANUAL
-from zcrawl.mesh.keys_zmq_file import AllowList, new_pair, write_key_file
 from zcrawl.mesh.roles import Role
 from zcrawl.mesh.security import MeshKeys
+from zcrawl.mesh.sockets.keys import AllowList, new_pair, write_key_file
+from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.submit.read import to_dict
 
 PARTS = ["failover", "gap", "throughput", "forward"]
 PAGES = 200_000  # more than a series of trials can fetch

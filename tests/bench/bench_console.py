@@ -32,9 +32,9 @@ from tests.bench.console_master import HOSTS, JOBS, WORKERS
 from tests.bench.console_watched import Watched, Way
 from tests.unit.machine_tools import LeaderStory, heartbeat, hello, spec
 from zcrawl.master import events as m
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.messages import Request, Snapshot
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
 
 # A key, and what only the page that it leads to shows.
 KEYS = [

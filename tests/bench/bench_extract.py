@@ -13,11 +13,11 @@ import time
 
 from tests.bench.measure import Spread
 from zcrawl.frontier.url import DEFAULT, LinkResolver
-from zcrawl.parse.extract import Plan
-from zcrawl.parse.extract_page import PageFacts
+from zcrawl.parse.extract.page_facts import PageFacts
+from zcrawl.parse.extract.plan import Plan
 from zcrawl.parse.page import PageOptions, parse_page
 from zcrawl.roles.worker_main import GC_THRESHOLDS
-from zcrawl.submit.job_toml import parse_job
+from zcrawl.submit.read import parse_job
 
 URL = "http://shop.test/books/17/"
 JOB = """

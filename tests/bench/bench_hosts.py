@@ -21,11 +21,11 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.mesh.messages import Manner
-from zcrawl.model import NodeState, RunState
-from zcrawl.store.rows import HostRow, QueuedRow, RunCounters, RunRow
-from zcrawl.submit.job_toml import to_json
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.model.host import Manner
+from zcrawl.model.rows import HostRow, QueuedRow, RunCounters, RunRow
+from zcrawl.model.spec import JobSpec, Politeness
+from zcrawl.model.states import NodeState, RunState
+from zcrawl.submit.read import to_json
 
 PAGES = 40_000
 WORKERS = 4

@@ -35,15 +35,15 @@ from zcrawl.mesh.messages import (
     Assignment,
     Body,
     Header,
-    Manner,
     Page,
     Request,
     Result,
 )
-from zcrawl.model import Outcome
-from zcrawl.store.store_peewee import open_sqlite
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.model.host import Manner
+from zcrawl.model.spec import JobSpec, Politeness
+from zcrawl.model.states import Outcome
+from zcrawl.store.sql.store import open_sqlite
+from zcrawl.submit.read import to_dict
 
 SIZES = (10, 1_000, 10_000)
 WORKERS = 4

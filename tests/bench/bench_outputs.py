@@ -28,8 +28,8 @@ import msgspec
 from tests.integration.crawling import FAST, crawl
 from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL
+from zcrawl.model.spec import JobSpec, Output
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import JobSpec, Output
 
 PLAIN = "database alone"
 KINDS = {PLAIN: ("sql",), "JSON lines": ("jsonl",), "Parquet": ("parquet",)}
@@ -124,7 +124,7 @@ def crawls(rounds: int, most_s: float = MOST_S) -> str:
 
 def exports() -> str:
     lines = ["| a million items to | MB | s | peak MB |", "|---|---|---|---|"]
-    from zcrawl.store.store_peewee import open_sqlite
+    from zcrawl.store.sql.store import open_sqlite
 
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder)
@@ -146,7 +146,7 @@ def fill(path: Path, run: int = 1, count: int = MILLION) -> None:
     """A completed run of a job of its own, with as many default items."""
     import sqlite3
 
-    from zcrawl.submit.job_toml import to_json
+    from zcrawl.submit.read import to_json
 
     database = sqlite3.connect(path)
     spec = to_json(JobSpec(f"bench-{run}"))

@@ -23,7 +23,8 @@ from pathlib import Path
 from tests.contract.store_world import key_of
 from tests.servers.mariadb import mariadb
 from zcrawl.mesh.messages import Page
-from zcrawl.model import RequestState
+from zcrawl.model.rows import NewLink, QueuedRow
+from zcrawl.model.states import RequestState
 from zcrawl.store.commands import (
     Applied,
     ApplyResults,
@@ -33,8 +34,7 @@ from zcrawl.store.commands import (
     Submitted,
     TakeOver,
 )
-from zcrawl.store.rows import NewLink, QueuedRow
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
+from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
 
 HOSTS = 20
 ITEM = b'{"url":"https://a.test/some/page","title":"A title of some words","bytes":14000}'

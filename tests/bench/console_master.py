@@ -15,9 +15,9 @@ import time
 from typing import Any
 
 from tests.console.samples import answers, host, run, worker
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.messages import BadBody, Event, Reply, Request, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
 
 WORKERS, JOBS, HOSTS, PAGES_S = 500, 200, 10_000, 2_000
 LINES_S = 20  # that workers log

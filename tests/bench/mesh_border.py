@@ -17,12 +17,12 @@ import time
 import msgspec
 
 from tests.contract.mesh_tools import LOOPBACK, Keys
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Beat, Page, Result
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.mesh.security import AllowedKey, KeyPair, MeshKeys
-from zcrawl.model import Outcome
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.states import Outcome
 
 ROUNDS = 7
 RESULTS = 20_000

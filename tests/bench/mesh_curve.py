@@ -11,11 +11,11 @@ import statistics
 import time
 
 from tests.contract.mesh_tools import LOOPBACK, Keys
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Bye, Drain
 from zcrawl.mesh.ports import Arrived
 from zcrawl.mesh.security import AllowedKey
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 ROUNDS = 5
 SIZES = ((1, 2_000, 10), (20, 10_000, 10), (20, 5_000, 4_000))  # in flight, messages, bytes

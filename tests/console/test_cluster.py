@@ -18,7 +18,7 @@ from console.pictures.screen import whole
 from console.state import LinkState, Page, View
 from console.view import current_row
 from zcrawl.cli.specs import prepare
-from zcrawl.demo.demo_server_loop import DemoServer
+from zcrawl.demo.server import DemoServer
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.watching import in_folder
 

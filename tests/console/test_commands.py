@@ -9,7 +9,7 @@ from console.commands import AppCommand, Do, Mistake, completions, parse
 from console.state import GoTo, Page, Place, SetFilter, View
 from console.view import reduce
 from tests.console.samples import at, heard, run, snapshot
-from zcrawl.master.rights import READS
+from zcrawl.master.desk.rights import READS
 
 VIEW = heard(snapshot(0, runs=[run(1, "docs"), run(2, "my shop"), run(3, "docs", job=1)]))
 

@@ -10,7 +10,7 @@ import pytest
 from console.app import ConsoleApp
 from console.state import LinkState
 from zcrawl.cli.base import load_settings
-from zcrawl.cli.console_command import targets_of
+from zcrawl.cli.commands.console import targets_of
 from zcrawl.errors import UsageError
 from zcrawl.roles.embedded import EmbeddedCluster
 

@@ -6,7 +6,7 @@ from aiohttp import CookieJar, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from console.web_loop import COOKIE, _usable, guard
-from zcrawl.cli.console_command import _without_web
+from zcrawl.cli.commands.console import _without_web
 
 TOKEN = "right-token"
 

@@ -10,11 +10,11 @@ import zmq
 
 from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear, Keys
 from zcrawl.mesh.codec import encode
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
 from zcrawl.mesh.messages import Body
 from zcrawl.mesh.ports import Endpoints, stamp
 from zcrawl.mesh.roles import Role
 from zcrawl.mesh.security import AllowedKey, MeshKeys
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
 
 # Who is on the list; `masters` and `nobody` (no longer on it) are made beside them.
 LINES = {

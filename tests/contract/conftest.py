@@ -11,13 +11,13 @@ import pytest
 from tests.contract.store_world import World
 from tests.servers.mariadb import Mariadb, find_server, mariadb
 from tests.web import MisbehavingWeb
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.general.wire import AiohttpWire
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import Engine
+from zcrawl.fetch.wire.engine import HttpEngine
 from zcrawl.store.ports import Store
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
+from zcrawl.testing.store.store import FakeStore
 
 
 @pytest.fixture(scope="session")

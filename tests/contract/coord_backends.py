@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from zcrawl.coord.client_consul import ConsulSettings
-from zcrawl.coord.coord_consul import ConsulCoordinator
-from zcrawl.coord.coord_file import NO_FD, FileCoordinator
+from zcrawl.coord.agents.consul import ConsulCoordinator
+from zcrawl.coord.agents.consul_client import ConsulSettings
+from zcrawl.coord.agents.locked_files import NO_FD, FileCoordinator
 from zcrawl.coord.ports import (
     CoordEvent,
     Coordinator,
@@ -23,9 +23,9 @@ from zcrawl.coord.ports import (
     Role,
 )
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime import clock_os
-from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
-from zcrawl.testing.sim_lock_service import FakeConsul
+from zcrawl.runtime import clock
+from zcrawl.testing.coordinator import SimCoordinator, Timeline, let_run
+from zcrawl.testing.lock_service import FakeConsul
 
 BEAT_S = 0.4
 E = TypeVar("E", bound=CoordEvent)
@@ -177,7 +177,7 @@ class ConsulBackend(_RealTime):
         self.cluster = cluster or f"c-{secrets.token_hex(4)}"
 
     def begin(self, role: Role, id: str) -> Node:
-        coordinator = ConsulCoordinator(self._settings, clock_os.now)
+        coordinator = ConsulCoordinator(self._settings, clock.now)
         return self._start(coordinator, member(role, id, self.cluster))
 
     def kill(self, node: Node) -> None:

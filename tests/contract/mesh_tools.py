@@ -9,12 +9,12 @@ from collections.abc import Callable
 import zmq
 
 from zcrawl.mesh.codec import encode
-from zcrawl.mesh.keys_zmq_file import new_pair
-from zcrawl.mesh.mesh_zmq_end import MeshEnd
 from zcrawl.mesh.messages import Body, Message
 from zcrawl.mesh.ports import Arrived, Endpoints, Handler
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import KeyPair, MeshKeys
+from zcrawl.mesh.sockets.end import MeshEnd
+from zcrawl.mesh.sockets.keys import new_pair
 
 PATIENCE_S = 20.0
 LOOK_AGAIN_S = 0.05

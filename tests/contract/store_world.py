@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from zcrawl.mesh.messages import Page, Traits
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model.rows import LaneWant, NewLink, QueuedRow, Refilled, RunRow
+from zcrawl.model.states import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -42,7 +43,6 @@ from zcrawl.store.queries import (
     Items,
     JobList,
     KnownPages,
-    LaneWant,
     ListJobs,
     Outputs,
     Query,
@@ -51,11 +51,9 @@ from zcrawl.store.queries import (
     ReadKnown,
     ReadOutputs,
     Refill,
-    Refilled,
     Tallies,
     TallyRows,
 )
-from zcrawl.store.rows import NewLink, QueuedRow, RunRow
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.coord_backends import Backend, ConsulBackend, FileBackend, Node, SimBackend
 from tests.servers.consul import ConsulServer, consul_server
-from zcrawl.coord.client_consul import ConsulSettings
+from zcrawl.coord.agents.consul_client import ConsulSettings
 from zcrawl.coord.ports import (
     Condition,
     Deposed,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.contract.coord_backends import FileBackend
-from zcrawl.coord.local_file import LOCK_NAME, FileLock, is_locked
+from zcrawl.coord.agents.local_lock import LOCK_NAME, FileLock, is_locked
 from zcrawl.coord.ports import CoordAway, CoordBack, LeaderSeen, MastersChanged, Role
 from zcrawl.errors import RefusedError
 

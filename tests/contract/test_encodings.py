@@ -13,11 +13,11 @@ from tests.web import MisbehavingWeb
 from tests.web.encodings import CODINGS, PACKERS, PIECES, SMALL, STACKS, VARIED, header_of, packed
 from tests.web.http2_web import Http2Web
 from zcrawl.errors import FetchError
-from zcrawl.fetch.bodies import ACCEPT_ENCODING, ARCHIVABLE_ENCODING
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.body import ACCEPT_ENCODING, ARCHIVABLE_ENCODING
+from zcrawl.fetch.general.wire import AiohttpWire
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import Engine, HopLimits, Response
+from zcrawl.fetch.wire.engine import HttpEngine
 
 AT_ONCE = 6  # requests
 WHOLE = 1_000_000_000  # bytes that come at once

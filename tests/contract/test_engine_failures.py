@@ -14,8 +14,8 @@ from tests.contract.engine_tools import HEADERS, OPEN, PATIENT, failure
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import FetchError, RetryClass
-from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.wire.engine import HttpEngine
 
 HASTY = HopLimits(read_s=0.3, guard=OPEN)  # silence ends it
 BUSY = HopLimits(total_s=0.7, guard=OPEN)  # only the total ends it
@@ -170,11 +170,12 @@ def test_the_names_are_the_same_on_uvloop() -> None:
 
 async def test_unknown_failures_are_ours() -> None:
     """An exception nobody thought of becomes `engine`, so that no URL dies of our bug."""
-    from zcrawl.fetch import fetch_aiohttp, fetch_httpx
+    from zcrawl.fetch.general import wire as general_wire
+    from zcrawl.fetch.http2 import engine as http2_engine
 
-    for translate in (fetch_aiohttp.translate, fetch_httpx.translate):
+    for translate in (general_wire.translate, http2_engine.translate):
         assert translate("http://x/", RuntimeError("what?")).code == "engine"
-    assert fetch_aiohttp.translate("http://x/", aiohttp.ClientError()).code == "engine"
+    assert general_wire.translate("http://x/", aiohttp.ClientError()).code == "engine"
 
 
 FLOODS = [

@@ -11,7 +11,7 @@ from tests.contract.engine_tools import HEADERS, OPEN, PATIENT
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.behaviours import CHARSETS, PAGE
 from zcrawl.fetch.ports import Engine, HopLimits
-from zcrawl.fetch.response_httpx import as_httpx
+from zcrawl.fetch.wire.response import as_httpx
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from tests.contract.engine_tools import HEADERS, OPEN
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import AddressMoved, BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.general.wire import AiohttpWire
 from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.wire.engine import HttpEngine
 
 Answers = Callable[[str], list[str]]
 MakeEngine = Callable[[Answers], contextlib.AbstractAsyncContextManager[Engine]]

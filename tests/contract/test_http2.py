@@ -12,7 +12,7 @@ from tests.contract.engine_tools import HEADERS, OPEN, failure
 from tests.web.behaviours import PAGE
 from tests.web.http2_web import FAULTS, Http2Web
 from zcrawl.errors import FetchError, RetryClass
-from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import HopLimits
 
 TWO = HopLimits(max_bytes=500_000, guard=OPEN, verify_tls=False, http2=True)

@@ -18,28 +18,18 @@ import zmq
 from tests.contract.mesh_tools import Claimer
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.keys_zmq_file import new_pair
-from zcrawl.mesh.mesh_memory import LinkFaults, MemoryHub
-from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
-from zcrawl.mesh.mesh_zmq_sockets import topic
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
-from zcrawl.mesh.messages import (
-    BadBody,
-    Beat,
-    Body,
-    Bye,
-    Drain,
-    Kind,
-    Message,
-    Reply,
-    Request,
-    Result,
-)
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.memory import LinkFaults, MemoryHub
+from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, Drain, Message, Reply, Request, Result
 from zcrawl.mesh.ports import Arrived, Endpoints, stamp
 from zcrawl.mesh.security import AllowedKey, MeshKeys
-from zcrawl.model import Outcome
+from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.keys import new_pair
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.peers import ZmqPeers
+from zcrawl.mesh.sockets.readers import topic
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.states import Outcome
 
 PATIENCE_S = 10.0
 

@@ -15,16 +15,12 @@ import zmq
 
 from tests.contract.border_tools import LINES, ROLES, Guarded, frames, guarded, readable
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
-from tests.unit.test_codec import BODIES
+from tests.unit.mesh.test_codec import BODIES
 from zcrawl.errors import UnreachableError
 from zcrawl.mesh import border
 from zcrawl.mesh.border import REQUESTS, Allowance
 from zcrawl.mesh.codec import decode, encode, version_notice
-from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_sockets import topic
-from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     KIND_OF,
     BadBody,
@@ -32,17 +28,21 @@ from zcrawl.mesh.messages import (
     Body,
     Bye,
     Drain,
-    Kind,
     Message,
     Reply,
     Request,
     Snapshot,
     Stale,
-    Vitals,
 )
 from zcrawl.mesh.ports import Arrived, stamp
 from zcrawl.mesh.roles import SMALL_REQUEST_MOST, WORKER_KINDS, Channel, Role, kinds_on
 from zcrawl.mesh.security import AllowedKey
+from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.readers import topic
+from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.vitals import Vitals
 from zcrawl.roles.client import MeshClient
 
 BEAT = Beat("m1", 1.0, {})

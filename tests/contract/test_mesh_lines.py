@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 
 from tests.contract.mesh_tools import LOOPBACK, Ear
+from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.lines import Line, Lines
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
-from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
-from zcrawl.mesh.messages import Beat, Kind, Snapshot, Vitals
+from zcrawl.mesh.messages import Beat, Snapshot
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.peers import ZmqPeers
+from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.vitals import Vitals
 
 LINES = Lines([Line(0.2, "warning", "peer_refused", "10.0.0.9")], 2)
 VITALS = Vitals(61_000_000, 2.5)

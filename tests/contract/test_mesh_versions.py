@@ -16,12 +16,13 @@ import pytest
 from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.codec import check_notice, version_notice
-from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_subscriber import ZmqSubscriber
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
-from zcrawl.mesh.messages import Beat, Bye, Kind, Request
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import Beat, Bye, Request
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 OTHER = 2
 REPOSITORY = Path(__file__).parents[2]
@@ -31,9 +32,9 @@ import zcrawl.mesh.messages as messages
 messages.PROTOCOL_VERSION = {OTHER}
 from tests.contract.mesh_tools import LOOPBACK, Ear
 from zcrawl.mesh.messages import *
-from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.mesh.ports import Endpoints
 """
 MASTER = """

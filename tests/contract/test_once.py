@@ -14,13 +14,13 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
-from zcrawl.master import rights
-from zcrawl.master.desk import Desk
-from zcrawl.model import Outcome, RunState
+from zcrawl.master.desk import rights
+from zcrawl.master.desk.desk import Desk
+from zcrawl.model.rows import RunRow
+from zcrawl.model.states import Outcome, RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, ListJobs
-from zcrawl.store.rows import RunRow
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.testing.store.store import FakeStore
 
 FAILED: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "x"}
 SPEC = {"spec": msgspec.to_builtins(spec()), "seeds": urls(3)}

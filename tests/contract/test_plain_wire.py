@@ -11,10 +11,10 @@ import pytest
 from tests.contract.engine_tools import HEADERS, OPEN, PATIENT
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
-from zcrawl.fetch import plain_loop
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.plain_loop import split_plain
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.wire import pool
+from zcrawl.fetch.wire.engine import HttpEngine
+from zcrawl.fetch.wire.pool import split_plain
 
 
 async def test_one_look_up_serves_all_connections_of_a_name() -> None:
@@ -65,7 +65,7 @@ async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.Monke
             assert wire is not None
             wire._sweep()
             assert len(wire._destinations) == 1, "it was used a moment ago"
-            monkeypatch.setattr(plain_loop, "KEEPALIVE_S", 0.0)
+            monkeypatch.setattr(pool, "KEEPALIVE_S", 0.0)
             wire._sweep()
             monkeypatch.undo()
             assert not wire._destinations
@@ -73,7 +73,7 @@ async def test_connections_that_nobody_uses_are_closed(monkeypatch: pytest.Monke
 
 async def test_a_host_is_not_forgotten_while_it_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its connection comes back to it, and is used again."""
-    monkeypatch.setattr(plain_loop, "SWEEP_S", 0.01)
+    monkeypatch.setattr(pool, "SWEEP_S", 0.01)
     async with MisbehavingWeb() as web, HttpEngine() as engine:
         for _ in range(2):
             await engine.get(web.url("/slow/100"), HEADERS, PATIENT)

@@ -12,11 +12,11 @@ from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from tests.web.proxies import HttpProxy, SocksProxy
 from zcrawl.errors import BlockedAddress, FetchError, RetryClass
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.fetch_httpx import HttpxEngine
 from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import Engine, HopLimits
-from zcrawl.fetch.response_httpx import as_httpx
+from zcrawl.fetch.wire.engine import HttpEngine
+from zcrawl.fetch.wire.response import as_httpx
 
 OPEN = HopLimits(guard=Guard(allow_private=True), verify_tls=False, connect_s=5.0)
 Proxy = HttpProxy | SocksProxy

@@ -21,7 +21,8 @@ from tests.contract.store_world import (
     timeless,
 )
 from zcrawl.errors import Fenced, StoreDataError
-from zcrawl.model import Disposition, RunState
+from zcrawl.model.rows import LaneCount, LaneWant, Refilled, RunCounters
+from zcrawl.model.states import Disposition, RunState
 from zcrawl.store.commands import (
     ApplyResults,
     ChangeRun,
@@ -33,16 +34,7 @@ from zcrawl.store.commands import (
     Sweep,
     TakeOver,
 )
-from zcrawl.store.queries import (
-    Items,
-    LaneWant,
-    ReadEpoch,
-    ReadItems,
-    Refill,
-    Refilled,
-    StoredEpoch,
-)
-from zcrawl.store.rows import LaneCount, RunCounters
+from zcrawl.store.queries import Items, ReadEpoch, ReadItems, Refill, StoredEpoch
 
 FAR = "https://b.test/far"
 APPLIED, DUPLICATE, DROPPED = Disposition.APPLIED, Disposition.DUPLICATE, Disposition.DROPPED

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World
-from zcrawl.model import RunState
+from zcrawl.model.rows import LaneWant, Refilled, RunCounters
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import CountCrash, CrashCounted
-from zcrawl.store.queries import Failures, LaneWant, ReadFailed, Refill, Refilled
-from zcrawl.store.rows import RunCounters
+from zcrawl.store.queries import Failures, ReadFailed, Refill
 
 
 def test_dead_requests_can_be_tried_again(world: World) -> None:

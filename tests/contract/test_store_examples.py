@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, World, link, links
-from zcrawl.model import Disposition, RunState
+from zcrawl.model.states import Disposition, RunState
 from zcrawl.store.commands import CountCrash, CrashCounted
 from zcrawl.store.queries import Failures, ReadFailed
 from zcrawl.store.rules import MOST_DETAIL, MOST_EXAMPLE_REASONS, MOST_EXAMPLES
-from zcrawl.store.store_peewee import open_sqlite
+from zcrawl.store.sql.store import open_sqlite
 
 
 def details(world: World, run: int) -> dict[str, str]:

@@ -8,9 +8,10 @@ from pathlib import Path
 import msgspec
 
 from tests.contract.store_world import DONE, A, B, C, World, link
-from zcrawl.model import Kept, RequestState
-from zcrawl.store.queries import Items, LaneWant, ReadItems, Refill, Refilled
-from zcrawl.store.store_peewee import open_sqlite
+from zcrawl.model.rows import LaneWant, Refilled
+from zcrawl.model.states import Kept, RequestState
+from zcrawl.store.queries import Items, ReadItems, Refill
+from zcrawl.store.sql.store import open_sqlite
 
 
 def test_a_link_keeps_its_label_until_it_is_fetched(world: World) -> None:

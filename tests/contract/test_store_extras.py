@@ -5,10 +5,10 @@ from __future__ import annotations
 from tests.contract.store_world import World
 from zcrawl.frontier.extra import Extra, encode, request_key
 from zcrawl.frontier.url import DEFAULT, origin_of
-from zcrawl.model import RequestState
+from zcrawl.model.rows import LaneWant, NewLink, Refilled
+from zcrawl.model.states import RequestState
 from zcrawl.store.commands import Applied
-from zcrawl.store.queries import LaneWant, Refill, Refilled
-from zcrawl.store.rows import NewLink
+from zcrawl.store.queries import Refill
 
 URL = "http://a.test/search"
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, asked
 from zcrawl.errors import Fenced
-from zcrawl.model import RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     ChangeRun,
     DrainRow,

@@ -6,9 +6,9 @@ import pytest
 
 from tests.contract.store_world import DONE, A, B, C, World
 from zcrawl.errors import StoreDataError
-from zcrawl.model import RunState
+from zcrawl.model.rows import RunCounters
+from zcrawl.model.states import RunState
 from zcrawl.store.queries import FindJob, JobList, ListJobs
-from zcrawl.store.rows import RunCounters
 
 
 def test_a_submission_starts_a_run_with_its_seeds(world: World) -> None:

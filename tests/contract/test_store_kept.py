@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from tests.contract.store_world import DEAD, DONE, A, B, C, D, World, link
-from zcrawl.model import Kept
+from zcrawl.model.states import Kept
 from zcrawl.store.commands import AdvanceOutput, Done, NoteOutput
-from zcrawl.store.cookie_jar import merged
+from zcrawl.store.cookies import merged
 from zcrawl.store.output_pieces import Piece, Progress, Stamp, published
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import (

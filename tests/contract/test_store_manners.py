@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tests.contract.store_world import DONE, QUEUED, SKIPPED, A, B, C, World, key_of, link
-from zcrawl.mesh.messages import Manner
-from zcrawl.store.rows import LaneCount, NewLink, StoredRobots
+from zcrawl.model.host import Manner
+from zcrawl.model.rows import LaneCount, NewLink, StoredRobots
 
 RULES = StoredRobots(200, b"compressed", 4_000.0)
 

@@ -11,11 +11,11 @@ import pytest
 
 from tests.contract.store_world import DONE, A, B, World, links
 from tests.integration.crawling import command
-from zcrawl.cli.doctor import check_database
+from zcrawl.cli.commands.doctor import check_database
 from zcrawl.errors import StoreCorrupt, ZcrawlError
 from zcrawl.roles import offline
-from zcrawl.store.mark_sqlite_file import mark_path
-from zcrawl.store.store_peewee import open_sqlite
+from zcrawl.store.sql.dialects.sqlite_mark import mark_path
+from zcrawl.store.sql.store import open_sqlite
 
 DATABASE = "zcrawl.db"
 

@@ -21,11 +21,12 @@ from tests.contract.store_world import (
 )
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreError, StoreUnavailable
-from zcrawl.model import RequestState
+from zcrawl.model.rows import LaneWant, Refilled
+from zcrawl.model.states import RequestState
 from zcrawl.store.commands import Loaded, TakeOver
-from zcrawl.store.queries import Items, JobList, LaneWant, ListJobs, ReadItems, Refill, Refilled
-from zcrawl.store.session_mysql_peewee import MysqlSession
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql
+from zcrawl.store.queries import Items, JobList, ListJobs, ReadItems, Refill
+from zcrawl.store.sql.dialects.mysql_session import MysqlSession
+from zcrawl.store.sql.store import PeeweeStore, open_mysql
 
 
 @pytest.fixture

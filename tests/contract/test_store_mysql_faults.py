@@ -13,12 +13,12 @@ from tests.contract.store_world import DONE, A, B, World, links
 from tests.servers.mariadb import Mariadb
 from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
 from zcrawl.errors import CommitUnknown, Fenced, StoreUnavailable
-from zcrawl.store import session_mysql_peewee
 from zcrawl.store.breaker import FREE_ATTEMPTS
-from zcrawl.store.dialect_mysql_peewee import MysqlDialect
 from zcrawl.store.queries import JobList, ListJobs
-from zcrawl.store.session_mysql_peewee import MysqlSession
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql
+from zcrawl.store.sql.dialects import mysql_session
+from zcrawl.store.sql.dialects.mysql import MysqlDialect
+from zcrawl.store.sql.dialects.mysql_session import MysqlSession
+from zcrawl.store.sql.store import PeeweeStore, open_mysql
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_leader_that_is_paused_in_a_transaction_does_not_delay_a_takeover(
     second = open_mysql([mariadb_server.url(database)])
     began = time.monotonic()
     assert World(second).epoch == 2
-    assert time.monotonic() - began < session_mysql_peewee.READ_TIMEOUT_S / 4
+    assert time.monotonic() - began < mysql_session.READ_TIMEOUT_S / 4
     with pytest.raises(Exception, match=r"2013|2006|1927"):
         paused.run("UPDATE runs SET done = 99")
     with pytest.raises(Fenced):
@@ -221,7 +221,7 @@ def test_a_stalled_connection_is_noticed(
 ) -> None:
     """Nothing is closed and nothing comes: a timeout ends it, and the next call connects anew."""
     world = World(distant)
-    monkeypatch.setattr(session_mysql_peewee, "READ_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(mysql_session, "READ_TIMEOUT_S", 0.5)
     distant._writer.be_patient(False)
     if way == "both":
         proxy.stall()

@@ -13,7 +13,7 @@ from tests.servers.mariadb import Mariadb, mariadb
 from zcrawl.errors import Fenced, StoreUnavailable
 from zcrawl.store.commands import Loaded, Reload, TakeOver
 from zcrawl.store.queries import JobList, ListJobs
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql
+from zcrawl.store.sql.store import PeeweeStore, open_mysql
 
 
 @pytest.fixture(scope="module")

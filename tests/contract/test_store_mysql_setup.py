@@ -14,9 +14,9 @@ from tests.contract.store_world import A, World
 from tests.servers.certificates import Certificates, make_certificates
 from tests.servers.mariadb import PASSWORD, QUOTED_PASSWORD, Mariadb, mariadb
 from zcrawl.errors import StoreCorrupt, StoreError, StoreUnavailable
-from zcrawl.store import schema_peewee
 from zcrawl.store.queries import JobList, ListJobs
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql
+from zcrawl.store.sql import schema
+from zcrawl.store.sql.store import PeeweeStore, open_mysql
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_newer_schema_is_refused(
     """The error says which versions met."""
     mariadb_server.do(f"UPDATE {database}.schema_version SET version = 999")
     for readonly in (False, True):
-        with pytest.raises(StoreError, match=f"999.*{schema_peewee.VERSION}") as caught:
+        with pytest.raises(StoreError, match=f"999.*{schema.VERSION}") as caught:
             open_mysql([mariadb_server.url(database)], readonly)
         assert caught.value.code == "schema_newer"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.store_world import DONE, SKIPPED, A, B, C, D, World, links
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import Applied, ApplyResults
 from zcrawl.store.queries import Items, ReadItems
 

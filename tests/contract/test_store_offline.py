@@ -10,10 +10,10 @@ from tests.contract.store_world import DONE, A, B, C, World
 from tests.contract.test_store_mysql_faults import hold_the_lock
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import Fenced
-from zcrawl.model import RunState
+from zcrawl.model.rows import RunCounters
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import Asked, CancelOffline, ExtendLease, Loaded, RunChanged, TakeOver
-from zcrawl.store.rows import RunCounters
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
+from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
 
 BY = Asked("r-offline", "cancel --offline", "ann@laptop", "offline", 150.0, changed=1)
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.contract.store_world import World, asked
 from zcrawl.errors import Fenced
-from zcrawl.model import Disposition, RequestState, RunState
+from zcrawl.model.rows import QueuedRow
+from zcrawl.model.states import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
     Asked,
     ChangeRun,
@@ -19,7 +20,6 @@ from zcrawl.store.commands import (
     WishSet,
 )
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
-from zcrawl.store.rows import QueuedRow
 
 A, B, C = (f"https://a.test/{name}" for name in "abc")
 

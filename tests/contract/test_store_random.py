@@ -15,9 +15,9 @@ from tests.contract.store_world import asked, link, page, timeless
 from tests.servers.mariadb import Mariadb
 from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import RECALLED, RequestState, RunState
-from zcrawl.reasons.skip import DUPLICATE
-from zcrawl.store import schema_peewee
+from zcrawl.model.reasons.skip import DUPLICATE
+from zcrawl.model.rows import LaneWant, NewLink
+from zcrawl.model.states import RECALLED, RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -47,7 +47,6 @@ from zcrawl.store.queries import (
     FindItems,
     FindJob,
     KnownPages,
-    LaneWant,
     ListJobs,
     Query,
     ReadFailed,
@@ -57,9 +56,9 @@ from zcrawl.store.queries import (
     Refill,
     Tallies,
 )
-from zcrawl.store.rows import NewLink
-from zcrawl.store.store_peewee import PeeweeStore, open_mysql, open_sqlite
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.store.sql import schema
+from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
+from zcrawl.testing.store.store import FakeStore
 
 URLS = [f"https://{host}.test/{i}" for host in "abc" for i in range(5)]
 NOW = 100.0
@@ -333,8 +332,8 @@ def test_the_fake_and_mysql_never_disagree(
     real = open_mysql([mariadb_server.url(shared_database)])
     try:
         session = real._writer
-        for model in schema_peewee.MODELS:
-            if model not in (schema_peewee.SchemaVersion, schema_peewee.Sequence_):
+        for model in schema.MODELS:
+            if model not in (schema.SchemaVersion, schema.Sequence_):
                 session.run(f"DELETE FROM {model._meta.table_name}")
         session.run("UPDATE sequences SET value = 0")
         play(steps, FakeStore(), real)

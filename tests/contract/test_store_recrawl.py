@@ -10,10 +10,10 @@ import pytest
 from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, key_of, link, links
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import RECALLED, SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model.rows import KnownRow, LaneWant, QueuedRow, Refilled
+from zcrawl.model.states import RECALLED, SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Submitted
-from zcrawl.store.queries import KnownPages, LaneWant, ReadKnown, Refill, Refilled
-from zcrawl.store.rows import KnownRow, QueuedRow
+from zcrawl.store.queries import KnownPages, ReadKnown, Refill
 
 ONE, TWO = Traits('W/"1"', "yesterday", b"one"), Traits('"2"', "", b"two")
 SAME = msgspec.structs.replace(ONE, unchanged=True)

@@ -22,21 +22,19 @@ from tests.contract.store_world import (
     links,
 )
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import Disposition, Kept, RequestState, RunState
-from zcrawl.reasons.skip import REDIRECT_TARGET
+from zcrawl.model.reasons.skip import REDIRECT_TARGET
+from zcrawl.model.rows import LaneWant, QueuedRow, Refilled
+from zcrawl.model.states import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, Applied, KnownAdmitted, Retried, RetryDead
 from zcrawl.store.queries import (
     Failures,
     Items,
     KnownPages,
-    LaneWant,
     ReadFailed,
     ReadItems,
     ReadKnown,
     Refill,
-    Refilled,
 )
-from zcrawl.store.rows import QueuedRow
 
 T = "https://a.test/target"
 T_SKIPPED = (T, SKIPPED, REDIRECT_TARGET)

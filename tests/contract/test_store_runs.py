@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.contract.store_world import DEAD, DONE, QUEUED, SKIPPED, A, B, C, D, E, World, links
-from zcrawl.model import Disposition, RunState
+from zcrawl.model.rows import RunCounters
+from zcrawl.model.states import Disposition, RunState
 from zcrawl.store.commands import RunChanged, TuneRun
 from zcrawl.store.queries import Items, JobList, ListJobs, Outputs, ReadItems, ReadOutputs
-from zcrawl.store.rows import RunCounters
 
 TWO_PAGES = b'{"name":"x","scope":{"max_pages":2},"seeds":["u"]}'
 

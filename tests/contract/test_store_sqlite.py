@@ -19,10 +19,10 @@ from zcrawl.errors import (
     StoreError,
     StoreUnavailable,
 )
-from zcrawl.store import schema_peewee
 from zcrawl.store.commands import TakeOver
 from zcrawl.store.queries import JobList, ListJobs
-from zcrawl.store.store_peewee import PeeweeStore, open_sqlite
+from zcrawl.store.sql import schema
+from zcrawl.store.sql.store import PeeweeStore, open_sqlite
 
 
 def test_what_was_committed_is_there_after_a_reopen(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_an_empty_database_becomes_the_newest_schema(tmp_path: Path) -> None:
         other = sqlite3.connect(path)
         stored = other.execute("SELECT version FROM schema_version").fetchall()
         other.close()
-        assert stored == [(schema_peewee.VERSION,)]
+        assert stored == [(schema.VERSION,)]
 
 
 def test_a_readonly_store_reads_beside_a_writer(tmp_path: Path) -> None:

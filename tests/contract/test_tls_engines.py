@@ -9,9 +9,9 @@ import pytest
 from tests.contract.engine_tools import HEADERS, OPEN, failure
 from tests.servers.certificates import Certificates, make_certificates
 from tests.web.tls_servers import http2_only, members_only
-from zcrawl.fetch.fetch_http_loop import HttpEngine
-from zcrawl.fetch.fetch_httpx import HttpxEngine
+from zcrawl.fetch.http2.engine import HttpxEngine
 from zcrawl.fetch.ports import Engine, HopLimits, TlsFiles
+from zcrawl.fetch.wire.engine import HttpEngine
 
 
 @pytest.fixture(scope="module")

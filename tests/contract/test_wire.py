@@ -12,7 +12,7 @@ from tests.contract.engine_tools import HEADERS, PATIENT
 from tests.web import MisbehavingWeb
 from tests.web.behaviours import PAGE
 from zcrawl.errors import FetchError, RetryClass
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire
+from zcrawl.fetch.general.wire import AiohttpWire
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ from tests.servers.namespaces import Hosts
 from tests.servers.page_site import PageSite
 from zcrawl.config import Config, resolve
 from zcrawl.errors import RefusedError, UnreachableError
+from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness
 from zcrawl.roles import cluster as roles
 from zcrawl.roles.client import MeshClient
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Output, Politeness
+from zcrawl.submit.read import to_dict
 
 FAST = Politeness(rate=0.0, concurrency=16, spread=True, robots=False)
 STOP_TIMEOUT_S = 40.0

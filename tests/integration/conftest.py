@@ -12,7 +12,7 @@ from tests.contract.coord_backends import ConsulBackend
 from tests.servers.consul import ConsulServer, consul_server
 from tests.servers.mariadb import Mariadb, mariadb
 from tests.servers.s3 import s3_server
-from zcrawl.coord.client_consul import ConsulSettings
+from zcrawl.coord.agents.consul_client import ConsulSettings
 
 
 @pytest.fixture(scope="session")

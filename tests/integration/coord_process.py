@@ -11,16 +11,16 @@ import sys
 import time
 
 from tests.contract.coord_backends import member
-from zcrawl.coord.client_consul import ConsulSettings
-from zcrawl.coord.coord_consul import ConsulCoordinator
+from zcrawl.coord.agents.consul import ConsulCoordinator
+from zcrawl.coord.agents.consul_client import ConsulSettings
 from zcrawl.coord.ports import CoordEvent, Role
-from zcrawl.runtime import clock_os
+from zcrawl.runtime import clock
 
 
 async def main(url: str, cluster: str, id: str) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    coordinator = ConsulCoordinator(ConsulSettings(url), clock_os.now)
+    coordinator = ConsulCoordinator(ConsulSettings(url), clock.now)
 
     def tell(event: CoordEvent) -> None:
         print(f"{time.monotonic():.3f} {type(event).__name__} {event}", flush=True)

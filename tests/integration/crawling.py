@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.submit.read import to_dict
 
 PATIENCE_S = 60.0
 FAST = Politeness(rate=0.0, concurrency=16, spread=True)

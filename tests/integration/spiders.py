@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.integration.crawling import FAST, crawl, items
 from tests.web.echo_site import EchoSite
+from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.code import code_of
-from zcrawl.submit.spec import Fetch, JobSpec
 
 
 def job(source: str, site: EchoSite, **changes: Any) -> JobSpec:

@@ -12,8 +12,8 @@ from tests.web import MisbehavingWeb
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.shelf import Document
 from zcrawl.fetch.keyring import JobRights
+from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Politeness, Scope
 
 
 @pytest.fixture(autouse=True)

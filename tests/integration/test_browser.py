@@ -32,9 +32,9 @@ from zcrawl.fetch.guard import Guard
 
 need_chromium()
 
-from zcrawl.fetch.chromium_browser import descendants  # noqa: E402
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire  # noqa: E402
-from zcrawl.fetch.fetch_browser import BrowserEngine  # noqa: E402
+from zcrawl.fetch.browser.chromium import descendants  # noqa: E402
+from zcrawl.fetch.browser.engine import BrowserEngine  # noqa: E402
+from zcrawl.fetch.general.wire import AiohttpWire  # noqa: E402
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -29,10 +29,10 @@ from tests.integration.crawling import (
     submission,
     until,
 )
+from zcrawl.blobs.folder import FileBlobs
+from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Fetch, JobSpec, Output
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.store.blobs_file import FileBlobs
-from zcrawl.submit.browser_spec import Browser
-from zcrawl.submit.spec import Fetch, JobSpec, Output
 
 need_chromium()
 
@@ -174,7 +174,7 @@ def test_nothing_of_the_browser_is_loaded_unless_it_is_used() -> None:
     """A worker that has loaded all it needs for other engines knows no playwright."""
     code = (
         "import sys; from zcrawl.roles import worker_main; worker_main.load();"
-        "import zcrawl.worker.outcome, zcrawl.submit.validate;"
+        "import zcrawl.worker.results.outcome, zcrawl.submit.validate;"
         "print([m for m in sys.modules if 'playwright' in m or m.endswith('_browser')])"
     )
     done = subprocess.run(

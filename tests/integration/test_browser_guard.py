@@ -22,12 +22,12 @@ from tests.web.proxies import HttpProxy, SocksProxy
 from zcrawl.errors import FetchError
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.submit.browser_spec import Browser
+from zcrawl.model.browser import Browser
 
 need_chromium()
 
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire  # noqa: E402
-from zcrawl.fetch.fetch_browser import BrowserEngine  # noqa: E402
+from zcrawl.fetch.browser.engine import BrowserEngine  # noqa: E402
+from zcrawl.fetch.general.wire import AiohttpWire  # noqa: E402
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 

@@ -17,8 +17,8 @@ from zcrawl.fetch.ports import HopLimits
 
 need_chromium()
 
-from zcrawl.fetch.fetch_aiohttp import AiohttpWire  # noqa: E402
-from zcrawl.fetch.fetch_browser import BrowserEngine  # noqa: E402
+from zcrawl.fetch.browser.engine import BrowserEngine  # noqa: E402
+from zcrawl.fetch.general.wire import AiohttpWire  # noqa: E402
 
 LIMITS = HopLimits(total_s=TIMEOUT_S, guard=Guard(allow_private=True), verify_tls=False)
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]

@@ -23,9 +23,9 @@ from tests.servers.s3 import BUCKET, objects
 from tests.web.server import WebThread
 from tests.web.shelf import Document
 from zcrawl.errors import ZcrawlError
-from zcrawl.submit.browser_spec import Browser
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.submit.read import to_dict
 
 need_chromium()
 

@@ -18,7 +18,7 @@ from tests.servers.consul import ConsulServer, consul_server
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.servers.tcp_proxy import tcp_proxy
-from zcrawl.submit.spec import Fetch, Politeness
+from zcrawl.model.spec import Fetch, Politeness
 
 STEADY = Politeness(rate=100.0, concurrency=16, robots=False)
 WRONG_TOKEN = "99999999-8888-7777-6666-555555555555"

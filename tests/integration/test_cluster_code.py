@@ -16,9 +16,9 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.web.echo_site import EchoSite, echo_site
 from zcrawl.errors import RefusedError
+from zcrawl.model.spec import Fetch, JobSpec, Politeness
 from zcrawl.submit.code import code_of
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.read import to_dict
 
 SOURCE = b"""
 from zcrawl.spider import Request, Spider

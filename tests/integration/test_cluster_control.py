@@ -20,8 +20,8 @@ from tests.integration.crawling import wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import PageSite, page_site
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.model.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.read import to_dict
 
 SLOW = Politeness(rate=20.0, concurrency=8, spread=True, robots=False)
 DEAD = 4_000

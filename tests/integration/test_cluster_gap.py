@@ -17,7 +17,7 @@ from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import many_sites
 from tests.web.arrivals import never_more_than
 from tests.web.server import Hit
-from zcrawl.submit.spec import Politeness
+from zcrawl.model.spec import Politeness
 
 HOSTS = 20
 WATCHED_S = 4.0  # longer than a failover takes, shorter than what workers hold

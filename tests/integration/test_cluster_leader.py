@@ -19,7 +19,7 @@ from tests.integration.crawling import wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.submit.spec import Fetch, Politeness
+from zcrawl.model.spec import Fetch, Politeness
 
 PAGES = 1500
 STEADY = Politeness(rate=150.0, concurrency=16, robots=False)  # so that a crawl takes 10 s

@@ -18,15 +18,15 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import FAN, PageSite
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime import clock_os
-from zcrawl.submit.spec import Politeness
-from zcrawl.worker import outcome
+from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.spec import Politeness
+from zcrawl.runtime import clock
+from zcrawl.worker.driver.loop import WorkerLoop
 from zcrawl.worker.machine import WorkerMachine
-from zcrawl.worker.pipeline_loop import Pipeline
-from zcrawl.worker.worker_loop import WorkerLoop
+from zcrawl.worker.pipeline.pipeline import Pipeline
+from zcrawl.worker.results import outcome
 
 WORKERS = 150
 PAGES = 2_500
@@ -67,7 +67,7 @@ async def run_worker(id: str, endpoints: Endpoints, site: PageSite) -> None:
     with ZmqWorkerMesh(id, machine.incarnation) as mesh:
         mesh.connect(endpoints)
         loop = WorkerLoop(
-            machine, mesh, clock=clock_os.now, rss_bytes=lambda: 0, log=lambda name, detail: None
+            machine, mesh, clock=clock.now, rss_bytes=lambda: 0, log=lambda name, detail: None
         )
         await loop.run(cast(Pipeline, AtOnce(site, loop.fetch_ended)))
 
@@ -83,7 +83,7 @@ def test_one_master_leads_150_workers(
 ) -> None:
     """All are present at once, all get work, each page is there once; idle ones cost little."""
     site = PageSite(9, PAGES, 0.0, tmp_path / "none")
-    clock_os.raise_file_limit()
+    clock.raise_file_limit()
     with cluster(tmp_path, consul.url, mysql, masters=1, workers=0) as made:
         measured = asyncio.run(crawl(made, site))
     with capsys.disabled():

@@ -21,7 +21,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import PageSite, page_site
 from tests.servers.tcp_proxy import TcpProxy, tcp_proxy
-from zcrawl.submit.spec import Politeness
+from zcrawl.model.spec import Politeness
 
 PAGES = 2500
 STEADY = Politeness(rate=100.0, concurrency=16, robots=False)  # a crawl takes 25 s

@@ -20,7 +20,7 @@ from tests.integration.output_files import outputs_of, verify_files
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.submit.spec import Output, Politeness
+from zcrawl.model.spec import Output, Politeness
 
 pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("warcio.archiveiterator")
@@ -59,7 +59,7 @@ PAUSING = """
 import os, signal, sys
 from pathlib import Path
 from zcrawl.cli.main import main
-from zcrawl.master.output_following_loop import Following
+from zcrawl.master.driver.output_writer import Following
 where, least, paused = {where!r}, {least}, Path({paused!r})
 perform = Following._perform
 async def pausing(self, effect, row, epoch):

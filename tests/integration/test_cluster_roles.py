@@ -22,12 +22,13 @@ from tests.integration.keyed import Keyed, keyed
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from tests.unit.test_codec import BODIES
+from tests.unit.mesh.test_codec import BODIES
 from zcrawl.errors import RefusedError, UnreachableError
-from zcrawl.master import rights
-from zcrawl.mesh.mesh_zmq_sockets import topic
-from zcrawl.mesh.messages import Beat, Bye, Kind, Request
-from zcrawl.submit.spec import Politeness
+from zcrawl.master.desk import rights
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import Beat, Bye, Request
+from zcrawl.mesh.sockets.readers import topic
+from zcrawl.model.spec import Politeness
 
 LOAD_S = 12.0
 BEAT = Beat("m1", 1.0, {})

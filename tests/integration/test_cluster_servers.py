@@ -20,7 +20,7 @@ from tests.integration.crawling import wait_until
 from tests.servers.consul import ConsulServer, consul_cluster, consul_server
 from tests.servers.mariadb import PASSWORD, USER, Mariadb, find_server, is_mariadb, mariadb
 from tests.servers.page_site import page_site
-from zcrawl.submit.spec import Politeness
+from zcrawl.model.spec import Politeness
 
 CONSUL_PAUSE_S = 60.0
 

@@ -23,7 +23,7 @@ from tests.integration.crawling import wait_until
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.submit.spec import Politeness
+from zcrawl.model.spec import Politeness
 
 STEADY = Politeness(rate=120.0, concurrency=16, robots=False)
 UNITS = sorted(Path("configs").glob("*.service"))

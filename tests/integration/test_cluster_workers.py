@@ -21,9 +21,10 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from zcrawl.mesh.codec import decode
-from zcrawl.mesh.mesh_zmq_sockets import topic
-from zcrawl.mesh.messages import BadBody, Kind, Snapshot
-from zcrawl.submit.spec import Politeness
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import BadBody, Snapshot
+from zcrawl.mesh.sockets.readers import topic
+from zcrawl.model.spec import Politeness
 
 STEADY = Politeness(rate=120.0, concurrency=16, spread=True, robots=False)
 NOBODY = "127.0.0.1:9"  # a Consul that is away

@@ -18,13 +18,13 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.web.echo_site import echo_site
-from zcrawl.parse.content_os import ContentReader
-from zcrawl.runtime.confine_os import landlock_version
-from zcrawl.runtime.run_loop import run_async
+from zcrawl.model.spec import Fetch
+from zcrawl.parse.children.content import ContentReader
+from zcrawl.runtime.confine import landlock_version
+from zcrawl.runtime.run import run_async
 from zcrawl.submit.code import code_of
-from zcrawl.submit.spec import Fetch
-from zcrawl.worker import spider_wire as wire
-from zcrawl.worker.spiders_os import SpiderProcess
+from zcrawl.worker import spider_protocol as wire
+from zcrawl.worker.extensions.spiders import SpiderProcess
 
 SECRET = "hunter2-of-the-worker"
 NOBODY = 65534
@@ -71,7 +71,7 @@ class Test(Spider):
 AS_NOBODY = """
 import ctypes, os, sys
 sys.path.insert(0, sys.argv[1])
-from zcrawl.runtime.confine_os import confine, hide_memory
+from zcrawl.runtime.confine import confine, hide_memory
 os.setgroups([]); os.setgid({nobody}); os.setuid({nobody})
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # becoming somebody else had closed it already
 if "hide" in sys.argv: hide_memory()

@@ -21,7 +21,7 @@ pytest.importorskip("textual_serve")
 
 from playwright.async_api import Error, Page, WebSocket, async_playwright  # noqa: E402
 
-from zcrawl.fetch.chromium_browser import find_chromium  # noqa: E402
+from zcrawl.fetch.browser.chromium import find_chromium  # noqa: E402
 
 SIZE = {"width": 960, "height": 540}
 GROUND, PRIMARY = (0x12, 0x12, 0x12), (0x01, 0x78, 0xD4)  # of Textual's dark theme

@@ -22,9 +22,9 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from zcrawl.cli.specs import prepare
-from zcrawl.demo.demo_server_loop import DemoServer
+from zcrawl.demo.server import DemoServer
+from zcrawl.model.spec import Politeness
 from zcrawl.roles.client import MeshClient, controls_in, is_live
-from zcrawl.submit.spec import Politeness
 
 PATIENCE_S = 60.0
 ZCRAWL = [sys.executable, "-m", "zcrawl"]

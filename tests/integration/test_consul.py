@@ -18,7 +18,7 @@ from tests.servers.consul import (
     free_ports,
     wait_for,
 )
-from zcrawl.coord.client_consul import ConsulSettings
+from zcrawl.coord.agents.consul_client import ConsulSettings
 from zcrawl.coord.ports import (
     CoordAway,
     CoordBack,

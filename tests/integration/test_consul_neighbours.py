@@ -21,8 +21,8 @@ from tests.servers.consul import (
     consul_server,
     wait_for,
 )
+from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
 from zcrawl.coord.calls import CallDone, DeregisterDead
-from zcrawl.coord.client_consul import ConsulClient, ConsulSettings
 from zcrawl.coord.ports import (
     Condition,
     CoordAway,

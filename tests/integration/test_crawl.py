@@ -17,13 +17,13 @@ from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL, reference_set
 from tests.web.server import MisbehavingWeb
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import DemoServer, demo_site
+from zcrawl.demo.server import DemoServer, demo_site
 from zcrawl.errors import RefusedError
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.roles.client import MeshClient, controls_in, is_live
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import FailedRow, Failures, ReadFailed
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 
 BOOKS = Catalogue(books=60, tags=6)
 SUMMARY = {

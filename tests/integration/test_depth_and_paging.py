@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.integration.crawling import command, items
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import demo_site
+from zcrawl.demo.server import demo_site
 
 # One long list: page 8 of it is seven steps behind page 1, and no book names another.
 SHOP = Catalogue(seed=1, books=145, tags=1)

@@ -10,9 +10,9 @@ import pytest
 
 from tests.integration.crawling import FAST, crawl
 from tests.web.server import MisbehavingWeb
+from zcrawl.model.spec import Fetch, JobSpec, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.code import code_of
-from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
 SPIDER = """
 from zcrawl.spider import Request, Spider

@@ -14,8 +14,8 @@ from tests.web.behaviours import BEHAVIOURS, CHARSETS
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.server import MisbehavingWeb, WebThread
 from tests.web.tls_servers import http2_only, members_only
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 
 FAILED = {
     "/bad-chunk": "protocol",

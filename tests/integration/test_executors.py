@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.integration.crawling import FAST, command, items, run_of, submission, until
+from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec
 
 SOURCE = """
 import asyncio, os, time

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from tests.bench.bench_outputs import MILLION, PEAK, fill
-from zcrawl.mesh.capture import Capture
-from zcrawl.model import Kept
-from zcrawl.store.blobs_file import FileBlobs
-from zcrawl.store.store_peewee import open_sqlite
+from zcrawl.blobs.folder import FileBlobs
+from zcrawl.model.capture import Capture
+from zcrawl.model.states import Kept
+from zcrawl.store.sql.store import open_sqlite
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("warcio")

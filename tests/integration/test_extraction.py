@@ -13,7 +13,7 @@ import pytest
 from tests.integration.crawling import command, items, start, wait_until
 from tests.web.static_site import static_site
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import DemoServer, demo_site
+from zcrawl.demo.server import DemoServer, demo_site
 
 BOOKS = Catalogue(books=120, tags=6)
 JOB = Path(__file__).parents[2] / "configs" / "jobs" / "books.toml"

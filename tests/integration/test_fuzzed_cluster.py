@@ -11,10 +11,10 @@ import zmq
 from tests.contract.test_mesh import fuzzed
 from tests.integration.crawling import FAST, items, run_of, submission, until
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import demo_site
+from zcrawl.demo.server import demo_site
+from zcrawl.model.spec import JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.place import read_mesh_file
-from zcrawl.submit.spec import JobSpec
 
 FRAMES = 100_000
 BOOKS = Catalogue(books=1500, tags=20)

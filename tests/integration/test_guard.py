@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from tests.integration.crawling import FAST, command, crawl, submission, until
-from tests.unit.test_guard import CASES
+from tests.unit.fetch.test_guard import CASES
 from tests.web import MisbehavingWeb, WebThread
 from tests.web.shelf import Document
+from zcrawl.model.spec import Fetch, JobSpec, Scope
 from zcrawl.roles.client import MeshClient, controls_in
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import Failures, JobList, ListJobs, ReadFailed
-from zcrawl.submit.spec import Fetch, JobSpec, Scope
 
 JOB = msgspec.json.Decoder(JobSpec)
 LURES = {
@@ -67,9 +67,9 @@ def header(word: str) -> str:
 
 @pytest.mark.parametrize("engine", ["http", "httpx"])
 async def test_no_spelling_of_a_closed_address_leads_inside(tmp_path: Path, engine: str) -> None:
-    """All spellings of tests/unit/test_guard, each as a link of a page and as a redirect's target,
-    in a job that may go to every host: each ends by the name of its kind, and there is no other
-    failure, so nothing was looked up or connected to."""
+    """All spellings of tests/unit/fetch/test_guard, each as a link of a page and as a redirect's
+    target, in a job that may go to every host: each ends by the name of its kind, and there is no
+    other failure, so nothing was looked up or connected to."""
     paths = {f"/{way}/{n}": kind for n, (kind, _) in enumerate(CASES) for way in ("link", "moved")}
     links = (f'<a href="http://{word}/link/{n}">x</a>' for n, (_, word) in enumerate(CASES))
     page = "".join(links).encode("ascii", "xmlcharrefreplace").decode()

@@ -13,8 +13,8 @@ from tests.integration.crawling import FAST, alive, command, crawl, items, run_o
 from tests.integration.spiders import BASE, job
 from tests.integration.test_executors import installed
 from tests.web.echo_site import EchoSite, echo_site
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, SpiderLimits
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, SpiderLimits
 
 HOSTILE = """
 import ctypes, os, re, sys, time
@@ -83,7 +83,7 @@ class Test(Base):
         os._exit(0)
 
     def forges(self, page):
-        from zcrawl.worker import spider_wire as wire
+        from zcrawl.worker import spider_protocol as wire
         for fd in range(3, 20):
             try:
                 os.write(fd, wire.frame(wire.Yielded([b"no JSON at all"], [])))

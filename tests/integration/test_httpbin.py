@@ -11,10 +11,10 @@ import pytest
 
 from tests.integration.crawling import crawl, items
 from tests.servers.httpbin_server import httpbin
+from zcrawl.model.spec import Auth, Fetch, JobSpec, Output, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import Failures, ReadFailed
-from zcrawl.submit.spec import Auth, Fetch, JobSpec, Output, Politeness, Scope
 
 FAST = Politeness(rate=0.0, concurrency=8, robots=False, spread=True)
 ENGINES = ("http", "httpx")

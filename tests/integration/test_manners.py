@@ -14,8 +14,8 @@ import pytest
 from tests.integration.crawling import FAST, crawl
 from tests.web.proxies import HttpProxy, SocksProxy
 from tests.web.server import MisbehavingWeb
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope, Sitemaps
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope, Sitemaps
 
 ROBOTS = "/robots.txt"
 RULES = b"""

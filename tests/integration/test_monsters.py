@@ -30,10 +30,10 @@ from tests.integration.crawling import (
 from tests.integration.test_executors import installed
 from tests.web.monsters import MONSTERS
 from tests.web.static_site import static_site
+from zcrawl.model.spec import Fetch, JobSpec, Scope
 from zcrawl.roles import place
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.runtime.watchdog_os import STUCK
-from zcrawl.submit.spec import Fetch, JobSpec, Scope
+from zcrawl.runtime.watchdog import STUCK
 
 HTML = "text/html; charset=utf-8"
 HANGS = b"<title>hangs</title><p " + b" ".join(b"a%d" % n for n in range(150_000)) + b">"
@@ -172,7 +172,7 @@ async def test_a_worker_that_is_stuck_in_c_is_ended_and_the_url_is_blamed(
 
 FED = """
 import re, signal, sys, time
-from zcrawl.runtime.watchdog_os import Watchdog
+from zcrawl.runtime.watchdog import Watchdog
 dog = Watchdog(cpu_s=1.0, steps=4, step_s=0.5)
 dog.start()
 print("started", flush=True)

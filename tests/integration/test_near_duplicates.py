@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.integration.crawling import crawl, items
-from tests.unit.test_fingerprint import prose
+from tests.unit.parse.test_fingerprint import prose
 from tests.web.server import MisbehavingWeb
 from tests.web.shelf import Document
+from zcrawl.model.duplicates import Duplicates
+from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.duplicates_spec import Duplicates
-from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import JobSpec, Politeness
 
 ONE_BY_ONE = Politeness(rate=0.0, concurrency=1, robots=False)  # so that the order is known
 MENU = "<nav>" + " ".join(f"<a href='/shelf/top'>Category {n}</a>" for n in range(60)) + "</nav>"

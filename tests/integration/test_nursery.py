@@ -17,7 +17,7 @@ from tests.integration.crawling import alive, children, start, wait_until
 
 HEAD = """
     import os, sys, threading, time
-    from zcrawl.runtime.nursery_os import Nursery
+    from zcrawl.runtime.nursery import Nursery
 
     def work(told):
         sys.stderr.write("told " + told.decode())

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.integration.crawling import FAST, crawl
 from tests.web.server import Hit, MisbehavingWeb
+from zcrawl.model.spec import Fetch, JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
 
 RULES = b"User-agent: *\nDisallow: /fan/3/1\n"
 FORBIDS = 3  # pages of /fan/3 without the one that the rules forbid

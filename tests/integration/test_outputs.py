@@ -19,7 +19,7 @@ from tests.unit.extraction import items as extracted
 from tests.web.server import WebThread
 from tests.web.static_site import static_site
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import DemoServer, demo_site
+from zcrawl.demo.server import DemoServer, demo_site
 
 pq = pytest.importorskip("pyarrow.parquet")
 warcio = pytest.importorskip("warcio.archiveiterator")

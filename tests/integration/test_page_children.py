@@ -16,16 +16,16 @@ import pytest
 from tests.web.monsters import MONSTERS
 from zcrawl.errors import FetchError, ParseError, RetryClass
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
-from zcrawl.parse import page_wire as wire
-from zcrawl.parse.extract import Plan
-from zcrawl.parse.extract_page import PageFacts
+from zcrawl.model.extraction import Block, Field, Follow, ItemRule
+from zcrawl.model.spec import JobSpec
+from zcrawl.parse import page_protocol as wire
+from zcrawl.parse.children.pages import MOST_CHILDREN, PageChildren
+from zcrawl.parse.extract.page_facts import PageFacts
+from zcrawl.parse.extract.plan import Plan
 from zcrawl.parse.page import PageOptions, ParsedPage
-from zcrawl.parse.page_children_os import MOST_CHILDREN, PageChildren
 from zcrawl.parse.reading import read_page
 from zcrawl.parse.sitemap import read_sitemap
-from zcrawl.submit.extract_spec import Block, Field, Follow, ItemRule
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.read import to_dict
 
 HTML = "text/html; charset=utf-8"
 URL = "https://example.com/docs/page"

@@ -18,8 +18,8 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from tests.web.echo_site import EchoSite, echo_site
+from zcrawl.model.spec import Output
 from zcrawl.roles.client import is_live
-from zcrawl.submit.spec import Output
 
 UMASKS = [0o022, 0o000]
 SPIDER = """

@@ -28,11 +28,11 @@ from tests.integration.crawling import (
 )
 from tests.servers.page_site import page_site
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import demo_site
+from zcrawl.demo.server import demo_site
 from zcrawl.dispatch.planner import Planner
+from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.runtime.supervisor_os import how_it_ended
-from zcrawl.submit.spec import JobSpec, Politeness
+from zcrawl.runtime.supervisor import how_it_ended
 
 BOOKS = Catalogue(books=150, tags=10)
 

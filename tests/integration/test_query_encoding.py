@@ -9,8 +9,8 @@ import pytest
 from tests.integration.crawling import FAST, crawl
 from tests.web.server import MisbehavingWeb
 from tests.web.shelf import Document
+from zcrawl.model.spec import JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import JobSpec
 
 LINK = "<a href='/status/200?price=\u20ac'>cheap</a>"
 LONG = "<p>" + "x" * 3_000 + "</p>"

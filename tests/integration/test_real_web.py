@@ -149,7 +149,7 @@ def test_of_pages_that_name_each_other_as_canonical_one_stays(tmp_path: Path, pa
 
 
 def test_http_and_www_variants_collapse_when_asked(tmp_path: Path) -> None:
-    """The first one found is crawled, and none twice; see also tests/unit/test_url."""
+    """The first one found is crawled, and none twice; see also tests/unit/frontier/test_url."""
     with WebThread() as web:
         www = web.url("/fan/2").replace("127.0.0.1", "www.localhost")
         (tmp_path / "job.toml").write_text(

@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.integration.crawling import command
 from tests.web.behaviours import BEHAVIOURS
 from tests.web.server import WebThread
-from zcrawl.reasons.registry import all_reasons, find_reason
+from zcrawl.model.reasons.registry import all_reasons, find_reason
 
 
 def test_a_reason_is_explained_with_what_to_do(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ import pytest
 from tests.integration.crawling import command, crawl, items, start, wait_until
 from tests.web.server import Hit, MisbehavingWeb, WebThread
 from tests.web.shelf import Document
+from zcrawl.model.extraction import Block, Field
+from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.extract_spec import Block, Field
-from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
 
 EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page
 KIND = Politeness(rate=0.0, concurrency=16, spread=True, robots=False)

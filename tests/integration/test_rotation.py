@@ -18,7 +18,7 @@ from tests.integration.test_executors import installed
 from tests.integration.test_outputs import N, _check, arguments, kill_and_resume, once, records
 from tests.servers.s3 import BUCKET, objects
 from zcrawl.demo.catalogue import Catalogue
-from zcrawl.demo.demo_server_loop import DemoServer, demo_site
+from zcrawl.demo.server import DemoServer, demo_site
 
 pq = pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("warcio")

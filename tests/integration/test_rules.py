@@ -9,7 +9,7 @@ import pytest
 
 from tests.integration.crawling import command, items
 from tests.integration.test_extraction import run
-from tests.unit.test_extract_data import STRUCTURED
+from tests.unit.parse.test_extract_data import STRUCTURED
 from tests.web.static_site import static_site
 
 HOME = b"""<title>Shop</title><h1>Shop</h1><ul class=menu><li><a href=/list/1>books</a></ul>

@@ -16,8 +16,8 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.web.arrivals import never_more_than
 from tests.web.server import MisbehavingWeb, WebThread
-from zcrawl.submit.job_toml import to_dict
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness
+from zcrawl.model.spec import Fetch, JobSpec, Politeness
+from zcrawl.submit.read import to_dict
 
 HOSTS = 8
 RATE = 5.0

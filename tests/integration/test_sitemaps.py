@@ -11,8 +11,8 @@ import pytest
 
 from tests.integration.crawling import FAST, crawl
 from tests.web.server import MisbehavingWeb
+from zcrawl.model.spec import Fetch, JobSpec, Scope, Sitemaps
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec, Scope, Sitemaps
 
 
 async def crawled(folder: Path, web: MisbehavingWeb, url: str, **keys: Any) -> dict[str, Any]:

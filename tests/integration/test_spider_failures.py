@@ -24,8 +24,8 @@ from tests.integration.crawling import (
 )
 from tests.integration.spiders import crawled, job
 from tests.web.echo_site import echo_site
+from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec
 
 
 async def test_a_job_waits_for_a_worker_that_has_its_spider_and_says_so(tmp_path: Path) -> None:

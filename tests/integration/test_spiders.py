@@ -11,8 +11,8 @@ import pytest
 from tests.integration.crawling import FAST, children, command, crawl
 from tests.integration.spiders import BASE, crawled, job
 from tests.web.echo_site import echo_site
+from zcrawl.model.spec import JobSpec, Politeness, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import JobSpec, Politeness, Scope
 
 WAYS = """
 import dataclasses

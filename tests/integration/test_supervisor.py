@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from tests.integration.crawling import until
-from zcrawl.runtime import supervisor_os
-from zcrawl.runtime.lives_file import Lives
-from zcrawl.runtime.supervisor_os import Process, Supervisor
+from zcrawl.runtime import supervisor as supervisor_module
+from zcrawl.runtime.lives import Lives
+from zcrawl.runtime.supervisor import Process, Supervisor
 
 # It writes down what it was told, and dies.
 DIES = """
@@ -30,7 +30,7 @@ os._exit(9)
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "dies_soon.py").write_text(DIES)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr(supervisor_os, "BACKOFF_MOST_S", 0.2)
+    monkeypatch.setattr(supervisor_module, "BACKOFF_MOST_S", 0.2)
     return "dies_soon"
 
 
@@ -56,7 +56,7 @@ async def test_a_process_that_could_not_be_started_is_nobody(
         return popen(*args, **options)
 
     monkeypatch.setattr(subprocess, "Popen", sometimes)
-    monkeypatch.setattr(supervisor_os, "BACKOFF_LEAST_S", 0.01)
+    monkeypatch.setattr(supervisor_module, "BACKOFF_LEAST_S", 0.01)
     notes: list[str] = []
     book = tmp_path / "book"
     with Lives(tmp_path / "lives") as lives:
@@ -91,4 +91,4 @@ async def test_the_pid_of_a_reaped_process_is_not_waited_for() -> None:
             return 3
 
     async with asyncio.timeout(5):
-        assert await supervisor_os._ended(cast(Process, Reaped())) == 3
+        assert await supervisor_module._ended(cast(Process, Reaped())) == 3

@@ -17,8 +17,8 @@ from tests.web import MisbehavingWeb
 from tests.web.encodings import CODINGS, PACKERS, SMALL, STACKS, header_of, packed
 from tests.web.first_lines import NO_HTTP
 from tests.web.http2_web import FAULTS, Http2Web
+from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
-from zcrawl.submit.spec import Fetch, JobSpec
 
 BASE = ("--workers", 1, "--rate", 0, "--data", "d", "--no-robots", "--allow-private", "--json")
 TWO = '[fetch]\nengine = "httpx"\nhttp2 = true\nverify_tls = false\n'

@@ -10,9 +10,9 @@ import pytest
 from publicsuffixlist import PublicSuffixList
 
 from zcrawl.errors import BadUrl
-from zcrawl.fetch.cookie_rules import parse_date
-from zcrawl.fetch.cookies_httpx import MAX_COOKIES, MAX_SENT, CookieStore
-from zcrawl.fetch.response_httpx import LeanResponse
+from zcrawl.fetch.cookies import parse_date
+from zcrawl.fetch.wire.cookie_jar import MAX_COOKIES, MAX_SENT, CookieStore
+from zcrawl.fetch.wire.response import LeanResponse
 from zcrawl.frontier.url import canonicalize, host_name_of
 
 NOW = 1_800_000_000.0

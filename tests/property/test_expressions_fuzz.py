@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 from zcrawl.errors import BadExpression
-from zcrawl.submit.expressions import compile_pattern
+from zcrawl.text.expressions import compile_pattern
 
 SEED = 20_261_117
 HOW_MANY = 3_000
@@ -41,7 +41,7 @@ CHILD = """
 import resource, sys
 from tests.property.test_expressions_fuzz import CPU_S, SEED, expressions
 from zcrawl.errors import BadExpression, TooManySteps
-from zcrawl.submit.expressions import compile_pattern
+from zcrawl.text.expressions import compile_pattern
 import random
 resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from zcrawl.frontier import frontier as module
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.store.queries import LaneWant, Refilled
-from zcrawl.store.rows import LaneCount, QueuedRow
+from zcrawl.model.rows import LaneCount, LaneWant, QueuedRow, Refilled
 
 WINDOW_ROWS, LANE_ROWS = 10, 4
 SMALL = {"REFILL_ROWS": 3, "REFILL_BELOW": 2, "CROWDED_ROWS": 2, "REFILL_LANES": 3}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zcrawl.errors import FetchError
-from zcrawl.fetch.line_loop import Answer, Line, Unanswered
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
 
 LIMITS = HopLimits(max_bytes=100_000)
 HEAD = b"GET / HTTP/1.1\r\n\r\n"

@@ -16,7 +16,8 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, header, route_of, urls
 from zcrawl.master import events as m
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Kind, Result
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Result
 
 STORIES = 200
 STEPS = 60

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
 
 from tests.unit.machine_tools import result
 from zcrawl.mesh.messages import Ack
-from zcrawl.model import Disposition
+from zcrawl.model.states import Disposition
 from zcrawl.worker.outbox import RESEND_BATCH, RESEND_MOST_S, WINDOW_RESULTS, Entry, Outbox
 
 

@@ -15,7 +15,7 @@ from zcrawl.dispatch.roster import (
     Greeting,
     Roster,
 )
-from zcrawl.model import NodeState as S
+from zcrawl.model.states import NodeState as S
 
 ALIVE = {S.IDLE, S.BUSY}
 # What may follow on a state, event by event; a new process of the same id begins at JOINING.

@@ -10,9 +10,9 @@ import pytest
 
 from tests.property.test_line_answers import Wire
 from zcrawl.errors import FetchError
-from zcrawl.fetch.line_loop import Answer, Line, Unanswered
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, RETRY_CLASS_OF
 from zcrawl.fetch.ports import HopLimits
+from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
 
 MAX_BYTES = 20_000
 LIMITS = HopLimits(max_bytes=MAX_BYTES)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from zcrawl.coord.election import GAP_S, State
 from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, Role
-from zcrawl.testing.sim_coord import SimCoordinator, Timeline, let_run
-from zcrawl.testing.sim_lock_service import FakeConsul
+from zcrawl.testing.coordinator import SimCoordinator, Timeline, let_run
+from zcrawl.testing.lock_service import FakeConsul
 
 CLUSTER = "prod"
 LOCK = f"zcrawl/{CLUSTER}/leader"

@@ -10,26 +10,26 @@ from unittest import mock
 
 import msgspec
 
-from zcrawl.dispatch.granter import Granter
-from zcrawl.dispatch.grants import Part
 from zcrawl.dispatch.hearing import Hearing
+from zcrawl.dispatch.host_owners import Granter
+from zcrawl.dispatch.host_state import Part
 from zcrawl.master import inheriting, leader
 from zcrawl.master.commits import Batch, Commits
 from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.mesh.messages import Header
-from zcrawl.model import Disposition, RequestState
+from zcrawl.model.states import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.store.commands import AdvanceOutput
-from zcrawl.testing import fake_store, fake_store_commands, fake_store_redirects
-from zcrawl.testing.sim_outputs import SimDisk, SimSink
+from zcrawl.testing.outputs import SimDisk, SimSink
+from zcrawl.testing.store import commands, redirects, store
 from zcrawl.worker.machine import WorkerMachine
 
 
 @contextlib.contextmanager
 def drop_the_duplicate_check() -> Iterator[None]:
     """A result for a request that is final is applied once more."""
-    settle = fake_store_commands._settle
+    settle = commands._settle
 
     def careless(tables: Any, change: Any, newest: int, now: float) -> Disposition:
         fate = settle(tables, change, newest, now)
@@ -39,7 +39,7 @@ def drop_the_duplicate_check() -> Iterator[None]:
         tables.enqueue(request)
         return Disposition.APPLIED
 
-    with mock.patch.object(fake_store_commands, "_settle", careless):
+    with mock.patch.object(commands, "_settle", careless):
         yield
 
 
@@ -60,7 +60,7 @@ def ack_before_commit() -> Iterator[None]:
 @contextlib.contextmanager
 def skip_the_epoch_check() -> Iterator[None]:
     """The store takes commands of any leader."""
-    with mock.patch.object(fake_store, "check_epoch", lambda given, stored: None):
+    with mock.patch.object(store, "check_epoch", lambda given, stored: None):
         yield
 
 
@@ -110,20 +110,20 @@ def change_state_before_the_commit() -> Iterator[None]:
 @contextlib.contextmanager
 def keep_a_page_by_each_redirect_to_it() -> Iterator[None]:
     """Whether the page that answered is in the run by itself does not count."""
-    with mock.patch.object(fake_store_redirects, "is_taken", lambda state, reason: False):
+    with mock.patch.object(redirects, "is_taken", lambda state, reason: False):
         yield
 
 
 @contextlib.contextmanager
 def forget_the_targets_of_redirects() -> Iterator[None]:
     """A page that a redirect has led to is not seen: its own link is admitted again."""
-    collapse = fake_store_commands.collapse
+    collapse = commands.collapse
 
     def careless(tables: Any, run: Any, change: Any, *more: Any) -> Any:
         known = change.final is None or (run.id, change.final.key) in tables.seqs
         return collapse(tables, run, change, *more) if known else change
 
-    with mock.patch.object(fake_store_commands, "collapse", careless):
+    with mock.patch.object(commands, "collapse", careless):
         yield
 
 
@@ -182,16 +182,16 @@ def truncate_after_the_fence() -> Iterator[None]:
 @contextlib.contextmanager
 def forget_to_store_the_cursor() -> Iterator[None]:
     """Parts are complete, and the cursor of their output stays where it was."""
-    run = fake_store.FakeStore._run
+    run = store.FakeStore._run
 
-    def forgetful(self: fake_store.FakeStore, command: Any) -> Any:
+    def forgetful(self: store.FakeStore, command: Any) -> Any:
         if isinstance(command, AdvanceOutput):
             old = self.tables.outputs[(command.run, command.path)]
             progress = msgspec.structs.replace(command.progress, pieces=old.progress.pieces)
             command = msgspec.structs.replace(command, cursor=old.cursor, progress=progress)
         return run(self, command)
 
-    with mock.patch.object(fake_store.FakeStore, "_run", forgetful):
+    with mock.patch.object(store.FakeStore, "_run", forgetful):
         yield
 
 

@@ -1,7 +1,7 @@
 """Operators drain workers, move hosts and retry runs in simulated clusters full of faults.
 
 What they were answered holds, whoever leads; what they were refused was not done
-(`zcrawl.testing.sim_operators` has the checks). A retry has parts of one row here.
+(`zcrawl.testing.operators` has the checks). A retry has parts of one row here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import msgspec
 import pytest
 
 from tests.simulation.worlds import run_world
-from zcrawl.master.desk import Desk
+from zcrawl.master.desk.desk import Desk
 from zcrawl.master.events import Execute
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.membership import Membership
-from zcrawl.master.state import LeaderState
 from zcrawl.store.commands import DrainRow, Loaded, SetDrain
-from zcrawl.testing import fake_store_intents
-from zcrawl.testing.sim_faults import Faults, draw
+from zcrawl.testing.faults import Faults, draw
+from zcrawl.testing.store import intents
 from zcrawl.testing.world import World
 
 SEEDS = 100
@@ -43,7 +43,7 @@ LEADERS_CHANGE = Faults(
 
 
 def run_busy(seed: int, faults: Faults) -> World:
-    with mock.patch("zcrawl.master.intents.RETRY_ROWS", 1):
+    with mock.patch("zcrawl.master.desk.actions.RETRY_ROWS", 1):
         return run_world(seed, dataclasses.replace(faults, **BUSY), pages=40)
 
 
@@ -82,19 +82,19 @@ def order_before_the_commit() -> Iterator[None]:
 @contextlib.contextmanager
 def cursor_not_stored() -> Iterator[None]:
     """Each part of a retry begins at the first row again."""
-    keep = fake_store_intents.keep_retry
+    keep = intents.keep_retry
 
     def careless(tables: Any, command: Any, after: int, changed: int) -> None:
         keep(tables, command, 0, changed)
 
-    with mock.patch.object(fake_store_intents, "keep_retry", careless):
+    with mock.patch.object(intents, "keep_retry", careless):
         yield
 
 
 @contextlib.contextmanager
 def count_the_last_leaders_part() -> Iterator[None]:
     """A new leader goes on with a retry, and counts from nothing."""
-    load = fake_store_intents.wishes
+    load = intents.wishes
 
     def forgetful(tables: Any) -> Any:
         """Called whenever a leader loads what people asked for."""
@@ -103,7 +103,7 @@ def count_the_last_leaders_part() -> Iterator[None]:
             tables.retries[id] = msgspec.structs.replace(row, asked=asked)
         return load(tables)
 
-    with mock.patch("zcrawl.testing.fake_store_commands.wishes", forgetful):
+    with mock.patch("zcrawl.testing.store.commands.wishes", forgetful):
         yield
 
 

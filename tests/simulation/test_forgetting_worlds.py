@@ -9,9 +9,9 @@ import pytest
 from tests.simulation.test_worlds import run_world
 from zcrawl.master import pruning
 from zcrawl.store.commands import Forget, Forgotten
-from zcrawl.testing import fake_store_once
-from zcrawl.testing.fake_store_tables import Tables
-from zcrawl.testing.sim_faults import draw
+from zcrawl.testing.faults import draw
+from zcrawl.testing.store import idempotency
+from zcrawl.testing.store.tables import Tables
 
 SEEDS = 150
 
@@ -21,7 +21,7 @@ def test_guarantees_hold_when_watermarks_are_forgotten_early(
 ) -> None:
     """Workers that were lost come back and are sent away; their pages are fetched by others."""
     forgotten = 0
-    forget = fake_store_once.forget
+    forget = idempotency.forget
 
     def counted(tables: Tables, command: Forget) -> Forgotten:
         nonlocal forgotten
@@ -30,7 +30,7 @@ def test_guarantees_hold_when_watermarks_are_forgotten_early(
         forgotten += before - len(tables.watermarks)
         return done
 
-    monkeypatch.setattr(fake_store_once, "forget", counted)
+    monkeypatch.setattr(idempotency, "forget", counted)
     monkeypatch.setattr(pruning, "WATERMARKS_KEPT_S", 5.0)
     monkeypatch.setattr(pruning, "FIRST_S", 3.0)
     monkeypatch.setattr(pruning, "EVERY_S", 1.0)

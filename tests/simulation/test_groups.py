@@ -11,11 +11,11 @@ from unittest import mock
 import pytest
 
 from tests.simulation.worlds import run_world
-from zcrawl.dispatch.grants import HostState
-from zcrawl.dispatch.groups import Groups
-from zcrawl.submit.spec import Politeness
-from zcrawl.testing.sim_faults import draw
-from zcrawl.worker.group_work import GroupBook, Keys
+from zcrawl.dispatch.host_state import HostState
+from zcrawl.dispatch.shared_limits import Groups
+from zcrawl.model.spec import Politeness
+from zcrawl.testing.faults import draw
+from zcrawl.worker.shared_limits import GroupBook, Keys
 
 DEMANDS = {
     "domain": Politeness(

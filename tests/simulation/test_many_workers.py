@@ -14,8 +14,8 @@ from zcrawl.master import events as m
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import KIND_OF, PROTOCOL_VERSION, Beat, Body, Header, Message
 from zcrawl.mesh.timing import HEARTBEAT_MOST_S, HEARTBEAT_S
-from zcrawl.model import NodeState
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.model.states import NodeState
+from zcrawl.testing.store.store import FakeStore
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 

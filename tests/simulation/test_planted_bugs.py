@@ -10,7 +10,7 @@ import pytest
 
 from tests.simulation import planted
 from tests.simulation.worlds import run_world
-from zcrawl.testing.sim_faults import (
+from zcrawl.testing.faults import (
     BOGUS_EPOCHS_ONLY,
     DEAF_WORKERS,
     LEADER_CHANGES_ONLY,

@@ -15,10 +15,10 @@ import pytest
 
 from tests.simulation.worlds import run_world
 from zcrawl.master.recall import Recall
+from zcrawl.model.recrawl import Recrawl
 from zcrawl.store.commands import KnownAdmitted
-from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.testing import fake_store_known
-from zcrawl.testing.sim_faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
+from zcrawl.testing.faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
+from zcrawl.testing.store import known as known_pages
 from zcrawl.testing.verify import (
     known_pages_are_looked_at_once,
     nothing_was_fetched_twice,
@@ -63,13 +63,13 @@ def test_without_crashes_each_known_page_is_asked_for_once_in_a_run() -> None:
 @contextlib.contextmanager
 def count_a_look_twice() -> Iterator[None]:
     """What is remembered is written once more than its request ends."""
-    remember = fake_store_known.remember
+    remember = known_pages.remember
 
     def careless(*arguments: Any) -> None:
         remember(*arguments)
         remember(*arguments)
 
-    with mock.patch.object(fake_store_known, "remember", careless):
+    with mock.patch.object(known_pages, "remember", careless):
         yield
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from tests.simulation.worlds import run_world
-from zcrawl.submit.spec import Politeness
-from zcrawl.testing.sim_faults import (
+from zcrawl.model.spec import Politeness
+from zcrawl.testing.faults import (
     BOGUS_EPOCHS_ONLY,
     CALM,
     DEAF_WORKERS,

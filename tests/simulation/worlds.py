@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from zcrawl.dispatch import started
-from zcrawl.testing.sim_faults import Faults
+from zcrawl.testing.faults import Faults
 from zcrawl.testing.verify import only_lost_attempts_are_overdue, verify
 from zcrawl.testing.world import World
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.machine_tools import LeaderStory, spec
-from zcrawl.model import Outcome
-from zcrawl.submit.spec import Politeness
+from zcrawl.model.spec import Politeness
+from zcrawl.model.states import Outcome
 
 FAILED: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "dns"}
 SLOW = Politeness(robots=False, rate=0.5, concurrency=1)

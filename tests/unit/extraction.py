@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from zcrawl.frontier.url import DEFAULT, LinkResolver
-from zcrawl.parse.extract import Extracted, Plan
-from zcrawl.parse.extract_page import PageFacts
+from zcrawl.parse.extract.page_facts import PageFacts
+from zcrawl.parse.extract.plan import Extracted, Plan
 from zcrawl.parse.json_page import parse_json
 from zcrawl.parse.page import PageOptions, ParsedPage, parse_page
-from zcrawl.submit.job_toml import parse_job
+from zcrawl.submit.read import parse_job
 
 URL = "http://shop.test/a/page.html"
 PAGE = """<html><head><base href="/base/"><title> A  page </title></head><body>

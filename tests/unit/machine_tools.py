@@ -17,6 +17,7 @@ from zcrawl.frontier.url import DEFAULT, canonicalize
 from zcrawl.master import events as m
 from zcrawl.master.leader import Leader
 from zcrawl.master.master import Master
+from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     KIND_OF,
     PROTOCOL_VERSION,
@@ -29,21 +30,20 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
-    Kind,
     Link,
-    Manner,
     Message,
     Page,
     Reply,
     Request,
     Result,
 )
-from zcrawl.model import NodeState, Outcome
+from zcrawl.model.host import Manner
+from zcrawl.model.rows import HostRow, QueuedRow, RunCounters, RunRow
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
+from zcrawl.model.states import NodeState, Outcome
 from zcrawl.store.commands import Command
-from zcrawl.store.rows import HostRow, QueuedRow, RunCounters, RunRow
 from zcrawl.submit.output_rights import OutputRights
-from zcrawl.submit.spec import Fetch, JobSpec, Politeness, Scope
-from zcrawl.testing.fake_store import FakeStore
+from zcrawl.testing.store.store import FakeStore
 
 T = TypeVar("T")
 UTC = 1_700_000_000.0  # the wall clock is this far ahead of `now`

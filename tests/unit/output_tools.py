@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from zcrawl.master.output_script import Commit, Effect, Fence, Open, Read, Script, Write
-from zcrawl.master.output_script import _complete_part as complete_part
-from zcrawl.store.output_folder_file import OutputPlaces
+from zcrawl.outputs.files.folder import OutputPlaces
+from zcrawl.outputs.files.parts import SinkTools
+from zcrawl.outputs.files.sinks import Sink, open_sink
+from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Script, Write
+from zcrawl.outputs.script import _complete_part as complete_part
+from zcrawl.outputs.warc import GetBody
 from zcrawl.store.output_mark import Mark
-from zcrawl.store.output_parts_file import SinkTools
 from zcrawl.store.output_pieces import Writer
-from zcrawl.store.output_sinks_file import Sink, open_sink
 from zcrawl.store.queries import ItemRow, OutputRow
-from zcrawl.store.warc import GetBody
 from zcrawl.submit.output_rights import OutputRights
 
 ALONE = Writer("m1", 1, alone=True)

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zcrawl.errors import ConfigError, UsageError
-from zcrawl.reasons.usage import DATA_UNWRITABLE
+from zcrawl.model.reasons.usage import DATA_UNWRITABLE
 
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.submit.output_rights import OutputRights
-    from zcrawl.telemetry.logs import EventLog
+    from zcrawl.telemetry.logs.files import EventLog
 
 
 STDERR = 2
@@ -192,7 +192,7 @@ class Settings:
 
     def daemon_log(self, source: str) -> EventLog:
         """Standard error, in the form that log.format asks for."""
-        from zcrawl.telemetry.logs import EventLog
+        from zcrawl.telemetry.logs.files import EventLog
 
         return EventLog(STDERR, source, as_text=self.config.log.format == "text")
 

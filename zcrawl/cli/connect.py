@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 
 from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
-from zcrawl.model import RunState
-from zcrawl.reasons.cluster import NO_SUCH_JOB
+from zcrawl.model.reasons.cluster import NO_SUCH_JOB
+from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import chosen_run, is_visible, job_view

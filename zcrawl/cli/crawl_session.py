@@ -24,10 +24,10 @@ from zcrawl.cli.interrupt import INTERRUPTED, Interrupt, resume_command
 from zcrawl.cli.reason_lines import next_step, reason_lines
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
-from zcrawl.model import RunState
-from zcrawl.reasons.cluster import MACHINE_ERROR
-from zcrawl.reasons.failure import BLOCKED_ADDRESS
-from zcrawl.reasons.skip import NOT_DUE, ROBOTS, TOO_DEEP
+from zcrawl.model.reasons.cluster import MACHINE_ERROR
+from zcrawl.model.reasons.failure import BLOCKED_ADDRESS
+from zcrawl.model.reasons.skip import NOT_DUE, ROBOTS, TOO_DEEP
+from zcrawl.model.states import RunState
 from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.telemetry.views import summary

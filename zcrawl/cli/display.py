@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from zcrawl.cli import output
 from zcrawl.cli.progress import RateMeter, sparkline, tally, totals
-from zcrawl.terminal_text import shown
+from zcrawl.text.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -16,11 +16,11 @@ from zcrawl.cli import output
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
-from zcrawl.reasons.cluster import RUN_ENDED
+from zcrawl.model.reasons.cluster import RUN_ENDED
+from zcrawl.outputs.render import render_jsonl
 from zcrawl.runtime.daemon_thread import in_daemon_thread
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import Items, ReadItems
-from zcrawl.store.render import render_jsonl
 
 BATCH: Final = 500  # items per read
 

@@ -20,10 +20,10 @@ import click
 from zcrawl import __version__
 from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
-from zcrawl.reasons.usage import INTERNAL, USAGE
-from zcrawl.reasons.usage import INTERRUPTED as INTERRUPTION
-from zcrawl.runtime.private_files_os import keep_private
-from zcrawl.runtime.standard_streams_os import open_missing
+from zcrawl.model.reasons.usage import INTERNAL, USAGE
+from zcrawl.model.reasons.usage import INTERRUPTED as INTERRUPTION
+from zcrawl.runtime.private_files import keep_private
+from zcrawl.runtime.standard_streams import open_missing
 
 INTERRUPTED: Final = 130
 # What an argument was probably meant for, by the command that takes none.
@@ -34,14 +34,14 @@ EXTRA_ARGUMENT: Final = {
     "doctor": " To try a page: `zcrawl test {}`.",
 }
 GC_THRESHOLDS: Final = (500_000, 20, 50)  # loading modules makes many objects and no garbage
-JOBS: Final = "zcrawl.cli.jobs"
+JOBS: Final = "zcrawl.cli.commands.jobs"
 COMMANDS: Final = {
-    "crawl": ("zcrawl.cli.crawl", "Crawl from URLs, here and now, and write the items."),
-    "demo": ("zcrawl.cli.demo", "Crawl a book shop that ships with zcrawl."),
-    "up": ("zcrawl.cli.up", "Run a cluster on this machine that takes jobs."),
-    "master": ("zcrawl.cli.daemons", "Run a master of a cluster."),
-    "worker": ("zcrawl.cli.daemons", "Run a worker of a cluster."),
-    "submit": ("zcrawl.cli.submit", "Give a job to the cluster; print its id."),
+    "crawl": ("zcrawl.cli.commands.crawl", "Crawl from URLs, here and now, and write the items."),
+    "demo": ("zcrawl.cli.commands.demo", "Crawl a book shop that ships with zcrawl."),
+    "up": ("zcrawl.cli.commands.up", "Run a cluster on this machine that takes jobs."),
+    "master": ("zcrawl.cli.commands.daemons", "Run a master of a cluster."),
+    "worker": ("zcrawl.cli.commands.daemons", "Run a worker of a cluster."),
+    "submit": ("zcrawl.cli.commands.submit", "Give a job to the cluster; print its id."),
     "jobs": (JOBS, "List all jobs."),
     "job": (JOBS, "Show one job."),
     "pause": (JOBS, "Stop fetching for a job until it is resumed."),
@@ -49,29 +49,29 @@ COMMANDS: Final = {
     "cancel": (JOBS, "End a job's run; what it has stays."),
     "delete": (JOBS, "End a job, or one of its runs, and remove all that it has."),
     "retry": (JOBS, "Try a job's failed URLs again."),
-    "tune": ("zcrawl.cli.steer", "Change a job's pace while it runs."),
+    "tune": ("zcrawl.cli.commands.steer", "Change a job's pace while it runs."),
     "nodes": (
-        "zcrawl.cli.nodes",
+        "zcrawl.cli.commands.nodes",
         "Show masters and workers, and where Consul and the mesh differ.",
     ),
-    "drain": ("zcrawl.cli.nodes", "Let a worker finish, and give it nothing new."),
-    "undrain": ("zcrawl.cli.nodes", "Give a drained worker work again."),
-    "console": ("zcrawl.cli.console_command", "Watch the cluster live, and act on it."),
-    "reassign": ("zcrawl.cli.steer", "Give a host to another worker."),
-    "step-down": ("zcrawl.cli.steer", "Make the leader hand over."),
-    "export": ("zcrawl.cli.export", "Write a run's items, or its failures, to a file."),
-    "keys": ("zcrawl.cli.keys", "Make and allow the keys of an encrypted mesh."),
+    "drain": ("zcrawl.cli.commands.nodes", "Let a worker finish, and give it nothing new."),
+    "undrain": ("zcrawl.cli.commands.nodes", "Give a drained worker work again."),
+    "console": ("zcrawl.cli.commands.console", "Watch the cluster live, and act on it."),
+    "reassign": ("zcrawl.cli.commands.steer", "Give a host to another worker."),
+    "step-down": ("zcrawl.cli.commands.steer", "Make the leader hand over."),
+    "export": ("zcrawl.cli.commands.export", "Write a run's items, or its failures, to a file."),
+    "keys": ("zcrawl.cli.commands.keys", "Make and allow the keys of an encrypted mesh."),
     "test": (
-        "zcrawl.cli.test_command",
+        "zcrawl.cli.commands.test",
         "Fetch one page as a worker would, and show what happened.",
     ),
-    "init": ("zcrawl.cli.init", "Write a job file with comments."),
-    "config": ("zcrawl.cli.config_show", "Show or check the configuration."),
+    "init": ("zcrawl.cli.commands.init", "Write a job file with comments."),
+    "config": ("zcrawl.cli.commands.config", "Show or check the configuration."),
     "reasons": (
-        "zcrawl.cli.reasons",
+        "zcrawl.cli.commands.reasons",
         "Explain why URLs are skipped or fail, and why requests wait or are refused.",
     ),
-    "doctor": ("zcrawl.cli.doctor", "Check this machine and the data folder."),
+    "doctor": ("zcrawl.cli.commands.doctor", "Check this machine and the data folder."),
 }
 
 

@@ -1,4 +1,4 @@
-"""How commands print: data on stdout, narration on stderr, foreign text by `terminal_text`'s rule.
+"""How commands print: data on stdout, narration on stderr, foreign text by `text.terminal`'s rule.
 
 Nothing else in zcrawl writes to stdout or stderr (the architecture test looks), so no command can
 forget the rule. rich is imported where a table is drawn and nowhere else; a pipe gets plain
@@ -15,8 +15,8 @@ from typing import Any, Final, TextIO
 import msgspec
 
 from zcrawl.errors import ZcrawlError
-from zcrawl.reasons.usage import STDOUT_FAILED
-from zcrawl.terminal_text import shown, shown_json, shown_json_bytes
+from zcrawl.model.reasons.usage import STDOUT_FAILED
+from zcrawl.text.terminal import shown, shown_json, shown_json_bytes
 
 # For terminals that know no other letters than ASCII.
 PLAIN: Final = str.maketrans({"×": "x", "…": "...", "–": "-", "→": "->", "·": "-"})

@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import UsageError
-from zcrawl.model import Kept
-from zcrawl.reasons.usage import NO_CAPTURES
-from zcrawl.store.columns import Kind, Layout, layout_of, rest_name
+from zcrawl.model.reasons.usage import NO_CAPTURES
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import Kept
+from zcrawl.outputs.columns import Kind, Layout, layout_of, rest_name
+from zcrawl.outputs.render import csv_columns, render_csv, render_jsonl
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
-from zcrawl.store.render import csv_columns, render_csv, render_jsonl
-from zcrawl.submit.spec import JobSpec
 
 BATCH: Final = 1000  # rows per read
 CAPTURES: Final = 20
@@ -73,7 +73,7 @@ def chunks_of(source: Source, form: str) -> Iterator[bytes]:
 
 
 def parquet_file(source: Source) -> Callable[[Path], None]:
-    from zcrawl.store.parquet_file import write_parquet
+    from zcrawl.outputs.files.parquet import write_parquet
 
     return lambda path: write_parquet(path, source.batches(), source.layout())
 
@@ -92,8 +92,8 @@ def _csv(source: Source) -> Iterator[bytes]:
 
 def _warc(source: Source) -> Iterator[bytes]:
     from zcrawl.cli import output
+    from zcrawl.outputs.warc import render_warc, warc_head
     from zcrawl.roles.blobs import body_getter
-    from zcrawl.store.warc import render_warc, warc_head
 
     lost: list[str] = []
     body_of = body_getter(source.blobs, lambda name, detail: lost.append(detail))

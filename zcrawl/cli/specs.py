@@ -17,13 +17,13 @@ import click
 import msgspec
 
 from zcrawl.errors import JobError, UsageError
-from zcrawl.reasons.usage import OUT_UNWRITABLE, UNREADABLE
+from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
+from zcrawl.model.spec import JobSpec
 from zcrawl.submit import outputs
 from zcrawl.submit.code import begins_by_itself, code_of, is_file
-from zcrawl.submit.extract_spec import check_schema_fields
-from zcrawl.submit.job_toml import default_name, file_stem, overlay, parse_table, to_dict
+from zcrawl.submit.extraction import check_schema_fields
+from zcrawl.submit.read import default_name, file_stem, overlay, parse_table, to_dict
 from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed, file_advice
-from zcrawl.submit.spec import JobSpec
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
@@ -264,7 +264,7 @@ def check_extraction(spec: JobSpec, source: str) -> None:
     """Compile the job's selectors, patterns and paths: the leader, who parses nothing, cannot."""
     if not spec.extract and not spec.schema:
         return
-    from zcrawl.parse.extract import Plan
+    from zcrawl.parse.extract.plan import Plan
 
     try:
         Plan(spec.extract, spec.schema)

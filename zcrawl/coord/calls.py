@@ -1,6 +1,7 @@
 """The words between the election machine and Consul: calls out, answers and readings in.
 
-`client_consul` performs the calls on the real thing, `testing.sim_lock_service` on a simulated one.
+`agents.consul_client` performs the calls on the real thing, `testing.lock_service` on a simulated
+one.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ our own time: a paused process, a sleeping machine) makes the leader acquire its
 session that holds it Consul answers with the same number; with another number, the lock was not
 ours in between. So nothing is claimed after a gap before Consul has confirmed it.
 
-Called by `coord_consul` and by the simulated world. `now` is CLOCK_BOOTTIME; the wall clock plays
+Called by `agents.consul` and by the simulated world. `now` is CLOCK_BOOTTIME; the wall clock plays
 no part.
 """
 

@@ -1,7 +1,7 @@
 """What a master or a worker needs of whoever says who leads and who is there.
 
-Backends: `coord_consul` (Consul), `coord_file` (locks on files of one data folder) and
-`testing.sim_coord` (the election machine on a simulated Consul); one contract suite runs on all
+Backends: `agents.consul` (Consul), `agents.locked_files` (locks on files of one data folder) and
+`testing.coordinator` (the election machine on a simulated Consul); one contract suite runs on all
 of them. Everything that a coordinator learns comes as an event, on the event loop's thread, in the
 order in which it became true.
 

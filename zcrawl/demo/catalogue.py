@@ -1,6 +1,6 @@
 """The demo site's content: a book catalogue made from a seed.
 
-Decides which pages exist and what they say; `demo_server_loop` serves them, `zcrawl demo` crawls
+Decides which pages exist and what they say; `server` serves them, `zcrawl demo` crawls
 them, and tests compare a crawl to `paths()`. Every choice is a hash of (seed, what is chosen), not
 a draw from a random stream: a page can be made alone, and is the same on every Python version.
 """

@@ -1,6 +1,6 @@
 """A group of hosts that share a limit, and a clan: groups that share hosts. Data and arithmetic.
 
-`groups` fills and empties them; `granter` and `planner` read them.
+`shared_limits` fills and empties them; `host_owners` and `planner` read them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 
 import msgspec
 
-from zcrawl.frontier.politeness import Pace
+from zcrawl.frontier.pace import Pace
 from zcrawl.mesh.timing import LOOKAHEAD_S
 
 NEAR_S = 0.25  # what its pace allows so soon is sent by the credit for what starts now

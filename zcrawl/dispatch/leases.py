@@ -14,7 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
-from zcrawl.store.rows import QueuedRow
+from zcrawl.model.rows import QueuedRow
 
 Token = tuple[int, int]  # (epoch, n)
 

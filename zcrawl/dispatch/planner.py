@@ -16,7 +16,7 @@ waits for:
 | a grant              | join, confirmation, loss, stored owners    |
 | its run              | resume, a slot of max_pages given back     |
 | its hours            | the moment at which they begin             |
-| its groups           | stands in their line, `groups.due`         |
+| its groups           | stands in their line, `shared_limits.due`  |
 
 The planner changes leases and grants; sending is its caller's effect.
 """
@@ -27,21 +27,22 @@ import heapq
 import itertools
 import math
 
-from zcrawl.dispatch.granter import Granter
-from zcrawl.dispatch.grants import HostState, Part
+from zcrawl.dispatch.crash_suspects import Trials
+from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.group import NEAR_S
+from zcrawl.dispatch.host_owners import Granter
+from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.plan import Plan, Sending
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
-from zcrawl.dispatch.trials import Trials
-from zcrawl.dispatch.verdicts import Verdicts
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
-from zcrawl.mesh.messages import Assignment, Manner
+from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
-from zcrawl.reasons.failure import ATTEMPT_OVERDUE
-from zcrawl.store.rows import QueuedRow
+from zcrawl.model.host import Manner
+from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
+from zcrawl.model.rows import QueuedRow
 
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
 

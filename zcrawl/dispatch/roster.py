@@ -34,7 +34,7 @@ from zcrawl.mesh.timing import (
     WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
-from zcrawl.model import NodeState
+from zcrawl.model.states import NodeState
 
 FORGET_AFTER_S = 600.0  # lost and offline workers leave the list
 PREFETCH_FACTOR = 1.25

@@ -16,13 +16,13 @@ from zcrawl.errors import JobError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS, CanonicalRules
 from zcrawl.mesh.messages import Code, RunConfig
-from zcrawl.model import RunState
-from zcrawl.reasons.reason import with_detail
-from zcrawl.reasons.usage import CODE_NOT_ALLOWED
-from zcrawl.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
-from zcrawl.store.rows import RunRow
+from zcrawl.model.reasons.reason import with_detail
+from zcrawl.model.reasons.usage import CODE_NOT_ALLOWED
+from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
+from zcrawl.model.rows import RunRow
+from zcrawl.model.spec import JobSpec, SpiderCode
+from zcrawl.model.states import RunState
 from zcrawl.submit.private import without_private
-from zcrawl.submit.spec import JobSpec, SpiderCode
 from zcrawl.submit.stored import read_stored, refusal_of
 
 NO_CODE_RIGHT: Final = with_detail(

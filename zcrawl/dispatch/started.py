@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from zcrawl.dispatch.grants import HostState
+from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.leases import Lease
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.submit.spec import JobSpec
+from zcrawl.model.spec import JobSpec
 
 TRANSIT_S = 1.0  # a heartbeat is at most so old when it comes in, as a rule
 

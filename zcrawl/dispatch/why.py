@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from typing import Final, NamedTuple
 
-from zcrawl.dispatch.grants import HostState
+from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.hours import opens_in_s
-from zcrawl.reasons.waiting import (
+from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,
     CRAWL_DELAY,

@@ -1,6 +1,6 @@
 """Decides what a page in the browser may do, and what its answers and its failures mean.
 
-Called by `tab_browser` for each request that a page makes and for each answer to its document.
+Called by `browser.tab` for each request that a page makes and for each answer to its document.
 Pure: no browser is needed to try it.
 """
 
@@ -13,7 +13,8 @@ from typing import Any, Final
 from zcrawl.errors import BadUrl
 from zcrawl.fetch.policy import MAX_MESSAGE, REDIRECT_STATUSES
 from zcrawl.frontier.url import host_name_of, join, origin_of
-from zcrawl.reasons.failure import (
+from zcrawl.model.browser import Browser
+from zcrawl.model.reasons.failure import (
     BAD_ENCODING,
     BAD_URL,
     BROWSER,
@@ -28,7 +29,6 @@ from zcrawl.reasons.failure import (
     TLS,
     TRUNCATED,
 )
-from zcrawl.submit.browser_spec import Browser
 
 MOST_RELOADS: Final = 3  # of a page by itself
 # What the wire's answer says that is not true of the rendered document any more.

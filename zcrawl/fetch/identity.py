@@ -1,6 +1,6 @@
 """Decides as whom a host is asked: user agent, header set, credentials.
 
-Called by `worker.session_loop` for runs that ask for any of it. Pure. A host keeps its identity
+Called by `worker.pipeline.session` for runs that ask for any of it. Pure. A host keeps its identity
 for the whole run, in every worker: it is chosen by a hash of the host, so that no server sees one
 visitor with changing clothes.
 """
@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from zcrawl.fetch.keyring import HeaderSecrets, RunSecrets, Sealed
 from zcrawl.frontier.url import host_name_of, netloc_of
-from zcrawl.submit.spec import Fetch
+from zcrawl.model.spec import Fetch
 
 T = TypeVar("T")
 _MAX_REMEMBERED: Final = 10_000  # origins

@@ -33,10 +33,10 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import TlsFiles
 from zcrawl.fetch.secrets import expand, names_in
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
-from zcrawl.reasons.failure import SECRET_NOT_RELEASED
-from zcrawl.reasons.usage import BAD_SECRET, PATH_NOT_ALLOWED
+from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
+from zcrawl.model.reasons.usage import BAD_SECRET, PATH_NOT_ALLOWED
+from zcrawl.model.spec import JobSpec
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
-from zcrawl.submit.spec import JobSpec
 
 _PLAIN_PORT: Final = 80
 _TLS_PORT: Final = 443

@@ -2,7 +2,7 @@
 table of fetch failures with their retry classes.
 
 Called by the worker's pipeline (status, redirects) and by the engines (failures), so that every
-engine has the same names for what went wrong. `bodies` has the limits of what is read. Pure.
+engine has the same names for what went wrong. `body` has the limits of what is read. Pure.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from zcrawl.errors import BadUrl, FetchError, RetryClass
 from zcrawl.frontier.url import CanonicalRules, join, origin_of
-from zcrawl.reasons.failure import (
+from zcrawl.model.reasons.failure import (
     ADDRESS_MOVED,
     BAD_ENCODING,
     BAD_REDIRECT,

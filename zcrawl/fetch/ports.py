@@ -1,7 +1,7 @@
 """What the pipeline needs from a fetch engine: one hop at a time, bounded, typed.
 
 An engine answers with an `httpx.Response`, or with something that reads like one (`Response`);
-plugins and spiders see httpx's own type (`response_httpx.as_httpx`). Engines never follow
+plugins and spiders see httpx's own type (`wire.response.as_httpx`). Engines never follow
 redirects: the pipeline does, hop by hop, through the same checks as the first request.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from zcrawl.fetch.guard import STRICT, Guard
-from zcrawl.submit.browser_spec import Browser
+from zcrawl.model.browser import Browser
 
 if TYPE_CHECKING:
     import httpx

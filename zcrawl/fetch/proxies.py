@@ -1,7 +1,7 @@
 """Decides through which proxy a request goes, and when a proxy that failed is asked again.
 
-One `ProxyPool` per run and worker; called by `worker.session_loop` around each request. Pure: it
-is told the time. A proxy is
+One `ProxyPool` per run and worker; called by `worker.pipeline.session` around each request. Pure:
+it is told the time. A proxy is
 
     up        requests go through it, at most `most_each` at a time (0: no limit)
     cooling   it failed: nothing goes through it for 5 s, twice as long after each further failure

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from zcrawl.errors import JobError
-from zcrawl.reasons.usage import NO_SECRET
+from zcrawl.model.reasons.usage import NO_SECRET
 
 PREFIX: Final = "ZCRAWL_SECRET_"
 REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")

@@ -19,7 +19,7 @@ import math
 
 import msgspec
 
-from zcrawl.reasons.failure import (
+from zcrawl.model.reasons.failure import (
     CONNECT,
     CONNECT_TIMEOUT,
     DNS,

@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import KEY_BYTES, CanonicalRules
-from zcrawl.reasons.failure import BAD_EXTRA
+from zcrawl.model.reasons.failure import BAD_EXTRA
 
 MOST_EXTRA_BYTES: Final = 60_000  # of one request, encoded
 MOST_PRIORITY: Final = 1_000

@@ -22,8 +22,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from zcrawl.store.queries import LaneWant, Refilled
-from zcrawl.store.rows import LaneCount, QueuedRow
+from zcrawl.model.rows import LaneCount, LaneWant, QueuedRow, Refilled
 
 WINDOW_ROWS = 50_000  # in memory, over all lanes
 LANE_ROWS = 2_000  # in memory, of one lane

@@ -16,9 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.messages import Traits
-from zcrawl.model import RequestState
-from zcrawl.reasons.skip import HOST_PAGE_LIMIT, NOT_DUE, TRAP_SHAPE
-from zcrawl.submit.recrawl_spec import Recrawl
+from zcrawl.model.reasons.skip import HOST_PAGE_LIMIT, NOT_DUE, TRAP_SHAPE
+from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.states import RequestState
 
 # Ends that say nothing of the page, because nobody asked for it.
 _NOT_ASKED: Final = frozenset({HOST_PAGE_LIMIT, TRAP_SHAPE})

@@ -2,9 +2,9 @@
 
 A robots.txt may be redirected to another origin, which has a pace of its own. Whoever follows must
 hold that pace as well, so the worker does not follow at once: it reports the way (as a robots.txt
-whose status is `ELSEWHERE`), the leader puts both hosts into one group (`dispatch.groups`), which
-one process has and paces, and the next request of the first host goes on from there. Pure; used by
-`worker.robots_loop` and `dispatch.granter`.
+whose status is `ELSEWHERE`), the leader puts both hosts into one group (`dispatch.shared_limits`),
+which one process has and paces, and the next request of the first host goes on from there. Pure;
+used by `worker.pipeline.robots` and `dispatch.host_owners`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ once per run from the job's [scope]; the first rule that says no gives the reaso
     too_deep            deeper than max_depth (seeds have depth 0)
     out_of_scope_host   no entry of `hosts` matches; without entries: the hosts of the seeds
     binary_extension    skip_binary, and the file's extension says that no HTML is behind it
-    excluded            an `exclude` expression is found in the canonical URL (`submit.expressions`)
+    excluded            an `exclude` expression is found in the canonical URL (`text.expressions`)
     not_included        there are `include` expressions, and none is found
 
 What is left out is counted by these reasons, and told with the run.
@@ -26,16 +26,16 @@ from typing import Final
 
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.url import CanonicalRules, canonicalize, host_name_of, origin_of
-from zcrawl.reasons.skip import (
+from zcrawl.model.reasons.skip import (
     BINARY_EXTENSION,
     EXCLUDED,
     NOT_INCLUDED,
     OUT_OF_SCOPE_HOST,
     TOO_DEEP,
 )
-from zcrawl.reasons.usage import BAD_EXPRESSION
-from zcrawl.submit.expressions import Pattern, compile_pattern
-from zcrawl.submit.spec import Scope
+from zcrawl.model.reasons.usage import BAD_EXPRESSION
+from zcrawl.model.spec import Scope
+from zcrawl.text.expressions import Pattern, compile_pattern
 
 # In this order: images; audio and video; archives and disk images; documents; fonts; programs;
 # what a page loads but nobody visits. json, xml, txt, csv and the like are not here: they may be

@@ -24,7 +24,7 @@ import re
 from typing import Final
 
 from zcrawl.frontier.shapes import ShapeWatch
-from zcrawl.reasons.skip import (
+from zcrawl.model.reasons.skip import (
     TRAP_CALENDAR,
     TRAP_PARAMETERS,
     TRAP_REPETITION,
@@ -33,7 +33,7 @@ from zcrawl.reasons.skip import (
     TRAP_URL_LENGTH,
     TRAP_VARIANTS,
 )
-from zcrawl.submit.spec import Traps
+from zcrawl.model.spec import Traps
 
 MOST_SAME_NAME: Final = 8
 MOST_PATHS: Final = 20_000  # whose variants are counted; a flood of paths starts the count anew

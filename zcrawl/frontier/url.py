@@ -44,8 +44,8 @@ from ada_url import join_url, normalize_url
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
-from zcrawl.reasons.failure import BAD_URL
-from zcrawl.reasons.skip import UNSUPPORTED_SCHEME, URL_TOO_LONG
+from zcrawl.model.reasons.failure import BAD_URL
+from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME, URL_TOO_LONG
 
 CANONICAL_VERSION: Final = 2  # of new runs
 CANONICAL_VERSIONS: Final = frozenset({1, 2})  # that this software can go on with

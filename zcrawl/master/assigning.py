@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zcrawl.dispatch.plan import Sending
 from zcrawl.master.events import Effects
-from zcrawl.master.state import LeaderState, to_worker
+from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.mesh.messages import Assign, Config
 
 

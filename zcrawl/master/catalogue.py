@@ -13,8 +13,8 @@ import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
-from zcrawl.mesh.messages import Vitals
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.vitals import Vitals
 
 
 class Catalogue:

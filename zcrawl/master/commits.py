@@ -15,14 +15,15 @@ import msgspec
 
 from zcrawl.errors import CommitUnknown, RetryClass, StoreDataError, StoreError
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
-from zcrawl.master.state import LeaderState, RunTally
-from zcrawl.mesh.messages import Ack, BadBody, Header, Result, RobotsFile
-from zcrawl.model import Disposition, Outcome, RequestState
-from zcrawl.reasons.failure import BAD_RESULT
+from zcrawl.master.leader_state import LeaderState, RunTally
+from zcrawl.mesh.messages import Ack, BadBody, Header, Result
+from zcrawl.model.host import RobotsFile
+from zcrawl.model.reasons.failure import BAD_RESULT
+from zcrawl.model.rows import StoredRobots
+from zcrawl.model.states import Disposition, Outcome, RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received, StreamKey
 from zcrawl.store.commands import Applied, ApplyResults, Change, Loaded, Reload
-from zcrawl.store.rows import StoredRobots
 
 BATCH_RESULTS = 200
 BATCH_WAIT_S = 0.010

@@ -18,8 +18,10 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import UnreachableError
-from zcrawl.master import reads
 from zcrawl.master.catalogue import Catalogue
+from zcrawl.master.crash_guard import Mishaps
+from zcrawl.master.desk import reads
+from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.events import (
     Ask,
     ClientAsked,
@@ -37,18 +39,9 @@ from zcrawl.master.events import (
     SendToWorker,
     Ticked,
 )
-from zcrawl.master.mishaps import Mishaps
-from zcrawl.master.replies import Pending, refuse, refuse_error, reply
-from zcrawl.mesh.messages import (
-    Beat,
-    Hello,
-    Message,
-    NotLeader,
-    Reply,
-    Snapshot,
-    Vitals,
-)
-from zcrawl.reasons.cluster import NO_LEADER
+from zcrawl.mesh.messages import Beat, Hello, Message, NotLeader, Reply, Snapshot
+from zcrawl.model.reasons.cluster import NO_LEADER
+from zcrawl.model.vitals import Vitals
 from zcrawl.store.queries import QueryOutcome
 
 LEADER_SILENT_S = 3.5  # without a BEAT for this long it is not asked any more

@@ -9,7 +9,7 @@ greets earlier goes on at once; a host without a stored owner does not wait.
 
 from __future__ import annotations
 
-from zcrawl.master.state import LeaderState
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.store.commands import Loaded
 
 LEASE_S = 20.0  # how far ahead the stored lease reaches

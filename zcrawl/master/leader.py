@@ -12,7 +12,7 @@ from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.assigning import assigned
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
-from zcrawl.master.desk import Desk, request_of
+from zcrawl.master.desk.desk import Desk, request_of
 from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.events import (
     Ask,
@@ -33,13 +33,15 @@ from zcrawl.master.events import (
     Ticked,
 )
 from zcrawl.master.inheriting import GREETING_S, LEASE_S, inherit
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
 from zcrawl.master.refusals import REQUEST, Refusals
 from zcrawl.master.snapshot import published, snapshot
-from zcrawl.master.state import LeaderState
+from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.lines import Lines
 from zcrawl.mesh.messages import (
     Accept,
     BadBody,
@@ -47,14 +49,13 @@ from zcrawl.mesh.messages import (
     Bye,
     Heartbeat,
     Hello,
-    Kind,
-    Lines,
     Reject,
     Result,
     Snapshot,
     Stale,
-    Vitals,
 )
+from zcrawl.model.rows import Refilled
+from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -81,7 +82,7 @@ from zcrawl.store.commands import (
     Swept,
     TuneRun,
 )
-from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, Refilled, StoredEpoch
+from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, StoredEpoch
 
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
 LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s

@@ -4,7 +4,7 @@
         ▲                     │ failed: try again     │ Deposed, Fenced, a higher stored epoch
         └─────────────────────┴──────────────────────-┘
 
-Called by `master_loop` and by the simulated world. The epoch that the database gave at takeover
+Called by `driver.loop` and by the simulated world. The epoch that the database gave at takeover
 stamps every message; a leader that lost the lock in its sleep is stopped by the store (G4).
 """
 
@@ -14,8 +14,10 @@ import enum
 
 from zcrawl.errors import CommitUnknown, RefusedError, StoreError
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.master import rights
 from zcrawl.master.catalogue import Catalogue
+from zcrawl.master.crash_guard import Mishaps
+from zcrawl.master.desk import rights
+from zcrawl.master.desk.replies import Pending, refuse
 from zcrawl.master.events import (
     CatalogueSeen,
     ClientAsked,
@@ -34,10 +36,8 @@ from zcrawl.master.events import (
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
-from zcrawl.master.mishaps import Mishaps
-from zcrawl.master.replies import Pending, refuse
 from zcrawl.mesh.messages import Reply, Request
-from zcrawl.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
 

@@ -14,8 +14,9 @@ from zcrawl.dispatch.hearing import LOSSES_MOST, PATIENCE_S
 from zcrawl.dispatch.roster import Greeting, WorkerInfo
 from zcrawl.dispatch.started import suspects
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.overdue import OverdueLeases
-from zcrawl.master.state import LeaderState, to_worker
+from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     Accept,
     Bye,
@@ -23,18 +24,17 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
-    Kind,
     Rehello,
     Reject,
     Stale,
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.reasons.cluster import DUPLICATE_ID, NO_CODE, UNKNOWN_RUN, lacking
-from zcrawl.reasons.storage import STORE_BEHIND
-from zcrawl.reasons.waiting import DRAINING, WITHDRAWN
+from zcrawl.model.reasons.cluster import DUPLICATE_ID, NO_CODE, UNKNOWN_RUN, lacking
+from zcrawl.model.reasons.storage import STORE_BEHIND
+from zcrawl.model.reasons.waiting import DRAINING, WITHDRAWN
+from zcrawl.model.rows import QueuedRow
 from zcrawl.store.commands import CountCrash, SetDrain
-from zcrawl.store.rows import QueuedRow
 
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
 QUARANTINE_AFTER = 3  # crashes with the request alone

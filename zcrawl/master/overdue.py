@@ -38,9 +38,9 @@ from zcrawl.dispatch.leases import Lease, Token
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.started import longest_attempt_s
 from zcrawl.master.events import Effects, Note
-from zcrawl.master.state import LeaderState, to_worker
+from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.mesh.messages import Cancel
-from zcrawl.submit.spec import JobSpec
+from zcrawl.model.spec import JobSpec
 
 LOOK_S = 5.0
 AGAIN_S = 10.0

@@ -31,7 +31,7 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.master.events import Effects, Execute
-from zcrawl.master.state import LeaderState
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.result.receive import StreamKey
 from zcrawl.store.commands import Forget, Forgotten
 

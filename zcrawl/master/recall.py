@@ -19,12 +19,12 @@ from zcrawl.frontier.extra import decode, is_key_of, request_key
 from zcrawl.frontier.scope import ScopeFilter
 from zcrawl.frontier.url import CanonicalRules, canonicalize
 from zcrawl.master.events import Ask, Effects, Execute, Note
-from zcrawl.master.state import LeaderState
-from zcrawl.model import RECALLED
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.model.rows import KnownRow, NewLink
+from zcrawl.model.spec import Scope
+from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
-from zcrawl.store.rows import KnownRow, NewLink
-from zcrawl.submit.spec import Scope
 
 CHUNK: Final = 1_000  # pages
 AGAIN_S: Final = 0.5  # after a failed read

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.master.events import Effects, Execute, Note
-from zcrawl.master.state import LeaderState
-from zcrawl.model import RunState
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import ChangeRun
 
 REQUEST: Final = "refusal"  # the commands' own: no client waits for the answer

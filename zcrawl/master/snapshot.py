@@ -11,10 +11,10 @@ from typing import Any, Final
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
-from zcrawl.master.state import LeaderState
-from zcrawl.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
-from zcrawl.store.rows import RunRow
-from zcrawl.submit.spec import JobSpec
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
+from zcrawl.model.rows import RunRow
+from zcrawl.model.spec import JobSpec
 from zcrawl.submit.tags import tags_of
 from zcrawl.telemetry.views import LiveRun, run_view
 

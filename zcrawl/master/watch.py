@@ -3,7 +3,7 @@ groups, a history.
 
 A part of the leader's memory; nothing decides by it, and all of it has a fixed size. It starts
 empty at takeover. Filled by commits (one call for each settled request), by the notes that the
-machines make anyway and by the LINES of workers and other masters; read by `desk_views` and told in
+machines make anyway and by the LINES of workers and other masters; read by `desk.views` and told in
 EVENT messages.
 """
 
@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
-from zcrawl.mesh.messages import Event, Lines, Page
+from zcrawl.mesh.lines import Lines
+from zcrawl.mesh.messages import Event, Page
 from zcrawl.telemetry.history import History, Second
 from zcrawl.telemetry.levels import INFO, ORDER, WARNING, level_of
 from zcrawl.telemetry.log_filter import run_of

@@ -13,7 +13,7 @@ import msgspec
 
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.reasons.cluster import BAD_ENDPOINT
+from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 ANY_PORT = "*"
 _TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/\s]+\]|[^\[\]:/\s]+):(?P<port>\*|[0-9]{1,5})")

@@ -29,7 +29,7 @@ from zcrawl.mesh.messages import (
     Message,
     Request,
 )
-from zcrawl.reasons.cluster import MESSAGE_TOO_LARGE, UNKNOWN_TYPE
+from zcrawl.model.reasons.cluster import MESSAGE_TOO_LARGE, UNKNOWN_TYPE
 
 MAX_FRAME_BYTES = 16_000_000
 # Of what a request nests: at 980 lists in lists a leader's encoder raised RecursionError, and any

@@ -14,14 +14,11 @@ import msgspec
 from msgspec import Meta
 
 from zcrawl.errors import RetryClass
-from zcrawl.mesh.hosts import Address, Number, Seconds
-from zcrawl.mesh.hosts import GroupShare as GroupShare
-from zcrawl.mesh.hosts import Manner as Manner
-from zcrawl.mesh.hosts import RobotsFile as RobotsFile
 from zcrawl.mesh.kinds import Kind as Kind
 from zcrawl.mesh.lines import Lines as Lines
-from zcrawl.mesh.vitals import Vitals as Vitals
-from zcrawl.model import Outcome
+from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
+from zcrawl.model.states import Outcome
+from zcrawl.model.vitals import Vitals
 
 PROTOCOL_VERSION = 1
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
@@ -75,7 +72,7 @@ class Assignment(_Body, frozen=True):
     parent: str | None
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule 9)
-    label: str = ""  # the extraction block that reads it; of a sitemap: worker.sitemaps
+    label: str = ""  # the extraction block that reads it; of a sitemap: worker.results.sitemaps
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra
     known: bytes = b""  # Traits of a page that an earlier run has met: frontier.recrawl

@@ -2,7 +2,7 @@
 
 A send that cannot be done at once is counted and dropped: every message of the protocol is
 repeated, answered or replaced by a newer one. Headers are stamped when a message is sent, so a
-resend carries the epoch of its day. Backends: `mesh_zmq_*` (sockets) and `mesh_memory` (a hub that
+resend carries the epoch of its day. Backends: `sockets` (ZeroMQ) and `memory` (a hub that
 drops, duplicates, delays and reorders under a seed); one contract suite runs on both.
 """
 
@@ -29,7 +29,7 @@ HIGH_WATER_MARK = 1_000  # messages per peer; the result window (500) stays belo
 class Arrived(msgspec.Struct, frozen=True):
     """A message and the way back to its sender (empty where there is none).
 
-    A route is a secret of its sender: whoever claims it gets what is sent there (`mesh_zmq_end`).
+    A route is a secret of its sender: whoever claims it gets what is sent there (`sockets.end`).
     It is learned from messages only, never made from a name, and never logged.
     """
 

@@ -6,7 +6,7 @@ having all of them; then the channel alone says what may arrive. Only masters sp
 BEAT, SNAPSHOT and VITALS arrive on the lines that masters, workers and consoles opened to a master
 themselves, and never on a socket that others connect to.
 
-`border` holds the masters' two open sockets to this table; `mesh_zmq_sockets` all others. A kind
+`border` holds the masters' two open sockets to this table; `sockets.readers` all others. A kind
 without a row would be refused everywhere; the tests want a row for each.
 """
 

@@ -1,5 +1,5 @@
 """Finds the form that a login fills in: the first one with all the named fields. Pure; called by
-`worker.login_loop`.
+`worker.pipeline.login`.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ import msgspec
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver
+from zcrawl.model.reasons.failure import BAD_JSON
+from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.parse.charset import decode
 from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
-from zcrawl.parse.extract_page import PageFacts, SourcePage
+from zcrawl.parse.extract.page_facts import PageFacts, SourcePage
 from zcrawl.parse.page import PageOptions, ParsedPage
-from zcrawl.reasons.failure import BAD_JSON
-from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
 
 
 def parse_json(

@@ -18,17 +18,17 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from zcrawl.errors import ParseError
 from zcrawl.frontier.url import LinkResolver, Resolver
+from zcrawl.model.reasons.failure import BINARY_CONTENT, FORBIDDEN_CHARSET
+from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.parse.charset import encoding_of, looks_binary, text_as
 from zcrawl.parse.cost import Budget, Place, check_depth, place_of
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.encodings import REPLACEMENT
 from zcrawl.parse.links import links_of, tag_id
-from zcrawl.reasons.failure import BINARY_CONTENT, FORBIDDEN_CHARSET
-from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
 
 if TYPE_CHECKING:  # loaded by jobs that extract
-    from zcrawl.parse.extract import Extracted, Plan
-    from zcrawl.parse.extract_page import PageFacts
+    from zcrawl.parse.extract.page_facts import PageFacts
+    from zcrawl.parse.extract.plan import Extracted, Plan
 
 MAX_TITLE_CHARS: Final = 500
 MAX_ALTERNATES: Final = 200
@@ -176,7 +176,7 @@ def parse_page(
     if follows and (plan is None or not plan.picks_links):
         links, base = links_of(tree, url, options.follow_nofollow, page_resolver, budget)
     if plan is not None and facts is not None:
-        from zcrawl.parse.extract_page import SourcePage
+        from zcrawl.parse.extract.page_facts import SourcePage
 
         source = SourcePage(
             facts, page_resolver, tree, None, head.title, options.follow_nofollow, base, budget

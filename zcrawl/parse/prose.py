@@ -1,7 +1,7 @@
 """An element as words, as text with its line breaks, or as Markdown. Pure.
 
-Called by `parse.extract`, `parse.structured` and spiders. Elements that begin a new line or a cell
-in a browser separate words; inline elements do not: `B<i>o</i>ld` is one word.
+Called by `parse.extract.plan`, `parse.extract.structured` and spiders. Elements that begin a new
+line or a cell in a browser separate words; inline elements do not: `B<i>o</i>ld` is one word.
 
 One walk over the nodes makes text and Markdown: Markdown is the text with marks. Walks keep their
 own stack, because a page may nest deeper than Python calls may. Tables become rows with `|`; what

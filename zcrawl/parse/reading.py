@@ -1,7 +1,7 @@
 """Reads one answer as a run wants it: HTML, or, for jobs that extract from it, JSON.
 
 The one function for it: called in a worker's event loop with a budget, and in a child process
-(`page_child_os`) without. Pure. What it gives is the same in both places.
+(`children.page_child`) without. Pure. What it gives is the same in both places.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zcrawl.parse.cost import Budget
 from zcrawl.parse.page import PageOptions, ParsedPage, is_html, parse_page
 
 if TYPE_CHECKING:  # of jobs that extract
-    from zcrawl.parse.extract_page import PageFacts
+    from zcrawl.parse.extract.page_facts import PageFacts
 
 
 def read_page(

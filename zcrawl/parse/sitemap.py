@@ -20,16 +20,16 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.parse.declarations import xml_encoding
-from zcrawl.parse.encodings import REPLACEMENT, codec_of
-from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
-from zcrawl.reasons.skip import (
+from zcrawl.model.reasons.skip import (
     SITEMAP_BROKEN,
     SITEMAP_ENTRY_LOST,
     SITEMAP_REPAIRED,
     SITEMAP_TOO_LARGE,
     SITEMAP_TOO_MANY,
 )
+from zcrawl.parse.declarations import xml_encoding
+from zcrawl.parse.encodings import REPLACEMENT, codec_of
+from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
 
 MAX_BYTES: Final = 50_000_000
 MAX_ENTRIES: Final = 50_000

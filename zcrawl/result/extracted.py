@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.mesh.messages import Extracted
-from zcrawl.model import Kept
+from zcrawl.model.states import Kept
 from zcrawl.store.rules import MOST_DETAIL
 
 MOST_ROWS: Final = 10_001  # as many items as a page can have, and why there are no more

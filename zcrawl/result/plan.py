@@ -23,17 +23,18 @@ from zcrawl.frontier.extra import (
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
-from zcrawl.mesh.messages import BadBody, Result, RobotsFile
-from zcrawl.model import SITEMAP_PRIO, Outcome, RequestState
-from zcrawl.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
-from zcrawl.reasons.skip import CANONICAL, REDIRECTED, START
+from zcrawl.mesh.messages import BadBody, Result
+from zcrawl.model.host import RobotsFile
+from zcrawl.model.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
+from zcrawl.model.reasons.skip import CANONICAL, REDIRECTED, START
+from zcrawl.model.rows import NewLink, StoredRobots
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import SITEMAP_PRIO, Outcome, RequestState
 from zcrawl.result.chains import MOST_CANONICAL, Chains
 from zcrawl.result.extracted import examples_of, others_of, tallies_of
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
-from zcrawl.store.rows import NewLink, StoredRobots
 from zcrawl.store.rules import MOST_DETAIL
-from zcrawl.submit.spec import JobSpec
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100

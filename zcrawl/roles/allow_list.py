@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from zcrawl.errors import ConfigError
-from zcrawl.mesh.keys_zmq_file import AllowList
 from zcrawl.mesh.security import AllowedKey
-from zcrawl.runtime.tasks_loop import TASK_FAILED, in_full
+from zcrawl.mesh.sockets.keys import AllowList
+from zcrawl.runtime.tasks import TASK_FAILED, in_full
 
 LOOK_AGAIN_S: Final = 2.0
 

@@ -7,11 +7,11 @@ import ipaddress
 from collections.abc import Callable
 from pathlib import Path
 
+from zcrawl.blobs.limited import Blobs, GuardedBlobs
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, StoreError
-from zcrawl.reasons.storage import BODIES_NOT_SHARED
+from zcrawl.model.reasons.storage import BODIES_NOT_SHARED
 from zcrawl.roles.place import BLOBS
-from zcrawl.store.blobs_thread import Blobs, GuardedBlobs
 from zcrawl.submit.outputs import is_remote
 
 Note = Callable[[str, str], None]  # an event's name and what it says
@@ -82,7 +82,7 @@ def in_loop(note: Note) -> Note:
 def body_getter(where: str, note: Note) -> Callable[[str], bytes]:
     """Finds bodies for archives. `note` is told of each that is lost for good; the archive is
     written without it."""
-    from zcrawl.store.warc import is_lost
+    from zcrawl.outputs.warc import is_lost
 
     blobs = open_blobs(where)
 
@@ -106,9 +106,9 @@ def open_blobs(where: str) -> Blobs:
 
 def _open_place(where: str) -> Blobs:
     if is_remote(where):
-        from zcrawl.store.blobs_s3 import S3Blobs
+        from zcrawl.blobs.s3 import S3Blobs
 
         return S3Blobs(where)
-    from zcrawl.store.blobs_file import FileBlobs
+    from zcrawl.blobs.folder import FileBlobs
 
     return FileBlobs(Path(where))

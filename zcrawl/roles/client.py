@@ -12,12 +12,12 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zcrawl.coord.local_file import is_locked
+from zcrawl.coord.agents.local_lock import is_locked
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.mesh.border import TRY_AGAIN_S
 from zcrawl.mesh.messages import BadBody, Reply, Request
 from zcrawl.mesh.ports import Arrived
-from zcrawl.reasons.cluster import NO_LEADER, REFUSED, TOO_MANY_REQUESTS, VERSION
+from zcrawl.model.reasons.cluster import NO_LEADER, REFUSED, TOO_MANY_REQUESTS, VERSION
 from zcrawl.roles.place import read_mesh_file
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class MeshClient:
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
     async def __aenter__(self) -> MeshClient:
-        from zcrawl.mesh.mesh_zmq_client import ZmqClientMesh
+        from zcrawl.mesh.sockets.client import ZmqClientMesh
 
         self._mesh = ZmqClientMesh(
             "client", os.getpid(), self._controls, keys=self._keys, on_strangers=self._refuse

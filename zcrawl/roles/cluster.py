@@ -15,10 +15,10 @@ import msgspec
 from zcrawl.config import Config
 from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.reasons.cluster import CONSUL_AWAY, NO_MASTER
+from zcrawl.model.reasons.cluster import CONSUL_AWAY, NO_MASTER
 
 if TYPE_CHECKING:
-    from zcrawl.coord.client_consul import ConsulSettings
+    from zcrawl.coord.agents.consul_client import ConsulSettings
     from zcrawl.coord.ports import Coordinator, Role, Sighting
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.mesh.security import MeshKeys
@@ -30,7 +30,7 @@ def node_id(config: Config) -> str:
 
 
 def consul_settings(config: Config) -> ConsulSettings:
-    from zcrawl.coord.client_consul import ConsulSettings
+    from zcrawl.coord.agents.consul_client import ConsulSettings
 
     found = config.consul
     if not found.address:
@@ -42,14 +42,14 @@ def consul_settings(config: Config) -> ConsulSettings:
 
 
 def coordinator(config: Config) -> Coordinator:
-    from zcrawl.coord.coord_consul import ConsulCoordinator
-    from zcrawl.runtime import clock_os
+    from zcrawl.coord.agents.consul import ConsulCoordinator
+    from zcrawl.runtime import clock
 
-    return ConsulCoordinator(consul_settings(config), clock_os.now)
+    return ConsulCoordinator(consul_settings(config), clock.now)
 
 
 def open_store(config: Config, *, readonly: bool = False, create: bool = False) -> Store:
-    from zcrawl.store.store_peewee import open_mysql
+    from zcrawl.store.sql.store import open_mysql
 
     if not config.database.urls:
         raise ConfigError(
@@ -59,7 +59,7 @@ def open_store(config: Config, *, readonly: bool = False, create: bool = False) 
 
 
 def master_keys(config: Config) -> MeshKeys | None:
-    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+    from zcrawl.mesh.sockets.keys import read_mesh_keys
 
     mesh = config.mesh
     return read_mesh_keys(Path(mesh.key_file)) if mesh.key_file else None
@@ -75,7 +75,7 @@ def client_keys(config: Config) -> MeshKeys | None:
             "mesh.key_file needs mesh.server_key too: the masters' public key, which `zcrawl keys "
             "show` prints"
         )
-    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+    from zcrawl.mesh.sockets.keys import read_mesh_keys
 
     return read_mesh_keys(Path(mesh.key_file), mesh.server_key)
 
@@ -114,7 +114,7 @@ def _registered_masters(config: Config) -> list[Endpoints]:
 
 def registered(config: Config, role: Role) -> list[Sighting]:
     """What Consul's catalogue shows now. Blocks."""
-    from zcrawl.coord.client_consul import ConsulClient
+    from zcrawl.coord.agents.consul_client import ConsulClient
     from zcrawl.coord.ports import Member
 
     asking = Member(role, "", config.cluster.name, "", "", 0, 0)

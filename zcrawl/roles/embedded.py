@@ -14,29 +14,29 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from zcrawl.coord.local_file import FileLock
+from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.model import RunState
-from zcrawl.reasons.cluster import NO_LEADER, WORKERS_FAIL
+from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
+from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
 from zcrawl.roles.vouching import Vouching
-from zcrawl.runtime import clock_os
-from zcrawl.runtime.nursery_os import Nursery
-from zcrawl.runtime.private_files_os import make_private_folder, tighten
-from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
-from zcrawl.runtime.watchdog_os import STUCK_CPU_S
+from zcrawl.runtime import clock
+from zcrawl.runtime.nursery import Nursery
+from zcrawl.runtime.private_files import make_private_folder, tighten
+from zcrawl.runtime.supervisor import Supervisor, new_incarnation
+from zcrawl.runtime.watchdog import STUCK_CPU_S
 from zcrawl.submit.output_rights import OutputRights
-from zcrawl.telemetry.logs import EventLog, rotate
+from zcrawl.telemetry.logs.files import EventLog, rotate
 
 if TYPE_CHECKING:
-    from zcrawl.master.master_loop import MasterLoop
-    from zcrawl.master.output_loop import OutputLoop
+    from zcrawl.master.driver.loop import MasterLoop
+    from zcrawl.master.driver.outputs import OutputLoop
 
 WORKER_MODULE: Final = "zcrawl.roles.worker_main"
 OWNER: Final = JobRights(owner=True)
@@ -102,7 +102,7 @@ class EmbeddedCluster:
 
     async def _open(self) -> None:
         data, stack = self._data, self._stack
-        clock_os.raise_file_limit()
+        clock.raise_file_limit()
         warning = make_private_folder(data)
         lock = FileLock(data)
         leadership = await lock.acquire(self._takeover_timeout_s)
@@ -141,17 +141,17 @@ class EmbeddedCluster:
 
     async def _lead(self, leadership: Leadership, endpoints: Endpoints, log: EventLog) -> None:
         # Loaded only now: the workers, on another core, begin their work meanwhile.
-        from zcrawl.store import light_peewee
+        from zcrawl.store.sql import light
 
-        light_peewee.load()
+        light.load()
+        from zcrawl.master.driver.loop import MasterLoop
+        from zcrawl.master.driver.outputs import OutputLoop
+        from zcrawl.master.driver.store_threads import StoreThreads
         from zcrawl.master.events import Elected
         from zcrawl.master.master import Master
-        from zcrawl.master.master_loop import MasterLoop
-        from zcrawl.master.output_loop import OutputLoop
-        from zcrawl.master.store_thread import StoreThreads
-        from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-        from zcrawl.store.output_folder_file import OutputPlaces
-        from zcrawl.store.store_peewee import open_sqlite
+        from zcrawl.mesh.sockets.master import ZmqMasterMesh
+        from zcrawl.outputs.files.folder import OutputPlaces
+        from zcrawl.store.sql.store import open_sqlite
 
         data, stack = self._data, self._stack
         database = await asyncio.to_thread(open_sqlite, data / place.DATABASE)
@@ -170,12 +170,12 @@ class EmbeddedCluster:
             ),
             mesh,
             store,
-            clock=clock_os.now,
-            utc=clock_os.utc,
+            clock=clock.now,
+            utc=clock.utc,
             log=log,
             log_told=log.quietly,
             lines=log.take_lines,
-            rss_bytes=clock_os.rss_bytes,
+            rss_bytes=clock.rss_bytes,
             on_applied=lambda: outputs.committed(),
             prepare=Vouching(log).prepare,
         )
@@ -185,7 +185,7 @@ class EmbeddedCluster:
             lambda: master.machine.epoch,
             master.note,
             OutputPlaces(data, data, self._output_rights),
-            clock_os.utc,
+            clock.utc,
             body_getter(self._blobs, in_loop(master.note)),
             master=place.MASTER,
             alone=True,

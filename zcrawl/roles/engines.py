@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from zcrawl.errors import JobError, PluginError
-from zcrawl.reasons.usage import NO_BROWSER
+from zcrawl.model.reasons.usage import NO_BROWSER
+from zcrawl.model.spec import ENGINES, JobSpec
 from zcrawl.roles.extras import missing_here
-from zcrawl.runtime import clock_os
-from zcrawl.submit.spec import ENGINES, JobSpec
+from zcrawl.runtime import clock
 
 if TYPE_CHECKING:
     from zcrawl.fetch.ports import Engine
@@ -70,20 +70,20 @@ def _require_extras(spec: JobSpec) -> None:
 
 def _own_engine(name: str, plain: Callable[[], Engine], note: Note) -> Engine:
     if name == "httpx":
-        from zcrawl.fetch.fetch_httpx import HttpxEngine
+        from zcrawl.fetch.http2.engine import HttpxEngine
 
         return HttpxEngine()
     if name == "browser":
         try:
-            from zcrawl.fetch.fetch_browser import BrowserEngine
+            from zcrawl.fetch.browser.engine import BrowserEngine
         except ImportError as error:
             raise JobError(
                 f"no browser engine here ({error}); install zcrawl[browser] and Chromium",
                 code=NO_BROWSER,
             ) from error
-        from zcrawl.fetch.fetch_browser import BrowserEngine
+        from zcrawl.fetch.browser.engine import BrowserEngine
 
-        return BrowserEngine(plain(), clock_os.now, clock_os.utc, note=note)
-    from zcrawl.fetch.fetch_http_loop import HttpEngine
+        return BrowserEngine(plain(), clock.now, clock.utc, note=note)
+    from zcrawl.fetch.wire.engine import HttpEngine
 
     return HttpEngine()

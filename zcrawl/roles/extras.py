@@ -10,8 +10,8 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Final
 
-from zcrawl.submit import extract_spec
-from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.submit import extraction
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 # extra → (a module of it, the part of a job that needs it)
@@ -28,9 +28,7 @@ def extras_of(spec: JobSpec) -> Iterator[str]:
         yield "browser"
     if spec.fetch.http2:
         yield "http2"
-    if any(
-        field.main for block in spec.extract for _, field in extract_spec.walk(block.fields, "")
-    ):
+    if any(field.main for block in spec.extract for _, field in extraction.walk(block.fields, "")):
         yield "content"
 
 

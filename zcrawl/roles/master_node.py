@@ -19,29 +19,29 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
+from zcrawl.master.driver.loop import MasterLoop
+from zcrawl.master.driver.outputs import OutputLoop
+from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
-from zcrawl.master.master_loop import MasterLoop
-from zcrawl.master.output_loop import OutputLoop
-from zcrawl.master.store_thread import StoreThreads
 from zcrawl.mesh.address import TcpAddress, advertised, parse_endpoint
-from zcrawl.mesh.keys_zmq_file import AllowList
-from zcrawl.mesh.mesh_zmq_master import ZmqMasterMesh
-from zcrawl.mesh.mesh_zmq_peers import ZmqPeers
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import check_bind
+from zcrawl.mesh.sockets.keys import AllowList
+from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.mesh.sockets.peers import ZmqPeers
+from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.roles import cluster
 from zcrawl.roles.allow_list import follow_allow_list
 from zcrawl.roles.blobs import blobs_place, body_getter, in_loop
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import OUTPUTS
-from zcrawl.runtime import clock_os
-from zcrawl.runtime.notify_os import Notify
-from zcrawl.runtime.supervisor_os import new_incarnation
-from zcrawl.runtime.tasks_loop import supervised
-from zcrawl.store.output_folder_file import OutputPlaces
+from zcrawl.runtime import clock
+from zcrawl.runtime.notify import Notify
+from zcrawl.runtime.supervisor import new_incarnation
+from zcrawl.runtime.tasks import supervised
 from zcrawl.store.ports import Store
 from zcrawl.submit.output_rights import OutputRights
-from zcrawl.telemetry.logs import EventLog
+from zcrawl.telemetry.logs.files import EventLog
 
 PULSE_S: Final = 0.5
 DATABASE_AGAIN_S: Final = 1.0
@@ -75,7 +75,7 @@ class MasterNode:
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
-        clock_os.raise_file_limit()
+        clock.raise_file_limit()
         async with contextlib.AsyncExitStack() as stack:
             data = Path(self._config.data.dir)
             bodies = blobs_place(self._config, data, cluster=True)
@@ -104,12 +104,12 @@ class MasterNode:
                 ),
                 self._mesh,
                 store,
-                clock=clock_os.now,
-                utc=clock_os.utc,
+                clock=clock.now,
+                utc=clock.utc,
                 log=self._log,
                 log_told=self._log.quietly,
                 lines=self._log.take_lines,
-                rss_bytes=clock_os.rss_bytes,
+                rss_bytes=clock.rss_bytes,
                 on_applied=lambda: self._outputs.committed(),
                 peers=self._peers,
                 on_step_down=self._resign,
@@ -120,7 +120,7 @@ class MasterNode:
                 lambda: self._master.machine.epoch,
                 self._master.note,
                 OutputPlaces(data, outputs, rights, shared=self._config.outputs.shared),
-                clock_os.utc,
+                clock.utc,
                 body_getter(bodies, in_loop(self._master.note)),
                 master=self.id,
                 alone=False,

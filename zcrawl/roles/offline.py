@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from zcrawl.errors import RefusedError, UsageError, ZcrawlError
-from zcrawl.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
-from zcrawl.reasons.storage import NO_DATABASE
+from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.storage import NO_DATABASE
 from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
 from zcrawl.store.commands import Asked, CancelOffline, RunChanged
-from zcrawl.store.mark_sqlite_file import check_mark
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
+from zcrawl.store.sql.dialects.sqlite_mark import check_mark
 from zcrawl.telemetry.views import chosen_run
 
 HOLDER = "offline"
@@ -47,10 +47,10 @@ def _open(data: Path, *, readonly: bool) -> Store:
             f"there is no database in {data}; `zcrawl crawl URL --data {data}` makes one",
             code=NO_DATABASE,
         )
-    from zcrawl.store import light_peewee
+    from zcrawl.store.sql import light
 
-    light_peewee.load()
-    from zcrawl.store.store_peewee import open_sqlite
+    light.load()
+    from zcrawl.store.sql.store import open_sqlite
 
     return open_sqlite(path, readonly=readonly)
 

@@ -14,7 +14,7 @@ from typing import Final
 from zcrawl.coord.members import ID_TAKEN_AFTER_S
 from zcrawl.coord.ports import Health, Member, Role, Sighting
 from zcrawl.errors import ConfigError, UnreachableError
-from zcrawl.reasons.cluster import ID_TAKEN
+from zcrawl.model.reasons.cluster import ID_TAKEN
 
 LOOK_AGAIN_S: Final = 0.3
 

@@ -13,7 +13,7 @@ import msgspec
 
 from zcrawl.errors import DiskFull, UsageError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.reasons.usage import DATA_NOT_PRIVATE, DATA_UNWRITABLE
+from zcrawl.model.reasons.usage import DATA_NOT_PRIVATE, DATA_UNWRITABLE
 
 DATABASE: Final = "zcrawl.db"
 BLOBS: Final = "blobs"

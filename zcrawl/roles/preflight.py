@@ -21,7 +21,7 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
 from zcrawl.fetch.secrets import PREFIX, names_in
-from zcrawl.reasons.usage import (
+from zcrawl.model.reasons.usage import (
     MISSING_EXTRA,
     NO_BROWSER,
     NO_HANDLER,
@@ -30,9 +30,9 @@ from zcrawl.reasons.usage import (
     NO_START,
     UNREADABLE,
 )
+from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
 from zcrawl.roles.extras import BROWSERS, PACKAGES, extras_of, has_browser
 from zcrawl.submit import outputs
-from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 
 # extra → (a module of it, what it is for)
 EXTRAS: Final = {
@@ -206,8 +206,8 @@ def _has_foreign_bases(tree: ast.Module) -> bool:
 async def check_spider(spec: JobSpec, seeds: bool) -> None:
     """Raise JobError for a spider that does not load, or has nothing to begin with. `seeds`: the
     crawl has some."""
-    from zcrawl.worker.spider_wire import Load
-    from zcrawl.worker.spiders_os import SpiderProcess
+    from zcrawl.worker.extensions.spiders import SpiderProcess
+    from zcrawl.worker.spider_protocol import Load
 
     source = b"" if spec.code is None else spec.code.source.encode()
     load = Load(spec.spider, source, spec.spider_args, spec.spider_limits.memory, os.getpid())

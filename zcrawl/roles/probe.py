@@ -17,12 +17,12 @@ import httpx
 import msgspec
 
 from zcrawl.errors import BadUrl, FetchError
-from zcrawl.fetch.fetch_http_loop import HttpEngine
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
 from zcrawl.fetch.secrets import names_in
+from zcrawl.fetch.wire.engine import HttpEngine
 from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
@@ -35,17 +35,17 @@ from zcrawl.frontier.url import (
     origin_of,
 )
 from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig
-from zcrawl.model import Outcome
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import Outcome
 from zcrawl.parse.charset import encoding_of
 from zcrawl.parse.page import is_html, parse_page
 from zcrawl.result.plan import vouched_hosts
 from zcrawl.roles.embedded import OWNER
 from zcrawl.roles.engines import make_engine
-from zcrawl.runtime import clock_os
-from zcrawl.submit.job_toml import to_json
-from zcrawl.submit.spec import JobSpec
-from zcrawl.worker.outcome import RunContext
-from zcrawl.worker.pipeline_loop import Pipeline
+from zcrawl.runtime import clock
+from zcrawl.submit.read import to_json
+from zcrawl.worker.pipeline.pipeline import Pipeline
+from zcrawl.worker.results.outcome import RunContext
 
 MOST_HANDOVERS: Final = 10
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -75,7 +75,7 @@ class Recorder:
     async def _note(
         self, method: str, url: str, headers: Mapping[str, str], limits: HopLimits, sending: Any
     ) -> httpx.Response:
-        began = clock_os.now()
+        began = clock.now()
         hop: dict[str, Any] = {"method": method, "url": url}
         if limits.proxy is not None:
             hop["proxy"] = limits.proxy.rpartition("@")[2]
@@ -90,7 +90,7 @@ class Recorder:
             hop |= {"error": error.reason, "detail": str(error)}
             raise
         finally:
-            hop["ms"] = round((clock_os.now() - began) * 1000, 1)
+            hop["ms"] = round((clock.now() - began) * 1000, 1)
         wire = response.extensions.get("wire_headers") or response.headers.raw
         hop |= {
             "status": response.status_code,
@@ -175,8 +175,8 @@ async def _fetch(
 
     pipeline = Pipeline(
         lambda spec: recorder,
-        clock_os.now,
-        clock_os.utc,
+        clock.now,
+        clock.utc,
         on_end=lambda seq, result: ended.put_nowait(result),
         on_hop=permit,
         on_late=lambda seq: None,  # one request at a time has no pace

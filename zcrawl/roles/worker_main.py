@@ -1,5 +1,5 @@
 """One worker process, started by a supervisor: `python -m zcrawl.roles.worker_main SPEC`, or forked
-from a process that has called `load` (`runtime.nursery_os`).
+from a process that has called `load` (`runtime.nursery`).
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ import msgspec
 
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.reasons.waiting import DRAINED as WORKER_DRAINED
-from zcrawl.runtime.parent_os import DRAINED, REFUSED, end_with_parent
-from zcrawl.runtime.private_files_os import keep_private
-from zcrawl.runtime.watchdog_os import STUCK_CPU_S, Watchdog
-from zcrawl.terminal_text import shown
+from zcrawl.model.reasons.waiting import DRAINED as WORKER_DRAINED
+from zcrawl.runtime.parent import DRAINED, REFUSED, end_with_parent
+from zcrawl.runtime.private_files import keep_private
+from zcrawl.runtime.watchdog import STUCK_CPU_S, Watchdog
+from zcrawl.text.terminal import shown
 
 if TYPE_CHECKING:
-    from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
     from zcrawl.mesh.security import MeshKeys
+    from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 FAILED = 1
 # What a worker will need; `run_worker` imports by itself what is not loaded yet.
 MODULES = (
     "uvloop",
-    "zcrawl.fetch.fetch_http_loop",
-    "zcrawl.mesh.mesh_zmq_worker",
-    "zcrawl.store.blobs_file",
-    "zcrawl.telemetry.logs",
-    "zcrawl.worker.pipeline_loop",
-    "zcrawl.worker.worker_loop",
+    "zcrawl.fetch.wire.engine",
+    "zcrawl.mesh.sockets.worker",
+    "zcrawl.blobs.folder",
+    "zcrawl.telemetry.logs.files",
+    "zcrawl.worker.pipeline.pipeline",
+    "zcrawl.worker.driver.loop",
 )
 GC_THRESHOLDS = (20_000, 20, 50)  # a page makes thousands of objects, and hardly any cycle
 
@@ -84,7 +84,7 @@ def work(told: str | bytes) -> Never:
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     gc.disable()  # while modules are loaded: nothing of them is garbage
-    from zcrawl.runtime.run_loop import run_async
+    from zcrawl.runtime.run import run_async
 
     reason, code = run_async(run_worker(spec))
     if code == REFUSED:
@@ -105,16 +105,16 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
     """Why it ended, and the exit code that says so."""
     _without_httpx_command()
     from zcrawl import __version__
-    from zcrawl.mesh.mesh_zmq_worker import ZmqWorkerMesh
+    from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
     from zcrawl.roles.blobs import open_blobs
     from zcrawl.roles.engines import Engines
-    from zcrawl.runtime import clock_os
-    from zcrawl.telemetry.logs import EventLog
+    from zcrawl.runtime import clock
+    from zcrawl.telemetry.logs.files import EventLog
+    from zcrawl.worker.driver.loop import WorkerLoop
     from zcrawl.worker.machine import WorkerMachine
-    from zcrawl.worker.pipeline_loop import Pipeline
-    from zcrawl.worker.worker_loop import WorkerLoop
+    from zcrawl.worker.pipeline.pipeline import Pipeline
 
-    clock_os.raise_file_limit()
+    clock.raise_file_limit()
     place = spec.log_fd if spec.log_fd >= 0 else Path(spec.log)
     log = EventLog(place, spec.id, as_text=spec.log_text)
     machine = WorkerMachine(
@@ -142,8 +142,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         worker = WorkerLoop(
             machine,
             mesh,
-            clock=clock_os.now,
-            rss_bytes=clock_os.rss_bytes,
+            clock=clock.now,
+            rss_bytes=clock.rss_bytes,
             log=log,
             lines=log.take_lines,
             after=spec.after,
@@ -153,8 +153,8 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         engines.shared("http")
         pipeline = Pipeline(
             engines.of,
-            clock_os.now,
-            clock_os.utc,
+            clock.now,
+            clock.utc,
             on_end=worker.fetch_ended,
             on_hop=worker.hop_wanted,
             on_late=worker.started_late,
@@ -180,7 +180,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
 def _keys(spec: WorkerSpec) -> MeshKeys | None:
     if not spec.key_file:
         return None
-    from zcrawl.mesh.keys_zmq_file import read_mesh_keys
+    from zcrawl.mesh.sockets.keys import read_mesh_keys
 
     return read_mesh_keys(Path(spec.key_file), spec.server_key)
 
@@ -189,13 +189,13 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
     """In a cluster: masters come and go, and the supervisor wants to see that this loop turns."""
     if not spec.masters_file:
         return
-    from zcrawl.roles import pulse_file
-    from zcrawl.roles.masters_file import MastersFile
+    from zcrawl.roles import worker_pulse
+    from zcrawl.roles.masters_list import MastersFile
 
     file = MastersFile(Path(spec.masters_file))
     known = {one.master: one for one in spec.masters}
     while True:
-        pulse_file.touch(Path(spec.pulses), spec.id)
+        worker_pulse.touch(Path(spec.pulses), spec.id)
         if file.changed():
             wanted = {one.master: one for one in file.read()}
             for master in known.keys() - wanted.keys():
@@ -204,7 +204,7 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
                 if known.get(master) != endpoints:
                     mesh.connect(endpoints)
             known = wanted
-        await asyncio.sleep(pulse_file.PULSE_S)
+        await asyncio.sleep(worker_pulse.PULSE_S)
 
 
 if __name__ == "__main__":

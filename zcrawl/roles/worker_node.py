@@ -19,19 +19,20 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.reasons.cluster import WORKERS_FAIL
+from zcrawl.model.reasons.cluster import WORKERS_FAIL
 from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
-from zcrawl.roles.masters_file import FILE, MastersFile
+from zcrawl.roles.masters_list import FILE, MastersFile
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
-from zcrawl.roles.pulse_file import Pulses
-from zcrawl.runtime import clock_os, lives_file
-from zcrawl.runtime.notify_os import Notify
-from zcrawl.runtime.supervisor_os import Supervisor, new_incarnation
-from zcrawl.runtime.tasks_loop import TASK_FAILED, in_full, supervised
-from zcrawl.telemetry.logs import EventLog
+from zcrawl.roles.worker_pulse import Pulses
+from zcrawl.runtime import clock
+from zcrawl.runtime import lives as lives_files
+from zcrawl.runtime.notify import Notify
+from zcrawl.runtime.supervisor import Supervisor, new_incarnation
+from zcrawl.runtime.tasks import TASK_FAILED, in_full, supervised
+from zcrawl.telemetry.logs.files import EventLog
 
 STDERR: Final = 2
 PULSES: Final = "pulses"
@@ -76,18 +77,18 @@ class WorkerNode:
 
     async def run(self, stop: asyncio.Event) -> None:
         self._stop = stop
-        clock_os.raise_file_limit()
+        clock.raise_file_limit()
         cluster.client_keys(self._config)  # a wrong key is told here, not by every child
         if self._look_for_double is not None:
             await require_free(self.ids, coord.Role.WORKER, self._look_for_double, stop)
         self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
         self._pulses.folder.mkdir(exist_ok=True)
-        with lives_file.Lives(self._data / lives_file.FILE) as lives:
+        with lives_files.Lives(self._data / lives_files.FILE) as lives:
             await self._supervise(lives)
         if self._failure is not None:
             raise self._failure
 
-    async def _supervise(self, lives: lives_file.Lives) -> None:
+    async def _supervise(self, lives: lives_files.Lives) -> None:
         supervisor = Supervisor(
             WORKER_MODULE,
             self.ids,
@@ -166,7 +167,7 @@ class WorkerNode:
         self._notify.ready(f"{', '.join(self.ids)}")
         while not self._stop.is_set():
             for id, one in self._coordinators.items():
-                if self._supervisor.is_alive(id) and self._pulses.is_alive(id, clock_os.now()):
+                if self._supervisor.is_alive(id) and self._pulses.is_alive(id, clock.now()):
                     one.loop_alive()
             self._notify.alive()
             complaint = self._supervisor.complaint()

@@ -1,9 +1,10 @@
 """What a child that runs foreign code or reads foreign data gets of its parent's environment. Pure.
 
-Used for spiders (`worker.spiders_os`), the reader of main content (`parse.content_os`) and, with
-its own additions, Chromium (`fetch.sandbox_os`). An allow-list: passwords of the cluster
-(ZCRAWL_*), keys of S3 (AWS_*), tokens of whatever else runs on the machine are in none of them. A
-spider gets no secret by its environment; a job sends secrets by `${NAME}` in its headers.
+Used for spiders (`worker.extensions.spiders`), the reader of main content
+(`parse.children.content`) and, with its own additions, Chromium (`fetch.browser.sandbox`). An
+allow-list: passwords of the cluster (ZCRAWL_*), keys of S3 (AWS_*), tokens of whatever else runs on
+the machine are in none of them. A spider gets no secret by its environment; a job sends secrets by
+`${NAME}` in its headers.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """After failures in a row, wait before the next attempt instead of hammering a server that is
-down. Used by `store_peewee` for each of its connections; the clock is the caller's.
+down. Used by `sql.store` for each of its connections; the clock is the caller's.
 
     closed ──failure──▶ open until now + wait ──▶ one attempt ──ok──▶ closed
                              ▲                        │

@@ -10,10 +10,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Manner, Page, Traits
-from zcrawl.model import Disposition, Kept, RequestState, RunState
+from zcrawl.mesh.messages import Page, Traits
+from zcrawl.model.host import Manner
+from zcrawl.model.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
+from zcrawl.model.states import Disposition, Kept, RequestState, RunState
 from zcrawl.store.output_pieces import Progress
-from zcrawl.store.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 
 
 class _Data(msgspec.Struct, frozen=True):

@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from zcrawl.model import RequestState
-from zcrawl.reasons.skip import NEAR_DUPLICATE
+from zcrawl.model.duplicates import MARK, SKIP, Duplicates
+from zcrawl.model.reasons.skip import NEAR_DUPLICATE
+from zcrawl.model.states import RequestState
 from zcrawl.store.commands import Change
-from zcrawl.submit.duplicates_spec import MARK, SKIP, Duplicates
 
 FINGERPRINT_BYTES: Final = 32
 MOST_IN_BAND: Final = 32

@@ -1,6 +1,6 @@
 """Decides how a part of an output is made by several leaders, one after the other. Pure.
 
-Used by the sinks that write parts (`output_parts_file`), by the script of the output loop and by
+Used by the sinks that write parts (`files.parts`), by the script of the output loop and by
 the simulated world. An output derives from committed rows, so whoever leads can make it again. On
 a cluster a leader that was replaced may still write, for as long as it likes. So no leader opens
 a file that another one has opened:

@@ -10,30 +10,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.model import Kept, RequestState
+from zcrawl.model.rows import KnownRow, LaneWant, Refilled, RunRow
+from zcrawl.model.states import Kept, RequestState
 from zcrawl.store.output_pieces import Place, Progress
-from zcrawl.store.rows import KnownRow, QueuedRow, RunRow
 
 
 class _Data(msgspec.Struct, frozen=True):
     pass
 
 
-class LaneWant(_Data, frozen=True):
-    run: int
-    host: int
-    after: tuple[int, int, int] | None  # rows that sort after this (prio, depth, seq)
-    limit: int
-
-
 class Refill(_Data, frozen=True):
     lanes: tuple[LaneWant, ...]
-
-
-class Refilled(_Data, frozen=True):
-    """For each wanted lane its next rows in order, and whether the lane ends there."""
-
-    lanes: list[tuple[LaneWant, list[QueuedRow], bool]]
 
 
 class ListJobs(_Data, frozen=True):

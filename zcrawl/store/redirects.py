@@ -28,8 +28,14 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.model import Kept, RequestState
-from zcrawl.reasons.skip import DUPLICATE, NOT_DUE, REDIRECT_TARGET, duplicate_of, is_duplicate
+from zcrawl.model.reasons.skip import (
+    DUPLICATE,
+    NOT_DUE,
+    REDIRECT_TARGET,
+    duplicate_of,
+    is_duplicate,
+)
+from zcrawl.model.states import Kept, RequestState
 from zcrawl.store.commands import Change
 
 

@@ -1,6 +1,6 @@
 """Rules that every backend of the store shares: what a change must hold, how a run ends.
 
-Called by `store_peewee` and `testing.fake_store`; everything else is written twice on purpose, so
+Called by `sql.store` and `testing.store.store`; everything else is written twice on purpose, so
 that the contract suite compares two independent readings of `ports`.
 """
 
@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
-from zcrawl.model import RequestState, RunState
-from zcrawl.reasons.reason import without_detail
-from zcrawl.reasons.storage import NO_PAGE, RESULT_GAP
-from zcrawl.reasons.usage import BAD_SPEC
+from zcrawl.model.duplicates import Duplicates
+from zcrawl.model.reasons.reason import without_detail
+from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
+from zcrawl.model.reasons.usage import BAD_SPEC
+from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.rows import RunRow
+from zcrawl.model.spec import UNREADABLE, Output
+from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import Change, SetDrain
-from zcrawl.store.rows import RunRow
-from zcrawl.submit.duplicates_spec import Duplicates
-from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import targets
-from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import UNREADABLE, Output
+from zcrawl.submit.read import file_stem
 
 MOST_ACTIONS = 5  # that are told of a run
 SEEDING = "add_seeds"  # a part of a submission, and no action of its own

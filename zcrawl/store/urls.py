@@ -1,7 +1,7 @@
 """Addresses of databases as people write them: `sqlite:///path`, `mysql://user:pass@host/db?…`.
 
 Decides what each part means and refuses what it does not know. No password is ever shown: not in
-errors, not in `repr`. Called by `store_peewee.open_mysql` and by whoever reads `database.urls`.
+errors, not in `repr`. Called by `sql.store.open_mysql` and by whoever reads `database.urls`.
 """
 
 from __future__ import annotations

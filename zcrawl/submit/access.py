@@ -10,10 +10,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from zcrawl.errors import BadUrl, JobError
-from zcrawl.reasons.usage import SECRET_WRITTEN_OUT
-from zcrawl.submit.expressions import compile_pattern
+from zcrawl.model.reasons.usage import SECRET_WRITTEN_OUT
+from zcrawl.model.spec import Fetch, JobSpec, Login
 from zcrawl.submit.seeds import check_seed
-from zcrawl.submit.spec import Fetch, JobSpec, Login
+from zcrawl.text.expressions import compile_pattern
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000

@@ -5,7 +5,7 @@ Called by `crawl` and `submit`. Pure.
 
 from __future__ import annotations
 
-from zcrawl.submit.spec import CRAWL, JobSpec
+from zcrawl.model.spec import CRAWL, JobSpec
 
 
 def advice(spec: JobSpec) -> str:

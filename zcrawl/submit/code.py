@@ -18,8 +18,8 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import JobError, RefusedError
-from zcrawl.reasons.usage import BAD_HASH, BAD_SPIDER, CODE_NOT_ALLOWED, UNUSED_OPTIONS
-from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec, SpiderCode
+from zcrawl.model.reasons.usage import BAD_HASH, BAD_SPIDER, CODE_NOT_ALLOWED, UNUSED_OPTIONS
+from zcrawl.model.spec import CRAWL, ENGINES, JobSpec, SpiderCode
 
 MAX_SOURCE: Final = 500_000  # bytes
 MAX_ARGS: Final = 50_000  # bytes of JSON

@@ -3,7 +3,7 @@
 Called by the leader for each submission (`settle`), and by whoever writes before anything is opened
 (`locate`): a run that is in the database may have been submitted to a master with other rights.
 Pure; that no symbolic link leads out is seen to where the file is opened
-(`store.output_folder_file`). The rule:
+(`outputs.files.folder`). The rule:
 
 - A master of a cluster writes inside the `outputs` folder of its data folder, and below the
   prefixes that its configuration names (`outputs.allow`). Anything else is refused
@@ -21,13 +21,13 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError
-from zcrawl.reasons.cluster import BAD_REQUEST
-from zcrawl.reasons.usage import PATH_NOT_ALLOWED
+from zcrawl.model.reasons.cluster import BAD_REQUEST
+from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
+from zcrawl.model.spec import JobSpec
 from zcrawl.submit.code import PLUGIN_NAME
-from zcrawl.submit.job_toml import file_stem
 from zcrawl.submit.outputs import PLUGIN, format_of, is_remote, targets
 from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
-from zcrawl.submit.spec import JobSpec
+from zcrawl.submit.read import file_stem
 
 OUTPUTS: Final = ""  # the prefix that stands for the outputs folder itself
 

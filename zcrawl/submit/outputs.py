@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from zcrawl.errors import JobError
-from zcrawl.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
+from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
+from zcrawl.model.spec import JobSpec, Output
 from zcrawl.submit.code import PLUGIN_NAME
-from zcrawl.submit.spec import JobSpec, Output
 
 SQL: Final = "sql"  # the database: always, because all others derive from it
 PLUGIN: Final = "plugin"  # a store that a package adds, on the masters: plugin:NAME

@@ -22,9 +22,9 @@ import msgspec
 
 from zcrawl.errors import BadUrl, JobError, RefusedError
 from zcrawl.frontier.url import canonicalize, netloc_of
-from zcrawl.reasons.cluster import BAD_REQUEST
-from zcrawl.reasons.usage import PRIVATE_NOT_ALLOWED
-from zcrawl.submit.spec import JobSpec
+from zcrawl.model.reasons.cluster import BAD_REQUEST
+from zcrawl.model.reasons.usage import PRIVATE_NOT_ALLOWED
+from zcrawl.model.spec import JobSpec
 
 
 def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> JobSpec:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zcrawl.submit.spec import JobSpec
+from zcrawl.model.spec import JobSpec
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

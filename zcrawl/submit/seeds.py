@@ -15,7 +15,7 @@ from typing import Final
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import canonicalize, quoted
-from zcrawl.reasons.skip import UNSUPPORTED_SCHEME
+from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.submit.url_logins import refuse_login
 
 CHUNK: Final = 1000

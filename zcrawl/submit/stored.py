@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from zcrawl.errors import JobError
-from zcrawl.reasons.reason import with_detail
-from zcrawl.reasons.usage import BAD_EXPRESSION, BAD_SPEC
+from zcrawl.model.reasons.reason import with_detail
+from zcrawl.model.reasons.usage import BAD_EXPRESSION, BAD_SPEC
+from zcrawl.model.spec import UNREADABLE, JobSpec
 from zcrawl.submit.code import with_code_right
-from zcrawl.submit.spec import UNREADABLE, JobSpec
 from zcrawl.submit.validate import check
 
 MAX_REASON: Final = 250  # characters; the column of a run's reason has 255

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import JobError
-from zcrawl.submit.spec import UNREADABLE
+from zcrawl.model.spec import UNREADABLE
 
 MOST_TAGS: Final = 16  # of one job
 MOST_CHARACTERS: Final = 32  # of one tag

@@ -21,7 +21,7 @@ import msgspec
 
 from zcrawl.errors import BadUrl, UsageError
 from zcrawl.frontier.url import canonicalize, netloc_of
-from zcrawl.reasons.usage import PASSWORD_IN_URL
+from zcrawl.model.reasons.usage import PASSWORD_IN_URL
 
 ENVIRONMENT: Final = "ZCRAWL_SECRET_"  # what fetch.secrets reads
 NAME_PREFIX: Final = "URL_"

@@ -1,6 +1,6 @@
 """Decides whether a job is one that this version can run, and says what is wrong if it is not.
 
-Called by `job_toml` for TOML, by the CLI for flags and by the leader for what a client sent.
+Called by `read` for TOML, by the CLI for flags and by the leader for what a client sent.
 Pure. Every refusal is one `JobError` that names the source, the key and the remedy.
 """
 
@@ -16,17 +16,17 @@ import msgspec
 from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.hours import parse_hours
 from zcrawl.frontier.scope import validate_scope
-from zcrawl.reasons.usage import UNKNOWN_KEY
-from zcrawl.submit import extract_spec, keys
+from zcrawl.model.browser import check_rendering
+from zcrawl.model.duplicates import check_duplicates
+from zcrawl.model.reasons.usage import UNKNOWN_KEY
+from zcrawl.model.recrawl import check_recrawl
+from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.submit import extraction, keys
 from zcrawl.submit.access import check_access
-from zcrawl.submit.browser_spec import check_rendering
 from zcrawl.submit.code import check_code, check_engine, check_kind
-from zcrawl.submit.duplicates_spec import check_duplicates
 from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
-from zcrawl.submit.recrawl_spec import check_recrawl
 from zcrawl.submit.seeds import check_seed
-from zcrawl.submit.spec import CRAWL, ENGINES, JobSpec
 from zcrawl.submit.tags import check_tags
 
 LATER_KINDS: Final = ("http", "shell")
@@ -65,7 +65,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:
     """The spec that `data` describes. `source` is what error messages call it."""
-    data = extract_spec.expand(data, source)
+    data = extraction.expand(data, source)
     for key in keys.unknown_keys(data, JobSpec):
         if key in LATER_KEYS:
             raise JobError(
@@ -103,8 +103,8 @@ def check(spec: JobSpec, *, seeds: bool = True) -> None:
     check_rendering(spec.browser, spec.fetch.engine, spec.fetch.timeout)
     check_code(spec)
     validate_scope(spec.scope)
-    extract_spec.check_blocks(spec.extract)
-    extract_spec.check_expressions(spec.extract)
+    extraction.check_blocks(spec.extract)
+    extraction.check_expressions(spec.extract)
     check_outputs(spec.output)
     check_recrawl(spec.recrawl, spec.kind == CRAWL)
     check_duplicates(spec.duplicates)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from zcrawl.telemetry.levels import ORDER, rank
-from zcrawl.wildcards import matches
+from zcrawl.text.wildcards import matches
 
 # Texts of events name their run so, at their beginning or after the job's name.
 _RUN = re.compile(r"(?:^|, )run ([0-9]{1,18})\b")

@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError
-from zcrawl.model import RunState
-from zcrawl.reasons.cluster import NO_SUCH_RUN
+from zcrawl.model.reasons.cluster import NO_SUCH_RUN
+from zcrawl.model.rows import RunRow
+from zcrawl.model.spec import UNREADABLE
+from zcrawl.model.states import RunState
 from zcrawl.store.queries import JobRow, OutputFact, TallyRows
-from zcrawl.store.rows import RunRow
-from zcrawl.submit.spec import UNREADABLE
 from zcrawl.submit.tags import is_tagged, tags_of
 
 MAX_IN_FLIGHT_URLS: Final = 50

@@ -6,11 +6,11 @@ import itertools
 import json
 from collections import Counter
 
-from zcrawl.model import RequestState
-from zcrawl.reasons.registry import find_reason
-from zcrawl.reasons.skip import DUPLICATE, MAX_PAGES, REDIRECT_TARGET, UNCHANGED
+from zcrawl.model.reasons.registry import find_reason
+from zcrawl.model.reasons.skip import DUPLICATE, MAX_PAGES, REDIRECT_TARGET, UNCHANGED
+from zcrawl.model.states import RequestState
 from zcrawl.submit.outputs import part_path
-from zcrawl.testing.sim_web import Visit
+from zcrawl.testing.web import Visit
 from zcrawl.testing.world import World
 
 SLACK_S = 1e-6

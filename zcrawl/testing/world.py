@@ -25,19 +25,19 @@ from zcrawl.mesh.messages import (
     Message,
     Result,
 )
+from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.spec import Politeness
 from zcrawl.store.commands import Command
 from zcrawl.store.queries import Query
-from zcrawl.submit.recrawl_spec import Recrawl
-from zcrawl.submit.spec import Politeness
-from zcrawl.testing.fake_store import FakeStore, Fault
-from zcrawl.testing.sim_chaos import Chaos
-from zcrawl.testing.sim_clients import Clients
-from zcrawl.testing.sim_faults import Faults
-from zcrawl.testing.sim_fetches import Fetches
-from zcrawl.testing.sim_operators import Operators
-from zcrawl.testing.sim_outputs import SimOutputs
-from zcrawl.testing.sim_processes import Process, SimMaster, SimWorker
-from zcrawl.testing.sim_web import FakeWeb
+from zcrawl.testing.chaos import Chaos
+from zcrawl.testing.clients import Clients
+from zcrawl.testing.faults import Faults
+from zcrawl.testing.fetches import Fetches
+from zcrawl.testing.operators import Operators
+from zcrawl.testing.outputs import SimOutputs
+from zcrawl.testing.processes import Process, SimMaster, SimWorker
+from zcrawl.testing.store.store import FakeStore, Fault
+from zcrawl.testing.web import FakeWeb
 from zcrawl.worker import events as w
 
 START_UTC = 1_700_000_000.0

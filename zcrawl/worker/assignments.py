@@ -21,8 +21,15 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Welcome,
 )
-from zcrawl.reasons.cluster import NO_CODE, NO_GRANT, NOT_WELCOMED, OVERTAKEN, UNKNOWN_RUN, lacks
-from zcrawl.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
+from zcrawl.model.reasons.cluster import (
+    NO_CODE,
+    NO_GRANT,
+    NOT_WELCOMED,
+    OVERTAKEN,
+    UNKNOWN_RUN,
+    lacks,
+)
+from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
 from zcrawl.worker.events import (
     AdoptCode,
     AdoptRobots,
@@ -33,7 +40,7 @@ from zcrawl.worker.events import (
     Note,
     SendToMaster,
 )
-from zcrawl.worker.intake import Intake
+from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
 
 Refusal = tuple[int, int, str]  # (lease epoch, lease n, reason)

@@ -10,8 +10,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Body, Code, Header, Result, RobotsFile, RunConfig
-from zcrawl.worker.intake import Held
+from zcrawl.mesh.messages import Body, Code, Header, Result, RunConfig
+from zcrawl.model.host import RobotsFile
+from zcrawl.worker.held_requests import Held
 
 
 class _Data(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The worker as a pure machine: messages and finished fetches in, effects out.
 
-Called by `worker_loop` with real sockets and by the simulated world. It decides whom to follow
+Called by `driver.loop` with real sockets and by the simulated world. It decides whom to follow
 (the leader with the highest epoch), what may start (rule 8), what to report, resend and forget.
 
 State of the link to the leader:
@@ -57,10 +57,10 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.model import Disposition
-from zcrawl.reasons.cluster import DUPLICATE_ID, STALE_EPOCH
-from zcrawl.reasons.storage import STORE_BEHIND
-from zcrawl.reasons.waiting import DRAINED
+from zcrawl.model.reasons.cluster import DUPLICATE_ID, STALE_EPOCH
+from zcrawl.model.reasons.storage import STORE_BEHIND
+from zcrawl.model.reasons.waiting import DRAINED
+from zcrawl.model.states import Disposition
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
     CancelFetch,
@@ -81,7 +81,7 @@ from zcrawl.worker.events import (
     StartFetch,
     Ticked,
 )
-from zcrawl.worker.intake import Intake
+from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
 from zcrawl.worker.pulse import Pulse

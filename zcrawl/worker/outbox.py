@@ -18,7 +18,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Ack, Result
 from zcrawl.mesh.timing import WINDOW_RESULTS
-from zcrawl.model import Disposition
+from zcrawl.model.states import Disposition
 
 WINDOW_BYTES = 8_000_000
 RESEND_AFTER_S = 1.0

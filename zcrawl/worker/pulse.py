@@ -9,7 +9,7 @@ from __future__ import annotations
 from zcrawl.mesh.messages import Heartbeat
 from zcrawl.mesh.timing import HEARTBEAT_MOST_S
 from zcrawl.worker.assignments import Assignments
-from zcrawl.worker.intake import Intake
+from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.outbox import Outbox
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zcrawl.mesh.messages import Stale
-from zcrawl.reasons.cluster import DUPLICATE_ID, KEY_NOT_ALLOWED, NAME_NOT_ALLOWED
+from zcrawl.model.reasons.cluster import DUPLICATE_ID, KEY_NOT_ALLOWED, NAME_NOT_ALLOWED
 
 
 def refusal_text(worker: str, stale: Stale) -> str:

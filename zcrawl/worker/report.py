@@ -9,9 +9,9 @@ import msgspec
 
 from zcrawl.errors import RetryClass
 from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Hello, Result
-from zcrawl.model import Outcome
-from zcrawl.reasons.failure import ATTEMPT_OVERDUE, HOST_DOWN, RESULT_UNSENDABLE
-from zcrawl.worker.intake import Intake
+from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE, HOST_DOWN, RESULT_UNSENDABLE
+from zcrawl.model.states import Outcome
+from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.outbox import Outbox
 
 MOST_DETAIL = 200

@@ -1,0 +1,75 @@
+"""The arithmetic of a host's parts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from zcrawl.dispatch.host_state import HOLD_S, HostState, Part, shares
+from zcrawl.frontier.pace import Demand, Pace
+
+
+def host(interval_s: float = 0.0, concurrency: int = 4, burst: int = 1) -> HostState:
+    demand = Demand(interval_s, burst, concurrency, False)
+    return HostState(1, "http://h1.test", demand, Pace(interval_s, burst))
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 3, 7, 32])
+@pytest.mark.parametrize("workers", [1, 2, 5, 40])
+def test_shares_add_up_to_the_concurrency(concurrency: int, workers: int) -> None:
+    """Nothing of a host's concurrency is lost or invented, and shares differ by one at most."""
+    names = [f"w{n}" for n in range(workers)]
+    parts = shares(Demand(0.0, 1, concurrency, True), names)
+    assert sum(parts.values()) == concurrency
+    assert max(parts.values()) - min(parts.values()) <= 1 and min(parts.values()) >= 1
+    assert list(parts) == names[: min(workers, concurrency)], "in the order of the ranking"
+
+
+def test_a_host_that_is_not_spread_has_one_owner() -> None:
+    """The first of the ranking has all of it; nobody has a host without workers."""
+    demand = Demand(0.0, 1, 4, False)
+    assert shares(demand, ["b", "a"]) == {"b": 4}
+    assert shares(demand, []) == {}
+
+
+def test_room_is_what_nobody_may_be_using() -> None:
+    """A lowered part counts with what it may still be using, not with what it was told."""
+    one = host(concurrency=4)
+    one.parts = {"w1#1": Part(1, 3, 1)}
+    assert one.room(0.0) == 1
+
+
+def test_an_inherited_host_has_no_room_until_its_lease_ends() -> None:
+    """Rule 12."""
+    one = host()
+    one.inherited, one.inherited_until = {"w1#1"}, 10.0
+    assert (one.room(9.9), one.room(10.0)) == (0, 4)
+    one.inherited.clear()
+    assert one.room(0.0) == 4
+
+
+@pytest.mark.parametrize("rate", [0.1, 1.0, 5.0, 100.0])
+@pytest.mark.parametrize("burst", [1, 3, 50])
+def test_a_worker_never_holds_more_than_five_seconds_of_work(rate: float, burst: int) -> None:
+    """Rule 8: at most concurrency + 5 s × rate URLs of one host."""
+    one = host(1 / rate, burst=burst)
+    part = Part(4, 4, 1)
+    assert one.hold_limit(part, 1_000.0) <= 4 + math.ceil(HOLD_S * rate)
+    assert one.hold_limit(part, 0.0) > 4, "one more than runs is always at hand"
+
+
+def test_a_part_of_the_concurrency_has_the_same_part_of_the_rate() -> None:
+    """Rule 11: the parts' rates add up to the host's."""
+    one = host(0.5, concurrency=4)
+    parts = [Part(granted, granted, 1) for granted in (1, 1, 2)]
+    assert sum(1 / one.part_interval_s(part) for part in parts) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("parts", [[Part(3, 3, 1), Part(2, 2, 2)], [Part(2, 1, 1)]])
+def test_a_check_tells_of_parts_that_exceed_the_concurrency(parts: list[Part]) -> None:
+    """The invariants are asserted, so that the simulation can catch a breach."""
+    one = host(concurrency=4)
+    one.parts = {f"w{n}#1": part for n, part in enumerate(parts)}
+    with pytest.raises(AssertionError):
+        one.check()

@@ -1,0 +1,42 @@
+"""The watch over an HTTP/2 connection sees at once what cannot be frames."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zcrawl.fetch.http2.frames import MAX_FRAME_BYTES, FrameWatch
+
+SETTINGS = bytes(3) + b"\x04\x00" + bytes(4)
+
+
+def frame(length: int, kind: int = 0) -> bytes:
+    return length.to_bytes(3, "big") + bytes([kind, 0]) + bytes(4) + bytes(length)
+
+
+def fed(data: bytes, piece: int) -> str:
+    watch = FrameWatch()
+    complaints = (watch.feed(data[at : at + piece]) for at in range(0, len(data), piece))
+    return next(filter(None, complaints), "")
+
+
+@given(st.lists(st.integers(0, 300), max_size=20), st.integers(1, 400))
+def test_frames_are_followed_in_whatever_pieces_they_come(lengths: list[int], piece: int) -> None:
+    """Nothing is wrong with them, and what follows them is still looked at."""
+    data = SETTINGS + b"".join(map(frame, lengths))
+    assert fed(data, piece) == ""
+    assert "4740180 bytes" in fed(data + b"HTTP/1.1 200 OK", piece)  # "HTT" as a length
+
+
+@given(st.integers(1, 20_000))
+def test_the_longest_frame_is_allowed(piece: int) -> None:
+    """One byte more is not, and is told before it came."""
+    assert fed(SETTINGS + frame(MAX_FRAME_BYTES), piece) == ""
+    head = frame(MAX_FRAME_BYTES + 1)[:9]
+    assert f"{MAX_FRAME_BYTES + 1} bytes" in fed(SETTINGS + head, piece)
+
+
+def test_a_connection_begins_with_settings() -> None:
+    """RFC 9113, 3.4: another frame there is no HTTP/2."""
+    assert "not SETTINGS" in fed(frame(5, kind=0), 1)
+    assert fed(SETTINGS[:8], 1) == ""  # not whole yet

@@ -1,0 +1,281 @@
+"""What consoles ask for: pages of the leader's memory, and why a host is not being fetched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.desk_tools import FAILED, SLOW, answer, leading
+from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
+from zcrawl.errors import RetryClass
+from zcrawl.master.snapshot import published
+from zcrawl.mesh.messages import Event
+from zcrawl.model.host import Manner
+from zcrawl.model.spec import Politeness
+
+
+def hosts(number: int) -> list[str]:
+    return [f"http://h{n:02}.test/" for n in range(number)]
+
+
+def test_many_hosts_are_filtered_sorted_and_cut_at_the_leader() -> None:
+    """A console gets the rows that it shows, and how many there are."""
+    story = LeaderStory().elect()
+    story.submit(*hosts(30), "http://h07.test/more")
+    page = answer(story, "hosts", sort="queued", desc=True, limit=3)
+    assert page["total"] == 30 and len(page["rows"]) == 3
+    assert (page["rows"][0]["host"], page["rows"][0]["queued"]) == ("http://h07.test", 2)
+    page = answer(story, "hosts", sort="host", filter="H1", offset=8, limit=9)
+    assert [one["host"] for one in page["rows"]] == ["http://h18.test", "http://h19.test"]
+    page = answer(story, "hosts", filter="h1", inverse=True, limit=1)
+    assert page["total"] == 20
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"sort": "nonsense"},
+        {"limit": 0},
+        {"limit": 100_000},
+        {"offset": -1},
+        {"filter": 5},
+        {"limit": "x"},
+    ],
+)
+def test_a_bad_page_is_refused_by_name(args: dict[str, Any]) -> None:
+    """G7: a console of another version may ask for anything."""
+    reply = leading(*urls(1)).ask("hosts", **args)
+    assert reply is not None and (reply.ok, reply.data["code"]) == (False, "bad_request")
+
+
+@pytest.mark.parametrize("op", ["lanes", "node", "depths", "history", "in_flight", "errors"])
+def test_bad_arguments_of_any_view_are_refused(op: str) -> None:
+    """Never an exception that would cost the leader its epoch."""
+    story = leading(*urls(1))
+    for args in ({"run": "x"}, {"node": 5}, {"span_s": "long"}, {"span_s": -1}, {"limit": None}):
+        before = len(story.replies)
+        story.ask(op, **args)
+        story.wait(3.25)  # a node that nobody knows may still come
+        assert len(story.replies) == before + 1
+    story.master.check(story.now)
+
+
+@pytest.mark.parametrize("op", ["overview", "hosts", "jobs", "drain", "act", "submit"])
+def test_arguments_that_nest_deep_cost_no_leader_its_epoch(op: str) -> None:
+    """What encodes, sorts or shows them may raise RecursionError: that is the client's mistake."""
+    story = leading(*urls(1))
+    nested: list[Any] = []
+    for _ in range(20_000):
+        nested = [nested]
+    names = ("run", "node", "ref", "spec", "action", "mode")
+    story.ask(op, **dict.fromkeys(names, nested))
+    assert story.master.leader is not None
+    story.master.check(story.now)
+
+
+def test_one_answer_serves_all_who_ask_the_same_within_a_second() -> None:
+    """The cost is that of the cluster's size, not of the number of consoles."""
+    story = leading(*hosts(3))
+    views = story.leader.desk._views
+    calls = 0
+    real = views.ops["hosts"]
+
+    def counted(args: dict[str, Any], now: float) -> dict[str, Any]:
+        nonlocal calls
+        calls += 1
+        return real(args, now)
+
+    views.ops["hosts"] = counted
+    for _ in range(10):
+        story.ask("hosts", limit=2)
+    assert calls == 1
+    story.tick(1.1)
+    story.ask("hosts", limit=2)
+    assert calls == 2
+
+
+def why(story: LeaderStory, host: str = "http://a.test") -> str:
+    story.tick(1.5)  # what was answered before is forgotten
+    story.beat()
+    (row,) = (one for one in answer(story, "hosts")["rows"] if one["host"] == host)
+    assert row["reason"]
+    code: str = row["why"]
+    return code
+
+
+def test_a_host_says_why_it_is_not_fetched() -> None:
+    """G8: each reason of the planner has its words."""
+    story = LeaderStory().elect()
+    story.submit(*urls(9), of=spec(SLOW))
+    assert why(story) == "no_worker"
+    story.join()
+    story.wait(1.0, story.beat)
+    assert why(story) == "pace"
+    story.ask("act", ref="1", action="pause")
+    assert why(story) == "paused"
+
+
+def test_a_host_at_its_limit_says_so() -> None:
+    """Four at a time, and all four are on their way."""
+    story = leading(*urls(40), politeness=Politeness(robots=False, rate=0, concurrency=4))
+    story.beat(slots=100)
+    story.wait(1.0, lambda: story.beat(slots=100))
+    assert why(story) in ("concurrency", "worker_full")
+
+
+def test_a_host_whose_last_request_waits_for_a_retry_says_until_when() -> None:
+    """Nothing happens, and the screen tells why."""
+    story = leading(*urls(1))
+    (one,) = story.assigned()
+    story.report(result_of(one, retry=RetryClass.THROTTLED, retry_after_s=60.0, **FAILED))
+    assert why(story) == "retry"
+    counts = answer(story, "overview")["why"]
+    assert counts == {"retry": [1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("manner", "code"),
+    [
+        (Manner(failures=5, opens=1), "away"),
+        (Manner(slow_s=30.0), "throttled"),
+        (Manner(failures=9, opens=9), "ending"),
+    ],
+)
+def test_a_host_that_behaves_badly_says_so(manner: Manner, code: str) -> None:
+    """Its breaker is open, it asks for patience, or it is down."""
+    story = leading(*urls(30), politeness=SLOW)
+    host = next(iter(story.leader.state.planner.hosts))
+    story.leader.state.planner.learn_pace(host, story.now + 60.0, 0.0, manner)
+    row = answer(story, "hosts")["rows"][0]
+    assert (row["why"], bool(row["reason"])) == (code, True)
+
+
+def test_failures_are_grouped_by_run_host_and_reason() -> None:
+    """With the newest URL, so that one can try it by hand."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one, retry=RetryClass.PERMANENT, status=404, **FAILED))
+    (group,) = answer(story, "errors")["rows"]
+    assert (group["count"], group["reason"], group["host"]) == (3, "dns", "http://a.test")
+    assert group["url"].startswith("http://a.test/") and group["name"] == "job"
+    assert answer(story, "errors", filter="tls")["total"] == 0
+
+
+def test_what_happens_is_told_to_all_and_kept_for_those_who_come_later() -> None:
+    """A worker joins, is lost, a run ends: EVENTs, and pages of them."""
+    story = leading(*urls(1))
+    story.report(result_of(story.assigned()[0]))
+    story.wait(12.0)
+    told = [body.name for body in story.published if isinstance(body, Event)]
+    assert {"worker_joined", "run_ended", "worker_lost"} <= set(told)
+    kept = answer(story, "events", sort="n", desc=True, limit=50)["rows"]
+    assert {"leader", "worker_joined", "run_ended", "worker_lost"} <= {one["name"] for one in kept}
+    (lost,) = (one for one in kept if one["name"] == "worker_lost")
+    assert (lost["level"], lost["text"], lost["source"]) == ("warning", "w1", "m1")
+
+
+def test_a_storm_of_one_kind_is_told_in_a_few_events() -> None:
+    """The rest is counted: a console must not drown, nor the leader."""
+    story = leading(*urls(1))
+    story.published.clear()
+    for _ in range(100):
+        story.ask("nonsense")
+    told = [one for one in story.published if isinstance(one, Event)]
+    assert 5 <= len([one for one in told if one.name == "request_refused"]) <= 25
+    story.wait(2.0, story.beat)
+    kept = answer(story, "events", filter="more request_refused")["rows"]
+    assert kept
+
+
+def test_the_history_has_rates_queue_and_latency() -> None:
+    """A point a second, of what was committed in it."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one))
+    story.wait(3.0, story.beat)
+    history = answer(story, "history", span_s=900)
+    assert history["step_s"] == 1 and len(history["at"]) >= 2
+    assert sum(history["pages_s"]) == pytest.approx(3.0, abs=1.0)
+    assert max(history["p95"]) == pytest.approx(1.0)
+    assert len({len(column) for name, column in history.items() if name != "step_s"}) == 1
+
+
+def test_queues_count_what_is_ready_delayed_and_in_the_database() -> None:
+    """By run, and by host within a run."""
+    story = leading(*urls(9), "http://b.test/1")
+    (row,) = answer(story, "queues")["rows"]
+    assert row["queued"] + row["leased"] == 10 and row["hosts"] >= 1
+    lanes = answer(story, "lanes", run=1)["rows"]
+    assert sum(one["queued"] for one in lanes) == row["queued"]
+
+
+def test_a_queue_tells_which_kinds_of_pages_wait_in_it() -> None:
+    """By the extraction block that reads them, the most first; pages without one have no kind."""
+    story = LeaderStory().elect()
+    story.submit(*urls(6))
+    assert story.master.leader is not None
+    (lane,) = story.master.leader.state.frontier.lanes.values()
+    for row, label in zip(list(lane.ready.values()), ["list", "book", "book", ""], strict=False):
+        lane.ready[row.seq] = msgspec.structs.replace(row, label=label)
+    (seen,) = answer(story, "lanes", run=1)["rows"]
+    assert list(seen["kinds"].items()) == [("book", 2), ("list", 1)]
+
+
+def test_requests_in_flight_can_be_seen_by_worker() -> None:
+    """With how long they are out."""
+    story = leading(*urls(3))
+    story.tick(2.0)
+    rows = answer(story, "in_flight", worker="w1")["rows"]
+    assert len(rows) == 3 and all(one["since_s"] >= 2.0 for one in rows)
+    assert answer(story, "in_flight", worker="w2")["rows"] == []
+
+
+def test_items_can_be_read_by_any_master() -> None:
+    """Newest first; a follower reads them from the database too."""
+    story = leading(*urls(3))
+    for one in story.assigned():
+        story.report(result_of(one))
+    assert len(answer(story, "items", run=1, limit=2)["rows"]) == 2
+    assert answer(story, "items", text="nowhere")["rows"] == []
+
+
+def test_the_published_snapshot_is_bounded_and_says_how_many_there_are() -> None:
+    """Its cost does not grow with the cluster without end."""
+    many = [{"run": n} for n in range(700)]
+    tallies = {str(n): {"200": 1} for n in range(700)}
+    data = {
+        "workers": [{}] * 1_500,
+        "runs": many,
+        "statuses": tallies,
+        "failed": tallies,
+        "epoch": 3,
+    }
+    small = published(data)
+    assert (len(small["workers"]), small["workers_total"]) == (1_000, 1_500)
+    assert (len(small["runs"]), small["runs_total"], len(small["statuses"])) == (500, 700, 500)
+    assert small["epoch"] == 3
+
+
+def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> None:
+    """Five hundred workers and two hundred runs took 70 ms of each second of the leader."""
+    story = LeaderStory().elect()
+    for n in range(30):
+        story.submit(f"http://h{n}.test/", of=msgspec.structs.replace(spec(), name=f"job{n}"))
+    story.join()
+    looks = 0
+    info = story.leader.state.roster.workers["w1"]
+
+    class Lacks(dict[int, str]):
+        def items(self) -> Any:
+            nonlocal looks
+            looks += 1
+            return super().items()
+
+    info.lacks = Lacks({2: "a spider"})
+    runs = story.leader.current_snapshot(story.now)["runs"]
+    reasons = {one["run"]: one["reason"] for one in runs}  # type: ignore[attr-defined]
+    assert (
+        looks == 1 and reasons[2] == "waiting: no live worker has a spider yet" and reasons[3] == ""
+    )

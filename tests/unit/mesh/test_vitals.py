@@ -1,0 +1,148 @@
+"""What a master's process takes: followers tell it, the leader shows it, consoles see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from console.lines import as_text
+from console.pictures.screen import whole
+from console.state import Drill, GoTo, MoveTo, Page, Place
+from console.view import reduce
+from tests.console.samples import heard, snapshot
+from tests.unit.cli.test_cli_wiring import World, world
+from tests.unit.machine_tools import LeaderStory
+from tests.unit.master.test_follower import Story, led
+from zcrawl.cli.main import run
+from zcrawl.master import events as m
+from zcrawl.mesh.messages import Request
+from zcrawl.model.vitals import Vitals
+
+__all__ = ["world"]  # a fixture
+
+MASTERS = (m.NodeEntry("m1", True), m.NodeEntry("m2", True), m.NodeEntry("m3", True))
+
+
+def told(view: list[dict[str, Any]]) -> dict[str, Any]:
+    """Memory, lag and age of each master, as far as known."""
+    names = ("rss_bytes", "lag_ms", "heard_s_ago")
+    return {one["id"]: tuple(one.get(name) for name in names) for one in view}
+
+
+def leading() -> LeaderStory:
+    story = LeaderStory().elect()
+    story.handle(m.CatalogueSeen(masters=MASTERS))
+    return story
+
+
+def masters(story: LeaderStory) -> dict[str, Any]:
+    reply = story.ask("nodes")
+    assert reply is not None and reply.ok
+    return told(reply.data["masters"])
+
+
+def test_a_follower_tells_the_other_masters_what_it_takes() -> None:
+    """Each time that it has measured itself; a leader has its snapshot for that."""
+    assert led().handle(m.Measured(61_000_000, 2.5)) == [m.Publish(Vitals(61_000_000, 2.5))]
+    assert leading().master.handle(m.Measured(61_000_000, 2.5), 101.0, 101.0) == []
+
+
+def test_the_leader_shows_its_own_and_those_of_followers_with_their_age() -> None:
+    """A master that has told nothing has no figures, not zeros."""
+    story = leading()
+    story.handle(m.Measured(50_000_000, 1.0))
+    story.hear(Vitals(61_000_000, 2.5), "m2", epoch=0)
+    story.now += 4.0
+    found = masters(story)
+    assert found["m2"][:2] == (61_000_000, 2.5) and found["m2"][2] == pytest.approx(4.0, abs=0.1)
+    assert found["m1"][:2] == (50_000_000, 1.0) and found["m3"] == (None, None, None)
+    shown = story.leader.current_snapshot(story.now)["masters"]
+    assert isinstance(shown, list) and told(shown)["m2"][:2] == (61_000_000, 2.5)
+
+
+def test_who_is_not_registered_is_not_kept() -> None:
+    """Nobody fills the memory with names; who leaves is forgotten, and begins anew."""
+    story = leading()
+    for n in range(100):
+        story.hear(Vitals(1, 1.0), f"x{n}", epoch=0)
+    story.hear(Vitals(2, 1.0), "m2", epoch=0)
+    assert masters(story).keys() == {"m1", "m2", "m3"}
+    assert list(story.master.catalogue._vitals) == ["m2"]
+    story.handle(m.CatalogueSeen(masters=MASTERS[:1]))
+    story.handle(m.CatalogueSeen(masters=MASTERS))
+    assert masters(story)["m2"] == (None, None, None)
+
+
+def test_a_follower_knows_the_others_when_nobody_leads() -> None:
+    """`nodes` answers from what it has heard itself, its own included."""
+    story = Story()
+    story.handle(m.CatalogueSeen(masters=MASTERS))
+    story.handle(m.Measured(61_000_000, 2.5))
+    story.hear(Vitals(62_000_000, 3.0), "m3", epoch=0)
+    story.ask(Request("q1", "nodes", {}))
+    (answer,) = story.effects
+    assert isinstance(answer, m.ReplyTo)
+    found = told(answer.reply.data["masters"])
+    assert (found["m2"][0], found["m3"][0], found["m1"][0]) == (61_000_000, 62_000_000, None)
+
+
+@pytest.mark.parametrize("bad", [[-1, 1.0], [1, -1.0], ["x", 1.0], [1, 1e12], [1]])
+def test_vitals_that_make_no_sense_are_no_message(bad: list[Any]) -> None:
+    """The union is closed and its values are bounded."""
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(bad, Vitals)
+
+
+def test_a_follower_has_memory_lag_and_last_word_on_the_screen() -> None:
+    """On Nodes and on its own page, as they are now."""
+    vitals = {"rss_bytes": 61_000_000, "lag_ms": 250.0, "heard_s_ago": 0.4}
+    shot = snapshot(0, masters=[{"id": "m1"}, {"id": "m2", "healthy": True, **vitals}])
+    view = reduce(heard(shot), GoTo(Place(Page.NODES)))
+    (line,) = (one for one in as_text(whole(view, 80, 24)).splitlines() if " m2 " in one)
+    assert "61.0 MB" in line and "250" in line and "0.4" in line
+    inside = reduce(reduce(view, MoveTo(1)), Drill())
+    assert inside.place.ref == "m2"
+    later = snapshot(1, masters=[{"id": "m1"}, {"id": "m2", **vitals, "rss_bytes": 99_000_000}])
+    text = as_text(whole(heard(later, view=inside), 80, 24))
+    assert "99.0 MB" in text and "250 ms" in text and "follower" in text
+
+
+def test_nodes_prints_memory_and_lag_of_masters_and_workers(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master of an older version, or one that was not heard, has empty fields."""
+    world.live = True
+    plain_ask = world.ask
+    row = {"role": "follower", "healthy": True, "control": "tcp://a:1", "pid": 7}
+    row |= {"hostname": "here", "detail": ""}
+
+    async def ask(op: str, args: dict[str, Any]) -> dict[str, Any]:
+        vitals = {"rss_bytes": 61_000_000, "lag_ms": 12.4, "heard_s_ago": 0.1}
+        both = [{"id": "m2", **row, **vitals}, {"id": "m3", **row}]
+        return {**await plain_ask(op, args), "masters": both}
+
+    world.ask = ask  # type: ignore[method-assign]
+    world.install(monkeypatch)
+    assert run(["nodes"]) == 0
+    out = capsys.readouterr().out
+    assert "61.0 MB" in out and "12 ms" in out and "47.0 MB" in out
+
+
+def test_nodes_says_what_is_wrong_with_a_worker_that_does_not_hear(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks alive: its heartbeats come."""
+    world.live = True
+    plain_ask = world.ask
+
+    async def ask(op: str, args: dict[str, Any]) -> dict[str, Any]:
+        reply = await plain_ask(op, args)
+        deaf = [{**row, "state": "suspect", "deaf": True} for row in reply["workers"]]
+        return {**reply, "workers": deaf}
+
+    monkeypatch.setattr(world, "ask", ask)
+    world.install(monkeypatch)
+    assert run(["nodes"]) == 0
+    assert "w1 is heard, but does not hear the leader" in capsys.readouterr().err

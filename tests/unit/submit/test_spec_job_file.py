@@ -1,0 +1,243 @@
+"""Job files: what is accepted, what is refused, and what the refusal says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zcrawl.errors import JobError
+from zcrawl.model.spec import JobSpec
+from zcrawl.submit.keys import dotted_keys
+from zcrawl.submit.read import (
+    default_name,
+    file_stem,
+    from_json,
+    overlay,
+    parse_job,
+    spec_from_dict,
+    to_dict,
+    to_json,
+)
+
+EXAMPLE = Path(__file__).parents[3] / "configs" / "job-example.toml"
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(JobError) as caught:
+        parse_job(text, "job.toml")
+    return str(caught.value)
+
+
+def test_the_example_file_is_a_valid_job_that_names_every_key() -> None:
+    """configs/job-example.toml parses, and no key of the spec is missing from it."""
+    text = EXAMPLE.read_text()
+    spec = parse_job(text, "example")
+    assert spec.name == "python-docs"
+    assert spec.scope.max_depth == 5
+    assert spec.politeness.hours == (), "README submits it and waits: it must not wait for a night"
+    for key in dotted_keys(JobSpec):
+        assert f"{key.rpartition('.')[2]} = " in text or f"[[{key}]]" in text, key
+
+
+def test_a_name_alone_is_a_job_with_all_defaults() -> None:
+    """Every key but the name has a default."""
+    assert parse_job('name = "x"', "job.toml") == JobSpec(name="x")
+
+
+def test_a_name_is_required() -> None:
+    """A job file without a name is refused with the name of the missing key."""
+    assert refusal("") == "job.toml: the key 'name' is missing; add name = ..."
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "hint"),
+    [
+        ('nmae = "x"', "nmae", "name"),
+        ("[scope]\nmax_dept = 1", "scope.max_dept", "scope.max_depth"),
+        ("[politness]\nrate = 1", "politness", "politeness"),
+        ("rate = 1", "rate", "politeness.rate"),
+        ("[fetch]\nconcurency = 1", "fetch.concurency", "politeness.concurrency"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_file_and_the_nearest_known_key(
+    text: str, key: str, hint: str
+) -> None:
+    """The message has all that is needed to mend the file."""
+    assert refusal(text) == f"job.toml: unknown key {key!r}; did you mean {hint!r}?"
+
+
+def test_an_unknown_key_without_a_near_one_gets_no_guess() -> None:
+    """A hint that is no hint would mislead."""
+    assert refusal("zzzzqqq = 1") == "job.toml: unknown key 'zzzzqqq'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[schedule]\ncron = "0 3 * * *"',
+    ],
+)
+def test_keys_of_later_versions_are_told_as_such(text: str) -> None:
+    """What the full form of a job file has is not called unknown, only not available yet."""
+    assert "not available in this version" in refusal('name = "x"\n' + text)
+
+
+def test_kinds_of_later_versions_are_told_as_such() -> None:
+    """`kind = "shell"` is on its way; any other kind is a plugin's, unless it is a slip."""
+    assert "kind 'shell' is not available in this version" in refusal('name = "x"\nkind = "shell"')
+    assert "did you mean 'crawl'?" in refusal('name = "x"\nkind = "crawls"')
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name = 5", "name: text in quotes is needed, not a whole number"),
+        (
+            'seeds = "https://x/"',
+            'seeds: a list is needed, not text in quotes (write it in brackets: ["..."])',
+        ),
+        (
+            '[scope]\nmax_depth = "3"',
+            "scope.max_depth: a whole number is needed, not text in quotes (write it without "
+            "quotes)",
+        ),
+        (
+            "[politeness]\nrobots = 1",
+            "politeness.robots: true or false is needed, not a whole number",
+        ),
+        (
+            "[politeness]\nconcurrency = true",
+            "politeness.concurrency: a whole number is needed, not true or false",
+        ),
+        (
+            "politeness = 3",
+            "politeness: a table is needed, not a whole number (write a section, [politeness], "
+            "with keys below it)",
+        ),
+        ("seeds = [1]", "seeds, entry 1: text in quotes is needed, not a whole number"),
+    ],
+)
+def test_a_wrong_type_is_told_with_the_key_and_both_types(text: str, message: str) -> None:
+    """Numbers in quotes and the like are refused, not converted."""
+    prefix = "" if text.startswith("name") else 'name = "x"\n'
+    assert refusal(prefix + text) == f"job.toml: {message}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'name = ""',
+        'name = "   "',
+        'name = "12"',
+        'name = "a\\nb"',
+        f'name = "{"x" * 201}"',
+        '[scope]\nhosts = ["https://x/"]',
+        "[scope]\ninclude = ['(']",
+        "[scope]\nexclude = ['[']",
+        "[scope]\nmax_depth = -1",
+        "[scope]\nmax_pages = 0",
+        "[scope]\nmax_pages = 99999999999",
+        "[politeness]\nrate = -1",
+        "[politeness]\nrate = nan",
+        "[politeness]\nrate = inf",
+        "[politeness]\nburst = 0",
+        "[politeness]\nconcurrency = 0",
+        "[fetch]\ntimeout = 0",
+        "[fetch]\nconnect_timeout = -1",
+        "[fetch]\nread_timeout = inf",
+        "[fetch]\nmax_bytes = 0",
+        "[fetch]\nmax_redirects = -1",
+        "[fetch]\nretries = -1",
+        "[fetch]\nretries = 101",
+        '[fetch]\nuser_agent = ""',
+        '[fetch]\nheaders = { "a b" = "c" }',
+        '[fetch]\nheaders = { a = "c\\r\\nEvil: 1" }',
+        '[fetch]\nheaders = { Content-Length = "5" }',
+        '[fetch]\nheader_sets = [{ transfer-encoding = "chunked" }]',
+        'seeds = ["ftp://x/"]',
+        'seeds = ["nonsense"]',
+    ],
+)
+def test_values_that_make_no_sense_are_refused(text: str) -> None:
+    """Each has the right type and still cannot be run; the message begins with the source."""
+    prefix = "" if text.startswith("name") else 'name = "x"\n'
+    assert refusal(prefix + text).startswith("job.toml: ")
+
+
+def test_text_that_is_no_toml_is_a_named_error_with_its_place() -> None:
+    """tomllib's line and column reach the user."""
+    assert "line 1" in refusal("name = x")
+    assert "nested too deeply" in refusal("x = " + "[" * 100_000)
+
+
+def test_a_bare_host_among_the_seeds_gets_its_remedy() -> None:
+    """The most frequent mistake says what to write instead."""
+    assert "Try https://example.com" in refusal('name = "x"\nseeds = ["example.com"]')
+
+
+def test_the_stored_form_gives_the_same_spec_back() -> None:
+    """JSON and dict round trips change nothing."""
+    spec = parse_job(EXAMPLE.read_text(), "example")
+    assert from_json(to_json(spec)) == spec
+    assert spec_from_dict(to_dict(spec), "submission") == spec
+
+
+def test_a_damaged_stored_form_is_a_named_error() -> None:
+    """A row that was written by something else does not crash its reader."""
+    for data in (b"", b"{", b"[]", b'{"name": 1}', b"\xff"):
+        with pytest.raises(JobError):
+            from_json(data)
+
+
+def test_flags_are_laid_over_a_file() -> None:
+    """Dotted keys replace values in their section and leave the others."""
+    table = {"name": "x", "scope": {"max_depth": 1, "max_pages": 2}}
+    assert overlay(table, {"name": "y", "scope.max_depth": 9, "fetch.retries": 0}) == {
+        "name": "y",
+        "scope": {"max_depth": 9, "max_pages": 2},
+        "fetch": {"retries": 0},
+    }
+    assert table["scope"] == {"max_depth": 1, "max_pages": 2}
+    with pytest.raises(JobError):
+        overlay({"scope": 1}, {"scope.max_depth": 9})
+
+
+def test_a_job_without_a_name_is_called_after_its_seeds_host() -> None:
+    """The name is one that files and shells take without quoting."""
+    assert default_name(["https://docs.python.org/3/"]) == "docs.python.org"
+    assert default_name(["http://127.0.0.1:8000/"]) == "127.0.0.1-8000"
+    assert default_name(["https://a.example/", "https://b.example/"]) == "a.example-and-others"
+    assert default_name(["https://a.example/1", "http://a.example/2"]) == "a.example"
+    assert spec_from_dict({"name": default_name(["http://[::1]:80/"])}, "x").name
+    with pytest.raises(JobError):
+        default_name([])
+
+
+def test_any_name_becomes_a_part_of_a_file_name() -> None:
+    """No slash, no leading dot, no empty name, no name too long for a file system."""
+    assert file_stem("docs.python.org") == "docs.python.org"
+    assert file_stem("../../etc/passwd") == "etc_passwd"
+    assert file_stem("...") == "job"
+    assert len(file_stem("ü" * 200).encode()) <= 100
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+known = st.sampled_from([*dotted_keys(JobSpec), "scope", "fetch", "extract"])
+
+
+@given(st.dictionaries(known | st.text(max_size=8), values, max_size=5))
+def test_whatever_a_client_sends_is_a_spec_or_a_job_error(changes: dict[str, Any]) -> None:
+    """G7: no input makes the validation raise anything else."""
+    try:
+        spec = spec_from_dict(overlay({"name": "x"}, changes), "fuzz")
+    except JobError:
+        return
+    assert from_json(to_json(spec)) == spec

@@ -1,0 +1,133 @@
+"""`zcrawl master` and `zcrawl worker`: the daemons of a cluster. They run in the foreground and log
+to standard error, as a service manager wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.commands.crawl import make_folder
+from zcrawl.errors import ConfigError
+from zcrawl.runtime import stuck
+
+if TYPE_CHECKING:
+    from zcrawl.config import Config
+    from zcrawl.telemetry.logs.files import EventLog
+
+
+@click.command("master", cls=Command)
+@click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
+@click.option("--create-database", is_flag=True, help="Make the database if it is missing.")
+@common
+def master_command(settings: Settings, node: str | None, create_database: bool) -> int:
+    """Run a master of a cluster.
+
+    Masters find each other and elect a leader through Consul; all state is in the database. Any
+    number may run; SIGTERM hands leadership over at once, SIGHUP reads the allow-list again.
+    """
+    from zcrawl.runtime.run import run_async
+
+    async def run() -> int:
+        from zcrawl.coord.ports import Role
+        from zcrawl.roles import cluster
+        from zcrawl.roles.master_node import MasterNode
+        from zcrawl.runtime.notify import Notify
+
+        config = settings.named(node)
+        log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
+        master = MasterNode(
+            config,
+            log,
+            Notify(),
+            coordinator=cluster.coordinator(config),
+            open_store=lambda: cluster.open_store(config, create=create_database),
+            look=lambda: cluster.registered(config, Role.MASTER),
+        )
+        return await _until_told(
+            master.run,
+            lambda: _reload(settings, node, master.reload, log),
+            even_if_stuck=True,
+        )
+
+    warning = make_folder(settings.data)
+    return run_async(run())
+
+
+@click.command("worker", cls=Command)
+@click.option("--id", "node", metavar="ID", help="This node's name. [default: the host's]")
+@click.option("--processes", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@common
+def worker_command(settings: Settings, node: str | None, processes: int | None) -> int:
+    """Run a worker of a cluster.
+
+    One process for each core, unless --processes says otherwise. It finds the masters through
+    Consul, or through cluster.masters, and needs no open port. SIGTERM lets it finish what it
+    began; SIGHUP reads the configuration again and gives new limits to one process after another.
+    """
+    from zcrawl.runtime.run import run_async
+
+    async def run() -> int:
+        from zcrawl.coord.ports import Role
+        from zcrawl.roles import cluster
+        from zcrawl.roles.worker_node import WorkerNode
+        from zcrawl.runtime.notify import Notify
+
+        config = settings.named(node)
+        in_consul = bool(config.consul.address)
+        log = settings.daemon_log(cluster.node_id(config))
+        if warning:
+            log("data_folder_open", warning)
+        worker = WorkerNode(
+            config,
+            settings.data,
+            settings.workers(processes),
+            log,
+            Notify(),
+            coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
+            look=(lambda: cluster.registered(config, Role.WORKER)) if in_consul else None,
+            closed=settings.config_files(),
+        )
+        return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))
+
+    settings.require_cluster()
+    warning = make_folder(settings.data)
+    return run_async(run())
+
+
+def _reload(
+    settings: Settings, node: str | None, reload: Callable[[Config], None], log: EventLog
+) -> None:
+    """What the files say now; a wrong one changes nothing but the log."""
+    try:
+        config = settings.again(node)
+    except ConfigError as error:
+        log("reload_refused", str(error))
+        return
+    reload(config)
+
+
+async def _until_told(
+    run: Callable[[asyncio.Event], Coroutine[Any, Any, None]],
+    reload: Callable[[], None],
+    *,
+    even_if_stuck: bool = False,
+) -> int:
+    """`even_if_stuck`: a loop that does not react to the signal does not keep the process."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    if even_if_stuck:
+        stuck.on_signals((signal.SIGTERM, signal.SIGINT), stop.set)
+    else:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+    await run(stop)
+    return 0

@@ -1,0 +1,252 @@
+"""`zcrawl doctor`: is this machine fit to crawl, and is the data folder whole?
+
+Each check looks at one thing and says ok, warn or fail, with what to do about it. A check that
+breaks is a failed check, not a broken doctor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.errors import ZcrawlError
+
+Status = Literal["ok", "warn", "fail"]
+DATABASE: Final = "zcrawl.db"
+MIN_PYTHON: Final = (3, 11)
+FILES_WANTED: Final = 4096  # descriptors; libzmq spins when there is none left
+DISK_WARN: Final = 1_000_000_000  # bytes
+DISK_FAIL: Final = 50_000_000
+SUN_PATH: Final = 107  # bytes; a Unix socket's path is no longer than this
+SOCKET_NAME: Final = 24  # bytes that the mesh adds to the folder's path
+NAMES_SHOWN: Final = 10
+CLOCK_FLOOR: Final = 1_767_225_600  # 2026-01-01: before that the clock is certainly wrong
+PACKAGES: Final = (
+    "brotli",
+    *("pyzmq", "msgpack", "msgspec", "httpx", "aiohttp", "selectolax", "peewee", "aiolimiter"),
+    *("uvloop", "click", "rich-click", "rich", "ada-url"),
+    *("charset-normalizer", "webencodings"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    name: str
+    status: Status
+    detail: str
+    advice: str = ""
+
+
+@click.command("doctor", cls=Command)
+@common
+def doctor_command(settings: Settings) -> int:
+    """Check this machine and the data folder."""
+    from zcrawl.cli import output
+
+    results = examine(settings)
+    if settings.json:
+        output.print_json([dataclasses.asdict(check) for check in results])
+    else:
+        for check in results:
+            advice = f" -> {check.advice}" if check.advice else ""
+            output.data(f"{check.status:4}  {check.name}: {check.detail}{advice}")
+    return 1 if any(check.status == "fail" for check in results) else 0
+
+
+def examine(settings: Settings) -> list[Check]:
+    """All checks, in the order in which their failures should be mended."""
+    data = settings.data
+    checks: list[tuple[str, Callable[[], Check]]] = [
+        ("python", check_python),
+        ("packages", check_packages),
+        ("open files", check_files),
+        ("clock", check_clock),
+        ("data folder", lambda: check_folder(data)),
+        ("disk space", lambda: check_disk(data)),
+        ("socket paths", lambda: check_socket_path(data)),
+        ("keys", lambda: check_keys(settings)),
+        ("cluster", lambda: check_cluster(settings)),
+        ("database", lambda: check_database(data)),
+        ("spiders", check_spiders),
+    ]
+    results = []
+    for name, check in checks:
+        try:
+            results.append(check())
+        except Exception as error:  # told as a failed check: the others still have to run
+            results.append(Check(name, "fail", f"{type(error).__name__}: {error}"))
+    return results
+
+
+def check_python() -> Check:
+    detail = f"{platform.python_version()} on {platform.system()} {platform.release()}"
+    if sys.version_info < MIN_PYTHON:
+        return Check("python", "fail", detail, "install Python 3.11 or newer")
+    return Check("python", "ok", detail)
+
+
+def check_packages() -> Check:
+    found, missing = [], []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            missing.append(name)
+    if missing:
+        detail = f"missing: {', '.join(missing)}"
+        return Check("packages", "fail", detail, "install zcrawl again: pip install zcrawl")
+    return Check("packages", "ok", ", ".join(found))
+
+
+def check_files() -> Check:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    detail = f"{'unlimited' if soft == unlimited else soft} (hard limit {hard})"
+    if hard != unlimited and hard < FILES_WANTED:
+        return Check("open files", "warn", detail, f"raise it: ulimit -Hn {FILES_WANTED}")
+    return Check("open files", "ok", detail)  # zcrawl raises the soft limit by itself
+
+
+def check_clock() -> Check:
+    now = time.time()
+    detail = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    if now < CLOCK_FLOOR:
+        return Check("clock", "fail", detail, "set the clock: TLS and pacing depend on it")
+    return Check("clock", "ok", detail)
+
+
+def check_folder(data: Path) -> Check:
+    from zcrawl.runtime.private_files import folder_warning
+
+    place = _existing(data)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        advice = "choose another with --data, or correct its rights"
+        return Check("data folder", "fail", f"{place}: {error.strerror}", advice)
+    if place != data:
+        return Check("data folder", "ok", f"{data} does not exist yet and can be made")
+    warning, _, advice = folder_warning(data).partition("; ")
+    if warning:
+        return Check("data folder", "warn", warning, advice)
+    return Check("data folder", "ok", f"{data} can be written")
+
+
+def check_spiders() -> Check:
+    from zcrawl.runtime.confine import landlock_version
+
+    version = landlock_version()
+    if version:
+        return Check("spiders", "ok", f"Landlock {version} closes a worker's key to spiders")
+    detail = "this system has no Landlock: a spider can read what its worker's user can read"
+    return Check("spiders", "warn", detail, "run only spiders that you trust; docs/spiders.md")
+
+
+def check_disk(data: Path) -> Check:
+    from zcrawl.cli.output import size
+
+    free = shutil.disk_usage(_existing(data)).free
+    detail = f"{size(free)} free"
+    if free < DISK_FAIL:
+        return Check("disk space", "fail", detail, "make room: a crawl stops when the disk is full")
+    if free < DISK_WARN:
+        return Check("disk space", "warn", detail, "a large crawl may fill it")
+    return Check("disk space", "ok", detail)
+
+
+def check_socket_path(data: Path) -> Check:
+    length = len(os.fsencode(data)) + SOCKET_NAME
+    detail = f"{length} of {SUN_PATH} bytes"
+    if length > SUN_PATH:
+        return Check("socket paths", "warn", detail, "use a data folder with a shorter path")
+    return Check("socket paths", "ok", detail)
+
+
+def check_keys(settings: Settings) -> Check:
+    """Of a master: does its list say what each key is for?"""
+    file = settings.config.mesh.allow_file
+    if not file:
+        return Check("keys", "ok", "this configuration has no list of allowed keys")
+    from zcrawl.errors import ConfigError
+    from zcrawl.mesh.sockets.keys import AllowList
+
+    try:
+        allowed = AllowList(Path(file)).poll() or {}
+    except ConfigError as error:
+        return Check("keys", "fail", str(error), "correct it: masters keep the list they had")
+    names = [key.name for key in allowed.values() if not key.has_roles]
+    if names:
+        shown = ", ".join(names[:NAMES_SHOWN]) + (" ..." if len(names) > NAMES_SHOWN else "")
+        detail = f"{file}: no role for {shown}: each may both work and submit"
+        advice = "put worker, viewer or operator after the name"
+        return Check("keys", "warn", detail, advice)
+    return Check("keys", "ok", f"{file}: {len(allowed)} keys, each with a role")
+
+
+def check_cluster(settings: Settings) -> Check:
+    from zcrawl.cli.connect import is_live
+
+    if not is_live(settings):
+        return Check("cluster", "ok", "nobody runs here")
+    import asyncio
+
+    from zcrawl.cli.connect import running
+
+    async def ask() -> dict[str, Any]:
+        async with running(settings) as asked:
+            return await asked("nodes", {})
+
+    reply = asyncio.run(ask())
+    workers, mishaps = reply["workers"], reply.get("mishaps", {})
+    if mishaps.get("total"):
+        detail = f"its leader failed {mishaps['total']} times by an error of its own, in a row "
+        detail += f"{mishaps['in_row']}; the last: {mishaps['last']}"
+        advice = "a bug: look for machine_error in the log, and report it"
+        return Check("cluster", "fail" if mishaps["in_row"] > 1 else "warn", detail, advice)
+    here = [one for one in workers if one["state"] not in ("suspect", "lost", "offline")]
+    gone = ", ".join(f"{one['id']} is {one['state']}" for one in workers if one not in here)
+    detail = f"it runs with {len(here)} workers" + (f"; {gone}" if gone else "")
+    if not here:
+        return Check("cluster", "warn", detail, "look at `zcrawl nodes`")
+    return Check("cluster", "ok", detail)
+
+
+def check_database(data: Path) -> Check:
+    from zcrawl.store.sql.dialects.sqlite_mark import check_mark
+    from zcrawl.store.sql.dialects.sqlite_uri import quick_check
+
+    file = data / DATABASE
+    try:
+        check_mark(file)
+    except ZcrawlError as error:
+        what, _, advice = str(error).partition(". ")
+        return Check("database", "fail", what, advice)
+    if not file.exists():
+        return Check("database", "ok", "none yet")
+    restore = "restore it from a backup, or move it away and crawl again"
+    condition, wrong = quick_check(file)
+    if condition == "unreadable":  # it may be as whole as ever
+        advice = "correct its rights; from a disk that is read-only copy it to another"
+        return Check("database", "fail", f"{file}: {wrong}", advice)
+    if condition == "damaged":
+        return Check("database", "fail", f"{file}: {wrong}", restore)
+    return Check("database", "ok", f"{file} is whole")
+
+
+def _existing(path: Path) -> Path:
+    """The path, or the nearest folder above it that exists."""
+    return next(place for place in (path, *path.parents) if place.exists())

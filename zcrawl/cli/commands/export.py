@@ -1,0 +1,158 @@
+"""`zcrawl export`: a run's items, or its failures, out of the database, in flat memory.
+
+It reads the database beside a running cluster, too. A file appears under its name when it is
+complete and not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common, run_option
+from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.model.reasons.storage import DISK_FULL
+from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
+
+
+@click.command("export", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option(
+    "--out",
+    default="-",
+    metavar="FILE",
+    help="A file; its ending tells the format. [default: stdout]",
+)
+@run_option
+@click.option("--failed", is_flag=True, help="What failed or was skipped, and why.")
+@click.option("--rejected", is_flag=True, help="Items that were set aside, and why.")
+@click.option("--csv-safe", is_flag=True, help="A CSV in which no cell is a formula.")
+@click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
+@click.option(
+    "--format",
+    "wanted",
+    type=click.Choice(["jsonl", "csv", "parquet", "warc"]),
+    help="Whatever the name.",
+)
+@common
+def export_command(
+    settings: Settings,
+    ref: str,
+    out: str,
+    run: int | None,
+    failed: bool,
+    rejected: bool,
+    problems: bool,
+    csv_safe: bool,
+    wanted: str | None,
+) -> int:
+    """Write a run's items, or its failures, to a file."""
+    from zcrawl.cli import output
+    from zcrawl.cli.connect import find_job, open_database
+    from zcrawl.cli.rows import Source, chunks_of, parquet_file
+    from zcrawl.cli.specs import format_of
+    from zcrawl.model.states import Kept
+    from zcrawl.runtime.private_files import is_within
+    from zcrawl.telemetry.views import chosen_run
+
+    if failed + rejected + problems > 1:
+        raise UsageError("--failed, --rejected and --problems are different lists; give one")
+    form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
+    if csv_safe and form != "csv":
+        raise UsageError(
+            f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"
+        )
+    with contextlib.closing(open_database(settings)) as store:
+        job = find_job(store, ref)
+        row = chosen_run(job, run)
+        number = row.id
+        kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
+        rows = None if failed else kind
+        source = Source(store, number, row.spec, rows, settings.blobs(), csv_safe)
+        if form == "parquet":
+            if out == "-":
+                raise UsageError("a Parquet file cannot go to stdout; give --out FILE")
+            write = parquet_file(source)
+        else:
+            chunks = chunks_of(source, form)
+            if out == "-":
+                _to_stdout(chunks, form)
+                return 0
+            write = _write_chunks(chunks)
+        length = write_out(out, write, of_user=not is_within(Path(out), settings.data))
+    if settings.json:
+        output.print_json({"job": job.id, "run": number, "path": out, "bytes": length})
+    else:
+        output.note(f"run {number}: {output.size(length)} in {out}")
+    return 0
+
+
+def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
+    from zcrawl.cli import output
+
+    if form == "warc" and sys.stdout.isatty():
+        raise UsageError("a WARC archive cannot be shown on a terminal; give --out FILE")
+    sys.stdout.flush()
+    for chunk in chunks:
+        output.write_items(chunk, form)
+
+
+def _write_chunks(chunks: Iterator[bytes]) -> Callable[[Path], None]:
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+
+    return write
+
+
+def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -> int:
+    """The number of bytes. A half-written file is never seen under the name that was asked for.
+    `of_user`: the file is not part of the data folder."""
+    from zcrawl.submit.outputs import is_remote, refuse_login
+
+    refuse_login(out)
+    if is_remote(out):
+        from zcrawl.blobs.s3 import upload
+
+        with tempfile.TemporaryDirectory(prefix="zcrawl-") as folder:
+            aside = Path(folder) / "export"
+            write(aside)
+            upload(out, aside)
+            return aside.stat().st_size
+    return write_file(Path(out), write, of_user)
+
+
+def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True) -> int:
+    from zcrawl.runtime.durable_files import sync_file, sync_folder
+    from zcrawl.runtime.private_files import give_to_user
+
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.touch()
+        if of_user:
+            give_to_user(part)
+    except OSError as error:
+        reason = f"{path}: cannot be written: {error.strerror}"
+        raise UsageError(reason, code=OUT_UNWRITABLE) from None
+    try:
+        write(part)
+        length = part.stat().st_size
+        sync_file(part)  # whoever wrote it
+        part.replace(path)
+        sync_folder(path.absolute().parent)
+    except OSError as error:
+        code = DISK_FULL if error.errno == errno.ENOSPC else OUT_FAILED
+        raise ZcrawlError(f"{path}: {error.strerror}", code=code) from None
+    finally:
+        part.unlink(missing_ok=True)
+    return length

@@ -1,0 +1,301 @@
+"""`zcrawl jobs` and `job` look, `pause`, `resume`, `cancel`, `delete` and `retry` act.
+
+All take a job's id or its name, and mean its newest run, or the one of `--run`; `pause`, `resume`
+and `cancel` take a tag instead, and mean all jobs that have it and go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common, run_option
+from zcrawl.errors import RefusedError, UsageError
+from zcrawl.model.reasons.cluster import NO_SUCH_TAG
+
+MOST_EXAMPLES = 10  # of each kind; --json has all
+
+
+@click.command("jobs", cls=Command)
+@click.option("--tag", default="", metavar="NAME", help="Only jobs that have this tag.")
+@common
+def jobs_command(settings: Settings, tag: str) -> int:
+    """List all jobs."""
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.run import run_async
+
+    reply = run_async(connect.jobs(settings, tag))
+    views = reply["jobs"]
+    output.note_if(connect.stale_note(reply))
+    if settings.json:
+        output.print_json(views)
+        return 0
+    columns = ("id", "name", "run", "state", "percent", "pages", "failed", "skipped", "queued")
+    rows = [[*(_cell(view, name) for name in columns), _tags(view)] for view in views]
+    output.table((*columns, "tags"), rows)
+    if not views:
+        output.note(f"no jobs{f' with the tag {tag}' if tag else ''} in {settings.place}")
+    return 0
+
+
+def _cell(view: dict[str, Any], column: str) -> Any:
+    from zcrawl.cli.connect import STOPPED
+
+    if column == "state" and view["state"] == STOPPED:
+        return f"{STOPPED}: {view['reason']}"
+    return view["job" if column == "id" else column]
+
+
+def _tags(view: dict[str, Any]) -> str:
+    """A master of an older version tells none."""
+    return ", ".join(view.get("tags", ()))
+
+
+@click.command("job", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@run_option
+@common
+def job_command(settings: Settings, ref: str, run: int | None) -> int:
+    """Show one job."""
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.commands.submit import with_remedy
+    from zcrawl.runtime.run import run_async
+
+    view = run_async(connect.job(settings, ref, run))
+    output.note_if(connect.stale_note(view))
+    if settings.json:
+        output.print_json(view)
+    else:
+        output.fields(readable({**view, "reason": with_remedy(view["reason"], view["job"])}))
+        if view["state"] == connect.STOPPED:
+            output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
+    return 0
+
+
+def resume_hint(data: Path) -> str:
+    from zcrawl.cli.interrupt import resume_command
+
+    return resume_command(data)
+
+
+def readable(view: dict[str, Any]) -> dict[str, object]:
+    """A job's view for people: the same facts, without what is empty."""
+    from zcrawl.cli import output
+    from zcrawl.cli.reason_lines import next_step
+
+    spec = view["spec"]
+    lines: dict[str, object] = {
+        "job": f"{view['job']} {view['name']}",
+        "tags": _tags(view),
+        "run": view["run"],
+        "state": view["state"] + (f" ({view['reason']})" if view["reason"] else ""),
+        "percent": view["percent"],
+        "pages": f"{view['pages']} ({view['pages_per_second']}/s, {output.size(view['bytes'])})",
+        "unchanged": view.get("unchanged") or "",
+        "items": view["items"],
+        "failed": view["failed"],
+        "  reasons": output.counts(view["failed_reasons"]),
+        "skipped": view["skipped"],
+        "  why": output.counts(view["skipped_reasons"]),
+        "rejected links": output.counts(view.get("rejected_links", {})),
+        "not followed": output.counts(view.get("dropped", {})),
+        "items set aside": output.counts(view.get("rejected_items", {})),
+        **_examples(view),
+        "then": next_step(view).removeprefix("then: "),
+        "queued": view["queued"],
+        "in flight": view["in_flight"],
+        "statuses": output.counts(view["statuses"]),
+        "created": view["created_at"],
+        "started": view["started_at"],
+        "ended": view["ended_at"],
+        "seconds": output.seconds(view["seconds"]),
+        "workers": ", ".join(view["workers"]),
+        "seeds": ", ".join(spec.get("seeds", ())[:5]),
+    }
+    for n, written in enumerate(view.get("outputs", ()), 1):
+        lines[f"output {n}"] = output.describe_output(written)
+    for n, one in enumerate(view.get("last_actions", ()), 1):
+        lines[f"action {n}"] = f"{one['what']} by {one['by'] or 'unknown'}, {one['at']}"
+    for name, counts in view.get("fields", {}).items():
+        failed = f", {counts['failed']} unreadable" if counts["failed"] else ""
+        lines[f"field {name}"] = f"{counts['percent']} % ({counts['filled']} filled{failed})"
+    if spec.get("recrawl", {}).get("incremental"):
+        lines["recrawl"] = ", ".join(f"{key}={n}" for key, n in spec["recrawl"].items())
+    for section in ("scope", "politeness", "fetch", "output"):
+        values = {key: value for key, value in spec.get(section, {}).items() if value}
+        lines[section] = ", ".join(f"{key}={value}" for key, value in values.items())
+    lines |= {f"fetching {n}": url for n, url in enumerate(view["in_flight_urls"], 1)}
+    if len(view["runs"]) > 1:
+        runs = [f"{run['run']} {run['state']} {run['pages']} pages" for run in view["runs"]]
+        lines["runs"] = "; ".join(runs)
+    return {name: value for name, value in lines.items() if value not in ("", None)}
+
+
+def _examples(view: dict[str, Any]) -> dict[str, object]:
+    """The first request of each reason, and what happened to it."""
+    from zcrawl.cli.reason_lines import example_text
+
+    titles = {"failed": "failed", "skipped": "skipped", "rejected": "set aside"}
+    return {
+        f"{titles.get(kind, kind)}: {name}": example_text(example).removeprefix(": ").strip()
+        for kind, examples in view.get("examples", {}).items()
+        for name, example in list(examples.items())[:MOST_EXAMPLES]
+    }
+
+
+def _act(settings: Settings, ref: str, action: str, **only: str | int | None) -> int:
+    from zcrawl.cli import connect, output
+    from zcrawl.runtime.run import run_async
+
+    chosen = {name: value for name, value in only.items() if value}
+
+    async def act() -> dict[str, Any]:
+        async with connect.for_actions(settings) as ask:
+            return await ask("act", {"ref": ref, "action": action, **chosen})
+
+    reply = run_async(act())
+    if settings.json:
+        output.print_json(reply)
+    else:
+        output.note(_told(reply, action))
+    return 0
+
+
+def _told(reply: dict[str, Any], action: str) -> str:
+    more = "" if reply["changed"] else ", as it was before"
+    if action == "retry":
+        more = f", {reply['changed']} URLs are tried again"
+    return f"job {reply['job']}, run {reply['run']}: {reply['state']}{more}"
+
+
+def _one_or_tagged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A job, or all that have a tag."""
+    tag = click.option("--tag", default="", metavar="NAME", help="All jobs that have this tag.")
+    return click.argument("ref", metavar="ID|NAME", required=False, default="")(tag(function))
+
+
+def _act_on(settings: Settings, ref: str, tag: str, run: int | None, action: str) -> int:
+    if ref and tag:
+        raise UsageError(f"both a job ({ref}) and --tag {tag} were given; give one of them")
+    if not ref and not tag:
+        crawl = "; `zcrawl crawl --resume` goes on with a crawl" if action == "resume" else ""
+        raise UsageError(f"give a job's id or name, or --tag NAME{crawl}")
+    if tag and run is not None:
+        raise UsageError(f"--run {run} is a run of one job; --tag {tag} means several jobs")
+    return _act_tagged(settings, tag, action) if tag else _act(settings, ref, action, run=run)
+
+
+def _act_tagged(settings: Settings, tag: str, action: str) -> int:
+    """One job after the other; each is told when it is done, so that an error in between leaves
+    no doubt."""
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.crawl_session import ENDED
+    from zcrawl.runtime.run import run_async
+
+    async def act() -> list[dict[str, Any]]:
+        replies = []
+        async with connect.for_actions(settings) as ask:
+            found = (await ask("jobs", {"tag": tag}))["jobs"]
+            # Looked at again: a master of an older version knows no tags and lists all jobs.
+            tagged = [one for one in found if tag in one.get("tags", ())]
+            for view in [one for one in tagged if one["state"] not in ENDED]:
+                reply = await ask("act", {"ref": str(view["job"]), "action": action})
+                replies.append(reply)
+                if not settings.json:
+                    output.note(_told(reply, action))
+        return replies
+
+    replies = run_async(act())
+    if not replies:
+        raise RefusedError(f"no job that goes on has the tag {tag!r}", code=NO_SUCH_TAG)
+    if settings.json:
+        output.print_json(replies)
+    return 0
+
+
+@click.command("pause", cls=Command)
+@_one_or_tagged
+@run_option
+@common
+def pause_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
+    """Stop fetching for a job until it is resumed.
+
+    Requests in flight are finished and their results are kept.
+    """
+    return _act_on(settings, ref, tag, run, "pause")
+
+
+@click.command("resume", cls=Command)
+@_one_or_tagged
+@run_option
+@common
+def resume_command(settings: Settings, ref: str, tag: str, run: int | None) -> int:
+    """Go on with a paused job."""
+    return _act_on(settings, ref, tag, run, "resume")
+
+
+@click.command("cancel", cls=Command)
+@_one_or_tagged
+@run_option
+@click.option(
+    "--offline", is_flag=True, help="Change the database itself: for when no leader answers."
+)
+@common
+def cancel_command(settings: Settings, ref: str, tag: str, run: int | None, offline: bool) -> int:
+    """End a job's run; what it has stays.
+
+    Results of requests in flight are dropped; what was queued counts as skipped: cancelled.
+    --offline asks no master: it writes to the database of the data folder or of the
+    configuration, whether masters run, hang or are gone. One that runs loads anew.
+    """
+    if not offline:
+        return _act_on(settings, ref, tag, run, "cancel")
+    if not ref or tag:
+        raise UsageError("--offline takes a job's id or name, and no --tag")
+    return _cancel_offline(settings, ref, run)
+
+
+def _cancel_offline(settings: Settings, ref: str, run: int | None) -> int:
+    import contextlib
+    import time
+
+    from zcrawl.cli import connect, output
+    from zcrawl.roles import offline
+
+    with contextlib.closing(connect.open_database(settings, writable=True)) as store:
+        reply = offline.cancel(store, connect.find_job(store, ref), time.time(), run)
+    if settings.json:
+        output.print_json(reply)
+        return 0
+    output.note(_told(reply, "cancel"))
+    if reply["changed"] and connect.is_live(settings):
+        output.note("the running master notices it with its next write, and loads the jobs again")
+    return 0
+
+
+@click.command("delete", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option(
+    "--run", type=click.IntRange(1), metavar="N", help="Only this run. [default: all of the job]"
+)
+@common
+def delete_command(settings: Settings, ref: str, run: int | None) -> int:
+    """End a job, or one of its runs, and remove all that it has.
+
+    Its items, pages and requests leave the database; output files stay where they are.
+    """
+    return _act(settings, ref, "delete", run=run)
+
+
+@click.command("retry", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option("--reason", default="", help="Only those that failed for it, e.g. connect.")
+@click.option("--host", type=int, default=0, help="Only those of the host with this number.")
+@run_option
+@common
+def retry_command(settings: Settings, ref: str, reason: str, host: int, run: int | None) -> int:
+    """Try a job's failed URLs again."""
+    return _act(settings, ref, "retry", reason=reason, host=host, run=run)

@@ -1,0 +1,127 @@
+"""`zcrawl nodes` shows the mesh, `drain` takes a worker out of it, `undrain` brings it back. All
+need a running cluster: who lives is nowhere stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+
+
+@click.command("nodes", cls=Command)
+@common
+def nodes_command(settings: Settings) -> int:
+    """Show masters and workers, and where Consul and the mesh differ."""
+    from zcrawl.cli import output
+    from zcrawl.cli.connect import stale_note
+
+    reply = _ask(settings, "nodes", {})
+    if settings.json:
+        output.print_json(reply)
+        return 0
+    output.note_if(stale_note(reply))
+    leader = reply["leader"]
+    output.note(f"leader  {leader['id'] or 'none'}, epoch {leader['epoch']}")
+    if reply["masters"]:
+        output.table(
+            ("master", "role", "health", "memory", "lag", "address", "pid", "host", "says"),
+            [
+                (
+                    row["id"],
+                    row["role"],
+                    "passing" if row["healthy"] else "critical",
+                    output.size(row["rss_bytes"]) if "rss_bytes" in row else "",
+                    _lag(row),
+                    row["control"],
+                    row["pid"],
+                    row["hostname"],
+                    row["detail"],
+                )
+                for row in reply["masters"]
+            ],
+        )
+    output.table(
+        ("worker", "state", "running", "waiting", "rate", "memory", "lag", "heard", "pid", "host"),
+        [
+            (
+                row["id"],
+                row["state"],
+                f"{row['running']}/{row['slots']}",
+                row["waiting"],
+                f"{row['rate']:.0f}/s",
+                output.size(row["rss_bytes"]),
+                _lag(row),
+                f"{row['heard_s_ago']:.1f} s ago",
+                row["pid"],
+                row["hostname"],
+            )
+            for row in reply["workers"]
+        ],
+    )
+    for row in reply["workers"]:
+        if row.get("deaf"):
+            output.note(
+                f"{row['id']} is heard, but does not hear the leader: its hosts go to others. "
+                "It comes back by itself when messages reach it; if they do not, look at the "
+                "network between the two, or restart the worker"
+            )
+    if reply.get("drained"):
+        output.note(f"drained: {', '.join(reply['drained'])}; `zcrawl undrain NODE` ends it")
+    if reply["catalogue"] != "ok":
+        output.note(f"Consul: {reply['catalogue']}")
+    for one in reply["differences"]:
+        output.note(f"{one['node']}: {one['mesh']} in the mesh, {one['catalogue']} in Consul")
+    return 0
+
+
+def _lag(row: dict[str, Any]) -> str:
+    """How late its loop was; empty for a master that has told nothing yet."""
+    return f"{row['lag_ms']:.0f} ms" if "lag_ms" in row else ""
+
+
+@click.command("drain", cls=Command)
+@click.argument("node")
+@common
+def drain_command(settings: Settings, node: str) -> int:
+    """Let a worker finish, and give it nothing new.
+
+    It is stored, and holds until `zcrawl undrain`, or until the node is stopped and started again.
+    """
+    return _set_drain(settings, "drain", node)
+
+
+@click.command("undrain", cls=Command)
+@click.argument("node")
+@common
+def undrain_command(settings: Settings, node: str) -> int:
+    """Give a drained worker work again."""
+    return _set_drain(settings, "undrain", node)
+
+
+def _set_drain(settings: Settings, op: str, node: str) -> int:
+    from zcrawl.cli import output
+
+    reply = _ask(settings, op, {"node": node})
+    if settings.json:
+        output.print_json(reply)
+        return 0
+    same = "" if reply.get("changed", 1) else ", as it was before"
+    output.note(f"{reply['node']}: {reply['state']}{same}")
+    if reply["state"] in ("lost", "offline"):
+        then = "gets no work when it comes back" if op == "drain" else "may work when it comes back"
+        output.note(f"it is not here; it {then}")
+    return 0
+
+
+def _ask(settings: Settings, op: str, args: dict[str, Any]) -> dict[str, Any]:
+    from zcrawl.cli import connect
+    from zcrawl.runtime.run import run_async
+
+    async def ask() -> dict[str, Any]:
+        async with connect.running(settings) as running:
+            return await running(op, args)
+
+    return run_async(ask())

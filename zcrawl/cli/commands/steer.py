@@ -1,0 +1,79 @@
+"""`zcrawl tune` changes a job's pace while it runs, `reassign` gives a host to another worker,
+`step-down` makes the leader hand over. What the console does with a key, for scripts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common, run_option
+from zcrawl.errors import UsageError
+
+
+@click.command("tune", cls=Command)
+@click.argument("ref", metavar="ID|NAME")
+@click.option("--rate", type=click.FloatRange(0), help="Requests per second and host; 0: no limit.")
+@click.option("--concurrency", type=click.IntRange(1), help="Requests at a time and host.")
+@click.option("--burst", type=click.IntRange(1), help="Requests that may come together.")
+@run_option
+@common
+def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | None) -> int:
+    """Change a job's pace while it runs.
+
+    It is stored with the run and holds until the run ends; the next run has the job's own pace.
+    """
+    wanted = {name: value for name, value in pace.items() if value is not None}
+    if not wanted:
+        raise UsageError("nothing to change: give --rate, --concurrency or --burst")
+    of_run = {} if run is None else {"run": run}
+    reply = _ask(settings, "tune", {"ref": ref, **of_run, **wanted})
+    shown = ", ".join(f"{name} {value:g}" for name, value in wanted.items())
+    return _told(settings, reply, f"job {reply['job']}, run {reply['run']}: {shown}")
+
+
+@click.command("reassign", cls=Command)
+@click.argument("host")
+@click.argument("node")
+@common
+def reassign_command(settings: Settings, host: str, node: str) -> int:
+    """Give a host to another worker.
+
+    The host is written as https://example.com. It moves when the worker that has it has finished
+    what it fetches there.
+    """
+    reply = _ask(settings, "reassign", {"host": host, "node": node})
+    return _told(settings, reply, f"{reply['host']} goes to {reply['node']}")
+
+
+@click.command("step-down", cls=Command)
+@common
+def step_down_command(settings: Settings) -> int:
+    """Make the leader hand over."""
+    epoch = _ask(settings, "nodes", {})["leader"]["epoch"]
+    reply = _ask(settings, "step_down", {"epoch": epoch})
+    if reply["now"] != epoch:
+        return _told(settings, reply, f"epoch {epoch} is over; {reply['leader']} leads now")
+    return _told(settings, reply, f"{reply['leader']} gave up epoch {epoch}")
+
+
+def _told(settings: Settings, reply: dict[str, Any], text: str) -> int:
+    from zcrawl.cli import output
+
+    if settings.json:
+        output.print_json(reply)
+    else:
+        output.note(text)
+    return 0
+
+
+def _ask(settings: Settings, op: str, args: dict[str, Any]) -> dict[str, Any]:
+    from zcrawl.cli import connect
+    from zcrawl.runtime.run import run_async
+
+    async def ask() -> dict[str, Any]:
+        async with connect.running(settings) as running:
+            return await running(op, args)
+
+    return run_async(ask())

@@ -1,0 +1,196 @@
+"""`zcrawl submit`: a job for a running cluster. Prints its id; `--wait` waits for its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.specs import (
+    Submission,
+    is_plain_word,
+    output_for,
+    output_on_cluster,
+    prepare,
+    prepare_again,
+    spec_options,
+    split_sources,
+    stored_name,
+    with_capture,
+)
+from zcrawl.errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from zcrawl.cli.connect import Ask
+
+POLL_S: Final = 0.5
+NO_LIVE_WORKER: Final = "waiting: no live worker has "
+LACK_POLL_S: Final = 0.1
+LACK_S: Final = 3.0  # in which workers say that they cannot do a job
+
+
+@click.command("submit", cls=Command)
+@click.argument("sources", nargs=-1, metavar="JOB.toml | URL... | NAME")
+@click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    help="A .jsonl, .csv, .parquet or .warc.gz file that gets the items. On a cluster a master "
+    "writes it, in its outputs folder; `export` writes one here.",
+)
+@click.option("--update", is_flag=True, help="A stored job gets this spec and a new run.")
+@click.option("--again", is_flag=True, help="A new run of a stored job, as it is.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended; print its summary.")
+@spec_options
+@common
+def submit_command(
+    settings: Settings,
+    sources: tuple[str, ...],
+    seeds: str | None,
+    out: str | None,
+    update: bool,
+    again: bool,
+    wait: bool,
+    changes: dict[str, Any],
+) -> int:
+    """Give a job to the cluster; print its id.
+
+    The cluster is the one of the configuration, or what `zcrawl up` runs in the data folder. A
+    name that exists is refused unless --update or --again says what is meant. `submit NAME
+    --again` runs a stored job once more.
+    """
+    if update and again:
+        raise UsageError(
+            "--update and --again cannot be used together: --update brings a new spec, --again "
+            "runs the stored one"
+        )
+    if out == "-":
+        raise UsageError(
+            "--out - is for `zcrawl crawl`; `zcrawl export ID` prints the items of a job"
+        )
+    name = stored_name(sources)
+    if again and name:
+        submission = prepare_again(name, seeds, changes)
+    else:
+        if name and is_plain_word(name):
+            raise UsageError(
+                f"{name!r} is neither a URL nor a file. To run a stored job once more: "
+                f"zcrawl submit {name} --again; for a site: https://{name}/"
+            )
+        job_file, urls = split_sources(sources)
+        submission = prepare(urls, job_file, seeds, with_capture(changes, out))
+    to = None
+    if out:
+        here = not settings.in_cluster
+        to = output_for(out, settings.data, submission.spec) if here else output_on_cluster(out)
+    mode = "update" if update else "again" if again else "new"
+    from zcrawl.runtime.run import run_async
+
+    return run_async(_submit(settings, submission, mode, to, wait))
+
+
+def with_remedy(reason: str, job: int) -> str:
+    """What a run waits for, with what to do where time alone does not help."""
+    if not reason.startswith(NO_LIVE_WORKER):
+        return reason
+    return (
+        f"{reason}; install it where a worker runs and start that worker again, or end the job: "
+        f"zcrawl cancel {job}"
+    )
+
+
+async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the views of the job and of the run when the run has ended. Says what it waits for."""
+    from zcrawl.cli import output
+    from zcrawl.cli.connect import AWAY
+    from zcrawl.cli.crawl_session import ENDED
+
+    last, away = "", False
+    while True:
+        try:
+            view = await ask("job", {"ref": str(job)})
+        except UnreachableError as error:
+            if error.code != AWAY:
+                raise
+            if not away:
+                output.note(f"{error}; this command waits")
+            away = True
+            await asyncio.sleep(POLL_S)
+            continue
+        if away:
+            output.note("the database is back")
+            last, away = "", False
+        (own,) = (row for row in view["runs"] if row["run"] == run)
+        if own["state"] in ENDED:
+            return view, own
+        reason = (view if view["run"] == run else own)["reason"]
+        if reason != last:
+            last = reason
+            output.note_if(reason and f"{own['state']}: {with_remedy(reason, job)}")
+        await asyncio.sleep(POLL_S)
+
+
+async def _lack(ask: Ask, job: int, run: int) -> str:
+    """What no live worker has for a job that needs more than zcrawl, as the leader says it within
+    its first seconds; empty: it goes on, or nobody knows yet."""
+    for _ in range(round(LACK_S / LACK_POLL_S)):
+        view = await ask("job", {"ref": str(job), "run": run})
+        if view["reason"] or view["pages"] + view["failed"] + view["skipped"]:
+            return str(view["reason"])
+        await asyncio.sleep(LACK_POLL_S)
+    return ""
+
+
+async def _submit(
+    settings: Settings,
+    submission: Submission,
+    mode: str,
+    to: tuple[str, str] | None,
+    wait: bool,
+) -> int:
+    from zcrawl.cli import connect, output
+    from zcrawl.cli.crawl_session import closing_lines, exit_code
+    from zcrawl.cli.feed import send_seeds
+    from zcrawl.roles.extras import needs_more
+    from zcrawl.submit.advice import advice
+    from zcrawl.submit.outputs import is_remote
+    from zcrawl.telemetry.views import REASON_KEYS, summary
+
+    async with connect.running(settings) as ask:
+        reply = await ask("submit", submission.args(mode, to))
+        output.note_if(advice(submission.spec))
+        if not settings.json:
+            output.data(str(reply["job"]))
+        if submission.more:
+            await send_seeds(ask, reply["run"], submission)
+        if not wait and (submission.stored or needs_more(submission.spec)):
+            output.note_if(with_remedy(await _lack(ask, reply["job"], reply["run"]), reply["job"]))
+        complaint = submission.lines.complaint()
+        if complaint:
+            output.note(complaint)
+        code = 1 if complaint else 0
+        if not wait:
+            if settings.json:
+                output.print_json({"job": reply["job"], "run": reply["run"]})
+            return code
+        try:
+            view, own = await _wait(ask, reply["job"], reply["run"])
+        except asyncio.CancelledError:
+            job = reply["job"]
+            output.note(
+                f"job {job} goes on; zcrawl job {job} shows it, zcrawl cancel {job} ends it"
+            )
+            raise
+    reasons = view if view["run"] == reply["run"] else {}
+    own |= {key: reasons.get(key, {}) for key in (*REASON_KEYS, "spec")}
+    if settings.json:
+        output.print_json(summary(own))
+    else:
+        where = to[0] if to else None
+        if to and settings.in_cluster and not is_remote(to[0]):
+            where = f"{to[0]} on the master that leads"
+        for line in closing_lines(own, where, submission.job_file):
+            output.note(line)
+    return max(code, exit_code(own))

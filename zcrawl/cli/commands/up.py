@@ -1,0 +1,82 @@
+"""`zcrawl up`: an embedded cluster that stays up and takes jobs from `zcrawl submit`."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+import sys
+from typing import Any, Final
+
+import click
+
+from zcrawl.cli.base import Command, Settings, common
+from zcrawl.cli.commands.crawl import make_folder
+
+JOIN_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.1
+
+
+@click.command("up", cls=Command)
+@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
+@common
+def up_command(settings: Settings, workers: int | None) -> int:
+    """Run a cluster on this machine that takes jobs.
+
+    It goes on with jobs that were running, and stays until Ctrl-C or SIGTERM.
+    """
+    from zcrawl.cli import output
+    from zcrawl.runtime.run import run_async
+
+    output.note_if(make_folder(settings.data))
+    return run_async(_stay_up(settings, settings.workers(workers)))
+
+
+async def _stay_up(settings: Settings, workers: int) -> int:
+    from zcrawl.cli import output
+    from zcrawl.cli.crawl_session import DRAIN_TIMEOUT_S
+    from zcrawl.cli.interrupt import Interrupt
+    from zcrawl.roles.embedded import EmbeddedCluster
+
+    with Interrupt(lambda: "stopped at once; nothing that was committed is lost") as interrupt:
+        cluster = EmbeddedCluster(
+            settings.data, workers, blobs=settings.blobs(), **settings.worker_limits()
+        )
+        async with cluster:
+            snapshot = await _joined(cluster, workers, interrupt)
+            if settings.json:
+                output.print_json(snapshot)
+            else:
+                for line in describe(snapshot, str(settings.data)):
+                    output.note(line)
+            await interrupt.asked.wait()
+            running = sum(row["in_flight"] for row in cluster.snapshot()["runs"])
+            output.note(f"finishing {running} requests in flight; Ctrl-C again stops now")
+            await cluster.drain(DRAIN_TIMEOUT_S)
+            await cluster.flush_outputs()
+    output.note("stopped; `zcrawl up` goes on where this ended")
+    sys.stderr.flush()
+    return 0
+
+
+async def _joined(cluster: Any, workers: int, interrupt: Any) -> dict[str, Any]:
+    """The first snapshot that has all workers, or the one at the end of patience."""
+    waited = 0.0
+    while True:
+        snapshot: dict[str, Any] = cluster.snapshot()
+        here = [row for row in snapshot["workers"] if row["state"] in ("idle", "busy")]
+        if len(here) >= workers or waited >= JOIN_TIMEOUT_S or interrupt.asked.is_set():
+            return snapshot
+        await asyncio.sleep(POLL_S)
+        waited += POLL_S
+
+
+def describe(snapshot: dict[str, Any], data: str) -> list[str]:
+    """What runs where, and what to do next."""
+    lines = [f"leader {snapshot['leader']}, epoch {snapshot['epoch']}, data in {data}"]
+    lines += [
+        f"worker {row['id']}: {row['state']}, pid {row['pid']}, {row['slots']} slots"
+        for row in snapshot["workers"]
+    ]
+    lines += [f"{row['name']}, run {row['run']}: {row['state']}" for row in snapshot["runs"]]
+    lines.append(f"submit with: zcrawl submit URL --data {shlex.quote(data)}   (Ctrl-C ends)")
+    return lines

@@ -1,0 +1,132 @@
+"""The coordinator on Consul: one thread that calls, threads that watch, the machine that decides.
+
+    event loop ──events──▶ inbox ──▶ the Consul thread: machine.handle() ──calls──▶ Consul
+        ▲                    ▲                 │
+        └── on_event ────────┼── Tell ─────────┘
+                             └── readings ── watch threads (blocking queries)
+
+The machine lives in the Consul thread and nowhere else. Used by the roles `master` and `worker`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from zcrawl.coord import calls as c
+from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
+from zcrawl.coord.agents.consul_watches import start_watches
+from zcrawl.coord.election import Election
+from zcrawl.coord.ports import Condition, CoordAway, CoordEvent, Member, OnEvent
+
+CLOSE_TIMEOUT_S: Final = 1.0  # for all that is to be given back
+CLOSE_CALL_TIMEOUT_S: Final = 0.4
+
+
+class ConsulCoordinator:
+    """Implements `coord.ports.Coordinator`."""
+
+    def __init__(self, settings: ConsulSettings, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[c.Event] = queue.SimpleQueue()
+        self._calls: collections.deque[c.Call] = collections.deque()
+        self._stop = threading.Event()
+        self._closed: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._on_event: OnEvent | None = None
+
+    # ------------------------------------------------------------ on the event loop's thread
+
+    def start(self, me: Member, on_event: OnEvent) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._closed = asyncio.Event()
+        self._on_event = on_event
+        ConsulClient(self._settings, me)  # a wrong address is told here, not in a thread
+        election = Election(me, self._clock())
+        threading.Thread(target=self._run, args=(election,), name="consul", daemon=True).start()
+        start_watches(self._settings, me, self._inbox.put, self._stop)
+
+    def loop_alive(self) -> None:
+        self._inbox.put(c.LoopLived(self._clock()))
+
+    def update(self, condition: Condition) -> None:
+        self._inbox.put(c.ConditionSet(condition))
+
+    def resign(self) -> None:
+        self._inbox.put(c.ResignAsked())
+
+    async def close(self) -> None:
+        if self._closed is None or self._stop.is_set():
+            return
+        self._on_event = None
+        self._stop.set()
+        self._inbox.put(c.Ticked())  # wakes the thread
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._closed.wait()
+        except TimeoutError:
+            pass  # Consul is away: check and session run out by themselves
+
+    # ------------------------------------------------------------ on the Consul thread
+
+    def _run(self, election: Election) -> None:
+        try:
+            self._work(election)
+        except Exception as error:
+            # A bug. The check runs out, so another will lead; our own people shall know why.
+            self._tell(CoordAway(f"the Consul thread ended: {type(error).__name__}: {error}"))
+            raise
+
+    def _work(self, election: Election) -> None:
+        client = ConsulClient(self._settings, election.me)
+        while not self._stop.is_set():
+            self._take(election, c.Ticked())
+            if self._calls:
+                self._take(election, client.perform(self._calls.popleft()))
+            else:
+                self._wait(election)
+            while not self._inbox.empty():
+                self._take(election, self._inbox.get_nowait())
+        self._give_back(election)
+
+    def _wait(self, election: Election) -> None:
+        now = self._clock()
+        try:
+            event = self._inbox.get(timeout=max(election.next_wakeup(now) - now, 0.001))
+        except queue.Empty:
+            return  # time to tick
+        self._take(election, event)
+
+    def _take(self, election: Election, event: c.Event) -> None:
+        for effect in election.handle(event, self._clock()):
+            match effect:
+                case c.Tell(news):
+                    self._tell(news)
+                case c.PassCheck():
+                    self._calls.appendleft(effect)  # whatever hangs, this must not wait behind it
+                case _:
+                    self._calls.append(effect)
+
+    def _give_back(self, election: Election) -> None:
+        client = ConsulClient(self._settings, election.me, CLOSE_CALL_TIMEOUT_S)
+        for effect in election.handle(c.CloseAsked(), self._clock()):
+            if isinstance(effect, c.Tell):
+                continue  # nobody listens any more
+            answer = client.perform(effect)
+            if isinstance(answer, c.CallFailed) and answer.trouble is c.Trouble.AWAY:
+                break  # the rest would wait in vain
+        assert self._closed is not None
+        self._call_loop(self._closed.set)
+
+    def _tell(self, event: CoordEvent) -> None:
+        self._call_loop(lambda: self._on_event(event) if self._on_event is not None else None)
+
+    def _call_loop(self, action: Callable[[], object]) -> None:
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(action)

@@ -1,0 +1,450 @@
+"""The granter: which worker gets which part of a host, now and when workers come and go.
+
+Called by the planner. It decides by rendezvous hashing with bounded load: a host keeps its owner
+while that one can go on; a new owner is the highest-ranked worker that is not full; hosts move
+from an overloaded worker when another joins. Owners are stored before anything is granted, and a
+host that a previous leader granted waits for its owners (rule 12). grants.py has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+from zcrawl.dispatch.group import Clan
+from zcrawl.dispatch.host_state import HostState, Part, Settlement, by_score, shares
+from zcrawl.dispatch.roster import Roster, WorkerInfo
+from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.shared_limits import Groups
+from zcrawl.frontier.domains import literal_address
+from zcrawl.frontier.pace import LONGEST_DELAY_S, Pace, combined_demand
+from zcrawl.frontier.robots_place import place_in, robots_group
+from zcrawl.mesh.messages import Grant
+from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.model.host import Manner, RobotsFile
+from zcrawl.model.rows import HostRow, StoredRobots
+
+CONFIRM_AGAIN_S = 1.0
+UNKNOWN_ATTEMPT_S = 20.0  # of a run that has ended: how long a request may take
+LOAD_FACTOR = 1.25  # a worker owns at most this much more than its share of the hosts
+
+
+class Granter:
+    def __init__(self, roster: Roster, runs: Runs, first_revision: int = 0) -> None:
+        """`first_revision`: unlike all of earlier leaders, so that what a worker confirms late is
+        not taken for a grant of this one."""
+        self.hosts: dict[int, HostState] = {}
+        self.groups = Groups(self.hosts)
+        self.dirty: dict[int, None] = {}  # hosts whose parts need a look
+        self.news: dict[int, None] = {}  # hosts whose owners have to hear of their groups
+        self.revision = first_revision
+        self.clock_offset = 0.0  # UTC = now + clock_offset
+        self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
+        # Hosts that a worker greeted with and nobody knows here → (its process, until when)
+        self._strangers: dict[int, tuple[str, float]] = {}
+        self._roster, self._runs = roster, runs
+        self._by_origin: dict[str, int] = {}
+        self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
+
+    # ------------------------------------------------------------ hosts
+
+    def know_host(self, row: HostRow, clock_offset: float, now: float) -> HostState:
+        host = self.hosts.get(row.id)
+        if host is None:
+            next_at = min(row.next_at - clock_offset, now + LONGEST_DELAY_S)
+            demand = combined_demand([], row.crawl_delay_s)
+            pace = Pace(demand.interval_s, demand.burst, next_at)
+            host = HostState(row.id, row.origin, demand, pace, row.crawl_delay_s)
+            host.not_before = next_at
+            host.stored_owners = frozenset(row.owners)
+            if row.next_at or row.manner != Manner():
+                host.manner = row.manner
+            host.robots = row.robots
+            host.address = row.address
+            if row.robots is not None and row.robots.until > now + clock_offset:
+                self.groups.lead(host, place_in(row.robots.status, row.robots.body))
+            self.hosts[row.id] = host
+            self._by_origin[row.origin] = row.id
+            if row.id in self._strangers:
+                name, until = self._strangers.pop(row.id)
+                host.inherited, host.inherited_until = {name}, until
+                self.assume_a_start(row.id, min(until, now + PERMISSION_S))
+                host.next_at_before_inheritance = host.pace.next_at
+        return host
+
+    def inherit(self, row: HostRow, over_at: float, until: float) -> None:
+        """A previous leader granted this host: closed to others until its owners are heard, or
+        until `until`. Nothing that was granted runs after `over_at`."""
+        host = self.hosts[row.id]
+        host.inherited = set(row.owners)
+        host.inherited_until = until
+        host.next_at_before_inheritance = host.pace.next_at
+        host.pace.next_at = max(host.pace.next_at, over_at + host.demand.interval_s)
+        self.groups.suspect(host)
+
+    def await_owners(self, until: float) -> None:
+        """Their owners hear only now who leads: no inherited host opens before `until`."""
+        for host in self.hosts.values():
+            if host.inherited:
+                host.inherited_until = max(host.inherited_until, until)
+
+    def renew_demand(self, host: HostState) -> None:
+        active = [(run, self._runs.get(run)) for run in host.runs]
+        asking = {run: one.spec.politeness for run, one in active if one is not None}
+        demands = list(asking.values())
+        if self.groups.concern(host) or any(
+            one.limits_domains or one.limits_addresses for one in demands
+        ):
+            host.address = host.address or literal_address(host.origin)
+            self.dirty.update(dict.fromkeys(self.groups.follow(host, asking)))
+        if demands:
+            demand = combined_demand(demands, host.crawl_delay_s)
+            shared = host.clan is not None or host.pins  # then somebody has to have it alone
+            host.demand = msgspec.structs.replace(demand, spread=False) if shared else demand
+            host.pace.interval_s, host.pace.burst = host.interval_s, host.demand.burst
+            self.dirty[host.id] = None
+
+    def learn_address(self, host_id: int, address: str) -> None:
+        """A worker found out where a host is: its groups follow, and maybe its owner."""
+        host = self.hosts.get(host_id)
+        if host is not None and self.groups.learn_address(host, address):
+            self.renew_demand(host)
+
+    def learn_robots(self, host: HostState, file: StoredRobots) -> None:
+        """A worker has fetched it, or the way to it: then the host it leads to has to be paced
+        together with this one until somebody has the file."""
+        host.robots = file
+        before, place = host.robots_at, place_in(file.status, file.body)
+        if place in (before, host.origin):
+            return
+        self.groups.lead(host, place)
+        for origin in filter(None, (before, place)):
+            visited = self.hosts.get(self._by_origin.get(origin, -1))
+            if visited is not None:  # before its visitor, who then goes to its owner
+                self.renew_demand(visited)
+                self.groups.hold_back(robots_group(origin), visited.pace.next_at)
+                self.news[visited.id] = None
+        self.renew_demand(host)
+
+    def _look_at(self, host: HostState) -> None:
+        """Its parts have changed: who waited for that, for its sake or its clan's, is looked at."""
+        self.dirty[host.id] = None
+        if host.clan is not None:
+            self.dirty.update(dict.fromkeys(self.groups.released(host)))
+
+    # ------------------------------------------------------------ processes
+
+    def process_joined(self, name: str, now: float) -> None:
+        """Every host may be better placed now; what this process inherited is settled."""
+        for host in self.hosts.values():
+            if name in host.inherited:
+                host.inherited.discard(name)
+                host.pace.next_at = host.next_at_before_inheritance
+                self.assume_a_start(host.id, now)  # its last results may still be on their way
+            self._look_at(host)
+
+    def process_lost(self, name: str, last_start_at: float) -> None:
+        """A process that may live starts nothing after `last_start_at`, but finishes what runs:
+        its part stays in use until the longest attempt must be over."""
+        for host in self.hosts.values():
+            part = host.parts.get(name)
+            if part is None:
+                continue
+            self.assume_a_start(host.id, last_start_at)
+            part.granted = 0
+            longest = self._longest_attempt_s(host)
+            if last_start_at - part.cancelled_at > longest:
+                part.in_use = min(part.in_use, part.held)
+            part.held = 0
+            part.gone_at = last_start_at + longest
+            self._forget_ahead(host)
+            self._uncount(host, name)
+            self._look_at(host)
+
+    def process_gone(self, name: str, now: float) -> None:
+        """A process is certainly dead: replaced, or it said BYE."""
+        for host in self.hosts.values():
+            part = host.parts.pop(name, None)
+            inherited = name in host.inherited
+            if inherited:  # nothing of it runs until the lease's end
+                host.pace.next_at = host.next_at_before_inheritance
+            if inherited or (part is not None and part.held):
+                self.assume_a_start(host.id, now)
+                self._forget_ahead(host)
+            host.inherited.discard(name)
+            self._uncount(host, name)
+            if inherited or part is not None:
+                self._look_at(host)
+
+    def _forget_ahead(self, host: HostState) -> None:
+        """What its only owner was sent ahead of the pace is not started there."""
+        if not host.demand.spread and not host.inherited:
+            host.pace.next_at = host.not_before
+
+    def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
+        """A worker says that its part is in force: what it gave up is free now."""
+        host = self.hosts.get(host_id)
+        part = host.parts.get(name) if host else None
+        if host is None or part is None or part.revision != revision:
+            return
+        if part.in_use > part.granted:
+            part.in_use = part.granted
+            if part.granted == 0:
+                del host.parts[name]
+                self.assume_a_start(host.id, now)  # its last results may still be on their way
+            self._look_at(host)
+
+    def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+        for host_id, names in owners:
+            host = self.hosts.get(host_id)
+            if host is not None:
+                host.stored_owners = frozenset(names)
+                host.storing = False
+                self.dirty[host_id] = None
+
+    def adopt(self, worker: WorkerInfo, host_id: int, in_use: int, now: float) -> None:
+        """On HELLO, of a host that the worker still holds requests of. It goes on with them until
+        the WELCOME comes, at most `in_use` at a time: so many count until it has confirmed what
+        the WELCOME grants. A stored owner keeps its host, unless somebody else may start requests
+        there too; one of several keeps what it had."""
+        host = self.hosts.get(host_id)
+        if host is None:
+            self._strangers[host_id] = (worker.name, now + PERMISSION_S + UNKNOWN_ATTEMPT_S)
+            return
+        part = host.parts.get(worker.name)
+        if part is None:
+            part = host.parts[worker.name] = Part(0, 0, 0)
+        part.in_use = max(part.in_use, in_use)
+        self.groups.suspect(host)
+        if host.clan is not None:
+            if worker.name in host.stored_owners:
+                host.clan.owner = host.clan.owner or worker.name
+            if host.clan.owner != worker.name:
+                return
+            if part.granted == 0 and self.groups.blocked(host, worker.name, now) is not None:
+                return
+        if worker.name in host.stored_owners and part.granted == 0:
+            others = [one for name, one in host.parts.items() if name != worker.name]
+            want = host.demand.concurrency
+            if host.demand.spread and (others or host.inherited):
+                want = in_use
+            elif host.inherited or any(one.gone_at == math.inf for one in others):
+                want = 0  # those who have not greeted or confirmed may start requests
+            if want:
+                self.groups.goes_on(host, worker.name)
+                self._raise(host, part, want)
+        if part.granted:
+            self._count(host, host.counted | {worker.name})
+
+    def grants_for_welcome(self, worker: WorkerInfo, now: float) -> list[Grant]:
+        """The grants that count from now on; all others of this worker are void."""
+        grants = []
+        for host in self.hosts.values():
+            part = host.parts.get(worker.name)
+            if part is not None:
+                part.gone_at = math.inf
+                self._renumber(part)
+                if part.in_use > part.granted:
+                    self._lowering[(host.id, worker.name)] = now
+                grants.append(self.grant_of(host, worker.name, now))
+        return grants
+
+    def grant_of(self, host: HostState, name: str, now: float) -> Grant:
+        part = host.parts[name]
+        return Grant(
+            host=host.id,
+            origin=host.origin,
+            revision=part.revision,
+            concurrency=part.granted,
+            interval_s=host.part_interval_s(part),
+            burst=host.demand.burst,
+            next_in_s=max(0.0, part.first_at - now),
+            manner=host.manner,
+            robots=self._robots_for(host, part, now + self.clock_offset),
+            groups=self.groups.shares(host, name, now) if host.groups else [],
+            address=host.address if host.pins else None,
+        )
+
+    def _robots_for(self, host: HostState, part: Part, utc: float) -> RobotsFile | None:
+        """Once to each owner: if the message is lost, the owner asks the server."""
+        if host.robots is None or part.told_robots:
+            return None
+        part.told_robots = True
+        if host.robots.until <= utc:
+            return None
+        return RobotsFile(host.robots.status, host.robots.body, host.robots.until - utc)
+
+    # ------------------------------------------------------------ settling
+
+    def settle(self, host: HostState, usable: list[WorkerInfo], now: float) -> Settlement:
+        """Bring the host's parts nearer to what they should be."""
+        result = Settlement()
+        if host.storing:
+            return result
+        for name, part in list(host.parts.items()):
+            if part.gone_at <= now or part.in_use == 0:
+                del host.parts[name]
+        desired = shares(host.demand, self._rank(host, usable))
+        self._count(host, set(desired))
+        for name, part in host.parts.items():
+            if part.granted > desired.get(name, 0):
+                part.granted = desired.get(name, 0)
+                self._renumber(part)
+                self._lowering[(host.id, name)] = now
+                result.lowered.append(name)
+        if not host.demand.spread and self._another_may_start(host, desired):
+            return result  # its confirmation, or its loss, brings us back
+        if self._owners_left(host, desired, now):
+            host.storing = True
+            result.owners = tuple(sorted(desired))
+            return result
+        room = host.room(now)
+        if room <= 0:
+            result.look_again_at = self._look_again_at(host, now)
+            return result
+        wanted = {
+            name: want
+            for name, want in desired.items()
+            if name not in host.parts or host.parts[name].granted < want
+        }
+        if wanted and host.clan is not None:
+            until = self.groups.blocked(host, next(iter(wanted)), now)
+            if until is not None:
+                result.look_again_at = until
+                return result
+        if wanted and not host.stored_owners.issuperset(wanted):
+            host.storing = True
+            result.owners = tuple(sorted({*host.parts, *wanted}))
+            return result
+        for name, want in wanted.items():
+            part = host.parts.setdefault(name, Part(0, 0, 0))
+            if part.granted == 0:
+                part.first_at = host.pace.next_at
+                if host.demand.spread:  # that is behind what others hold ahead
+                    soon = max(host.not_before, now + host.interval_s)
+                    part.first_at = min(part.first_at, soon)
+            if host.groups:
+                self.groups.claim(host, name, now)
+            self._raise(host, part, want)
+            result.raised = True
+        return result
+
+    def _another_may_start(self, host: HostState, desired: dict[str, int]) -> bool:
+        """A former owner has not confirmed yet that it starts nothing more: with room or not, a
+        second owner beside it would break the pace."""
+        return any(
+            name not in desired and part.in_use > part.granted and part.gone_at == math.inf
+            for name, part in host.parts.items()
+        )
+
+    def _owners_left(self, host: HostState, desired: dict[str, int], now: float) -> bool:
+        """Stored owners that have given the host up, or are gone for good: the next leader is not
+        to wait for them."""
+        if not desired or host.parts.keys() != desired.keys():
+            return False
+        if host.stored_owners.issubset(desired):
+            return False
+        if host.inherited and now < host.inherited_until:
+            return False
+        return all(part.granted == desired[name] for name, part in host.parts.items())
+
+    def unconfirmed(self, now: float) -> list[tuple[int, str]]:
+        """Lowered parts whose confirmation is overdue: the word was lost, say it again."""
+        overdue = []
+        for (host_id, name), told_at in list(self._lowering.items()):
+            part = self.hosts[host_id].parts.get(name)
+            if part is None or part.in_use <= part.granted:
+                del self._lowering[(host_id, name)]
+            elif now - told_at >= CONFIRM_AGAIN_S:
+                self._lowering[(host_id, name)] = now
+                overdue.append((host_id, name))
+        return overdue
+
+    def _rank(self, host: HostState, usable: list[WorkerInfo]) -> list[str]:
+        """Rendezvous order; an owner that can go on stays, a full worker goes last."""
+        names = [worker.name for worker in usable]
+        if host.clan is not None:
+            return self._rank_clan(host, host.clan, usable, names)
+        if not host.demand.spread:
+            wish = host.wanted_owner
+            if wish and (chosen := [one.name for one in usable if one.id == wish]):
+                return chosen
+            owner = next((name for name in names if name in host.counted), None)
+            if owner is not None and not self._overloaded(owner, len(names)):
+                return [owner]
+            best = self._without_full(by_score(host.origin, names))
+            # Only to one that has less then: else the host would go to and fro for ever.
+            if owner is not None and self._owned.get(best[0], 0) + 1 >= self._owned[owner]:
+                return [owner]
+            return best
+        return by_score(host.origin, names)
+
+    def _rank_clan(
+        self, host: HostState, clan: Clan, usable: list[WorkerInfo], names: list[str]
+    ) -> list[str]:
+        """One owner for all hosts of a clan, who stays while it can."""
+        if host.wanted_owner:
+            clan.wish, host.wanted_owner = host.wanted_owner, ""
+        wished = [one.name for one in usable if one.id == clan.wish]
+        had = (clan.owner, *(group.owner for group in host.groups), *sorted(host.counted))
+        stays = [name for name in had if name in names]
+        chosen = (wished or stays or self._without_full(by_score(clan.name, names)))[:1]
+        if chosen and chosen[0] != clan.owner:
+            self.dirty.update(dict.fromkeys(self.groups.choose(clan, chosen[0])))
+        return chosen
+
+    def _without_full(self, names: list[str]) -> list[str]:
+        """The same order; a full worker only if all are full."""
+        total = sum(self._owned.values()) + 1
+        most = math.ceil(LOAD_FACTOR * total / len(names)) if names else 0
+        return [name for name in names if self._owned.get(name, 0) < most] or names
+
+    def _overloaded(self, name: str, workers: int) -> bool:
+        total = sum(self._owned.values())
+        return self._owned.get(name, 0) > math.ceil(LOAD_FACTOR * total / workers)
+
+    def _look_again_at(self, host: HostState, now: float) -> float:
+        """When the first of those who may still be fetching can be so no more."""
+        moments = [part.gone_at for part in host.parts.values()]
+        if host.inherited and host.inherited_until > now:
+            moments.append(host.inherited_until)
+        return min(moments, default=math.inf)
+
+    def _raise(self, host: HostState, part: Part, want: int) -> None:
+        others = sum(one.in_use for one in host.parts.values() if one is not part)
+        part.granted = max(part.granted, min(want, host.demand.concurrency - others))
+        part.in_use = max(part.in_use, part.granted)
+        self._renumber(part)
+
+    def _renumber(self, part: Part) -> None:
+        self.revision += 1
+        part.revision = self.revision
+
+    def _count(self, host: HostState, names: set[str]) -> None:
+        for name in host.counted - names:
+            self._owned[name] -= 1
+        for name in names - host.counted:
+            self._owned[name] = self._owned.get(name, 0) + 1
+        host.counted = names
+
+    def _uncount(self, host: HostState, name: str) -> None:
+        self._count(host, host.counted - {name})
+
+    def _longest_attempt_s(self, host: HostState) -> float:
+        active = [self._runs.get(run) for run in host.runs]
+        return max((one.spec.fetch.timeout for one in active if one), default=0.0) + 1.0
+
+    def assume_a_start(self, host_id: int, moment: float) -> None:
+        """A next owner must keep its distance from a request that nobody has reported yet."""
+        host = self.hosts[host_id]
+        host.put_off_until(moment + host.demand.interval_s)
+        self.groups.may_have_started(host, moment)
+
+    def check(self) -> None:
+        for host in self.hosts.values():
+            if host.id not in self.dirty:  # else its parts follow its demand in the next plan
+                host.check()
+        self.groups.check(self.dirty)
+        owned = sum(self._owned.values())
+        assert owned == sum(len(host.counted) for host in self.hosts.values()), "load is counted"

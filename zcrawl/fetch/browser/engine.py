@@ -1,0 +1,329 @@
+"""The browser engine: pages rendered by the system's Chromium, through `fetch.ports.Engine`.
+
+Made by a worker when a job says `engine = "browser"`; nothing of it is loaded before, and Chromium
+itself is started by the first page and ended when there has been none for a while. One Chromium per
+worker; a context (cookies, storage, and the gate that guards its connections) per run, host and
+settings, used again within the bounds of `fetch.browser_contexts`. robots.txt and logins need no
+browser and go over the plain wire.
+
+Whatever happens to Chromium costs the pages that were open in it one attempt each; the next page
+starts it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import httpx
+from playwright.async_api import BrowserContext, Error, Page, Route
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch import browser_plan as plan
+from zcrawl.fetch.browser.chromium import Chromium, find_chromium
+from zcrawl.fetch.browser.gate import Gate
+from zcrawl.fetch.browser.tab import Tab
+from zcrawl.fetch.browser_contexts import Shelf, Slot
+from zcrawl.fetch.http2.backend import Resolve, resolve
+from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
+from zcrawl.fetch.ports import Engine, HopLimits, Response
+from zcrawl.frontier.url import origin_of
+from zcrawl.model.browser import Browser
+from zcrawl.model.reasons.failure import BROWSER, BROWSER_MEMORY, ENGINE, TOTAL_TIMEOUT
+from zcrawl.runtime.tasks import in_full
+
+LOOK_EVERY_S: Final = 0.5  # at the memory, and at what has rested long enough
+IDLE_S: Final = 30.0  # without a page: Chromium is ended
+CLOSE_S: Final = 3.0  # for one page; one that hangs longer takes Chromium with it
+REST_S: Final = 3.0  # after a start that failed
+MEGABYTE: Final = 1_000_000
+MOST_TABS: Final = max(4, min(32, 4 * (os.cpu_count() or 1)))  # at the same time
+
+
+@dataclasses.dataclass(slots=True)
+class _Place:
+    context: BrowserContext
+    gate: Gate
+
+
+class BrowserEngine:
+    """`plain` is the engine for what needs no browser. `look_up` finds the addresses of a name.
+    `note` is told what the operator should know.
+    Raises JobError (`no_browser`) where there is no Chromium."""
+
+    def __init__(
+        self,
+        plain: Engine,
+        clock: Callable[[], float],
+        utc: Callable[[], float],
+        *,
+        look_up: Resolve = resolve,
+        note: Callable[[str, str], None] = lambda name, detail: None,
+    ) -> None:
+        self._note = note
+        self._executable = find_chromium()
+        self._plain = plain
+        self._clock, self._utc = clock, utc
+        self._look_up = look_up
+        self._shelf = Shelf()
+        self._places: dict[int, _Place] = {}
+        self.gates: set[int] = set()  # ports of the open ones
+        self._chromium: Chromium | None = None
+        self._ended: list[tuple[Chromium, list[_Place]]] = []  # by themselves; to be tidied away
+        self._keeper: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
+        self._making = asyncio.Lock()
+        self._tabs = asyncio.Semaphore(MOST_TABS)
+        self._open: dict[int, int] = {}  # running visits and the memory that each allows
+        self._visits = 0
+        self._used_at = 0.0
+        self._failed_at: tuple[float, FetchError] | None = None
+        self._closed = False
+
+    @property
+    def chromium(self) -> Chromium | None:
+        return self._chromium
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
+        orders = limits.browser or Browser()
+        if urlsplit(url).path == "/robots.txt":
+            return await self._plain.get(url, headers, limits)
+        limits.guard.check(url)
+        async with self._tabs:
+            chromium = await self._started()
+            self._visits += 1
+            number = self._visits
+            self._open[number] = orders.memory_mb * MEGABYTE
+            kills = chromium.memory_kills
+            try:
+                async with asyncio.timeout(limits.total_s):
+                    return await self._visit(chromium, url, headers, limits, orders)
+            except TimeoutError as error:
+                message = f"{url}: not rendered in {limits.total_s} s"
+                raise fetch_error(TOTAL_TIMEOUT, message) from error
+            except FetchError as error:
+                if error.code == BROWSER and chromium.memory_kills > kills:
+                    message = f"{url}: more than {orders.memory_mb} MB"
+                    raise fetch_error(BROWSER_MEMORY, message) from error
+                raise
+            except Error as error:
+                code = plan.code_of(error.message)
+                message = f"{url}: {error.message.partition(chr(10))[0]}"[:MAX_MESSAGE]
+                raise fetch_error(code, message) from error
+            finally:
+                del self._open[number]
+                self._used_at = self._clock()
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
+    ) -> Response:
+        return await self._plain.send(method, url, headers, body, limits)
+
+    async def aclose(self) -> None:
+        self._closed = True
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.cancel()
+            await asyncio.gather(keeper, return_exceptions=True)
+        if self._chromium is not None:
+            self._gone(self._chromium)
+        await self._tidy()
+
+    # ------------------------------------------------------------ one visit
+
+    async def _visit(
+        self,
+        chromium: Chromium,
+        url: str,
+        headers: Mapping[str, str],
+        limits: HopLimits,
+        orders: Browser,
+    ) -> httpx.Response:
+        slot, place = await self._place(chromium, url, headers, limits, orders)
+        page: Page | None = None
+        broken = True
+        try:
+            cookie = next((v for k, v in headers.items() if k.lower() == "cookie"), "")
+            if cookie:
+                await place.context.add_cookies(plan.cookies_of(cookie, url))  # type: ignore[arg-type]
+            page = await place.context.new_page()
+            tab = Tab(page, url, headers, limits, orders, self._failures_in(place.gate))
+            response = await tab.visit(place.context)
+            if limits.cookies:
+                for one in await place.context.cookies(url):
+                    told = plan.set_cookie(one, self._utc())
+                    response.headers = httpx.Headers(
+                        [*response.headers.multi_items(), ("set-cookie", told)]
+                    )
+            broken = False
+            return response
+        except FetchError as error:
+            broken = error.code == BROWSER
+            raise
+        finally:
+            if page is not None:
+                broken = await self._close(chromium, page) or broken
+            self._shelf.give_back(slot, self._clock(), broken=broken)
+
+    async def _close(self, chromium: Chromium, page: Page) -> bool:
+        """Whether the page could not be closed, and so had to take Chromium with it."""
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await page.close()
+        except Error:
+            return True  # it is gone already, and its context is of no use
+        except TimeoutError:
+            self._gone(chromium)
+            return True
+        return False
+
+    def _failures_in(self, gate: Gate) -> Callable[[str], FetchError | None]:
+        def failure_of(url: str) -> FetchError | None:
+            parts = urlsplit(url)
+            port = parts.port or (443 if parts.scheme == "https" else 80)
+            return gate.failures.get((parts.hostname or "", port))
+
+        return failure_of
+
+    # ------------------------------------------------------------ contexts
+
+    async def _place(
+        self,
+        chromium: Chromium,
+        url: str,
+        headers: Mapping[str, str],
+        limits: HopLimits,
+        orders: Browser,
+    ) -> tuple[Slot, _Place]:
+        agent = plan.user_agent(headers)
+        whose = (limits.run, origin_of(url), limits.guard.policy, limits.proxy, limits.verify_tls)
+        key = (*whose, agent, orders.viewport)
+        async with self._making:  # the second page of a key waits for what the first one makes
+            slot = self._shelf.take(key, self._clock())
+            if slot is not None:
+                place = self._places[slot.number]
+                if slot.running == 1 and not limits.cookies:
+                    await self._forget_cookies(slot, place)
+                return slot, place
+            place = await self._make(chromium, agent, limits, orders)
+            if self._chromium is not chromium:
+                await place.gate.aclose()
+                raise fetch_error(BROWSER, f"{url}: Chromium has ended")
+            slot = self._shelf.add(key, self._clock())
+            self._places[slot.number] = place
+            return slot, place
+
+    async def _make(
+        self, chromium: Chromium, agent: str, limits: HopLimits, orders: Browser
+    ) -> _Place:
+        gate = Gate(
+            limits.guard,
+            limits.connect_s,
+            self.gates,
+            upstream=limits.proxy,
+            look_up=self._look_up,
+        )
+        await gate.open()
+        try:
+            context = await chromium.browser.new_context(
+                user_agent=agent or None,
+                viewport={"width": orders.viewport[0], "height": orders.viewport[1]},
+                ignore_https_errors=not limits.verify_tls,
+                accept_downloads=False,
+                service_workers="block",  # they would answer for pages, and outlive them
+                proxy={"server": gate.server},
+            )
+            await context.route("**/*", _refuse)
+        except BaseException:
+            await gate.aclose()
+            raise
+        return _Place(context, gate)
+
+    async def _forget_cookies(self, slot: Slot, place: _Place) -> None:
+        """A crawl without sessions has none from page to page."""
+        try:
+            await place.context.clear_cookies()
+        except BaseException:
+            self._shelf.give_back(slot, self._clock(), broken=True)
+            raise
+
+    async def _drop(self, slots: list[Slot]) -> None:
+        for slot in slots:
+            place = self._places.pop(slot.number, None)
+            if place is not None:
+                with contextlib.suppress(Error, TimeoutError):  # gone with Chromium
+                    async with asyncio.timeout(CLOSE_S):
+                        await place.context.close()
+                await place.gate.aclose()
+
+    # ------------------------------------------------------------ Chromium
+
+    async def _started(self) -> Chromium:
+        async with self._starting:
+            if self._closed:
+                raise fetch_error(ENGINE, "the engine is closed")
+            if self._chromium is not None:
+                return self._chromium
+            if self._failed_at is not None and self._clock() - self._failed_at[0] < REST_S:
+                raise self._failed_at[1]
+            await self._tidy()
+            chromium = Chromium(self._executable, lambda: self._gone(chromium))
+            try:
+                await chromium.start()
+            except FetchError as error:
+                self._failed_at = self._clock(), error
+                raise
+            if chromium.unsandboxed:
+                self._note("browser_unsandboxed", f"as root, and {chromium.unsandboxed}")
+            self._chromium, self._used_at = chromium, self._clock()
+            if self._keeper is None or self._keeper.done():
+                keep = self._keep()
+                self._keeper = asyncio.get_running_loop().create_task(keep, name="browser")
+            return chromium
+
+    def _gone(self, chromium: Chromium) -> None:
+        """It has ended, or has to: the next page starts another."""
+        if self._chromium is not chromium:
+            return
+        self._chromium = None
+        self._ended.append((chromium, list(self._places.values())))
+        self._places.clear()
+        self._shelf.clear()
+
+    async def _tidy(self) -> None:
+        """After this nothing is left of those that have ended."""
+        while self._ended:
+            chromium, places = self._ended.pop()
+            await chromium.stop()
+            for place in places:
+                await place.gate.aclose()
+
+    async def _keep(self) -> None:
+        """While there is a Chromium: watch its memory, close what rests, end it when unused."""
+        while self._chromium is not None or self._ended:
+            await asyncio.sleep(LOOK_EVERY_S)
+            try:
+                await self._look_after()
+            except Exception as error:  # Chromium has just ended, say: looked at again
+                self._note("browser_keeper_failed", in_full(error))
+
+    async def _look_after(self) -> None:
+        now = self._clock()
+        await self._drop(self._shelf.expired(now))
+        chromium = self._chromium
+        if chromium is not None and self._open:
+            chromium.end_large_renderers(max(self._open.values()))
+        elif chromium is not None and now - self._used_at >= IDLE_S:
+            self._gone(chromium)
+        await self._tidy()
+
+
+async def _refuse(route: Route) -> None:
+    """Of pages that pages open: nobody asked for them."""
+    with contextlib.suppress(Error):  # it is closed already
+        await route.abort("blockedbyclient")

@@ -1,0 +1,253 @@
+"""Decides which cookies a server may set, and which server gets them: RFC 6265bis.
+
+Called by `wire.cookie_jar`, which keeps a run's cookies. Pure: the time comes in. The invariants of
+a jar, whatever was put into it:
+
+- A cookie with a domain is of a host below it, and the domain is no public suffix (`co.uk`,
+  `github.io`) and no address: otherwise it would be sent to sites of other owners.
+- A cookie without one goes back to exactly the host that set it, on any port.
+- A secure cookie came over https and leaves over https only; `__Secure-` and `__Host-` names keep
+  what they promise.
+
+Why not `http.cookiejar`: it takes `Domain=.co.uk`, sends a host's own cookies to its subdomains,
+knows no prefixes, and raises for some dates.
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from zcrawl.frontier.domains import is_public_suffix, plain_address
+
+MAX_COOKIE: Final = 4_096  # characters of a name and its value, as in browsers
+MAX_ATTRIBUTE: Final = 1_024  # characters; longer attributes are ignored, as in browsers
+MAX_AGE_S: Final = 400 * 86_400.0  # no cookie lasts longer
+
+_SPACES: Final = " \t"
+_DELIMITERS = re.compile(r"[\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")  # between parts of a date
+_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_DAY = re.compile(r"([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_YEAR = re.compile(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)
+_MONTHS: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_MAX_AGE = re.compile(r"-?[0-9]+")
+
+
+_Key = tuple[str, bool, str, str]
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an answer came from, or a request goes to."""
+
+    host: str  # lower case, without brackets and port
+    path: str  # begins with /
+    secure: bool  # https
+
+
+class Cookie(msgspec.Struct, frozen=True):
+    name: str
+    value: str
+    domain: str
+    host_only: bool
+    path: str
+    secure: bool
+    expires: float | None  # Unix time; None: with the run
+
+    @property
+    def key(self) -> _Key:
+        return self.domain, self.host_only, self.path, self.name
+
+    def goes_to(self, place: Place, now: float) -> bool:
+        return (
+            (self.secure <= place.secure)
+            and not self.is_over(now)
+            and self.is_of(place.host)
+            and _is_below(place.path, self.path)
+        )
+
+    def is_of(self, host: str) -> bool:
+        """Whether the host may set it, and gets it."""
+        if self.host_only:
+            return host == self.domain
+        return is_in_domain(host, self.domain) and may_span_hosts(self.domain)
+
+    def is_over(self, now: float) -> bool:
+        return self.expires is not None and self.expires <= now
+
+
+class Jar:
+    """The cookies of one run, by domain: a request looks at those of its own domains only, however
+    many hosts the run has met."""
+
+    def __init__(self) -> None:
+        self._domains: dict[str, dict[_Key, tuple[int, Cookie]]] = {}  # with when it was first set
+        self._serial = 0
+
+    def of_host(self, host: str) -> list[Cookie]:
+        """What the host may set and gets, in the order in which it was first set."""
+        found: list[tuple[int, Cookie]] = []
+        domain = host
+        while domain:
+            found += self._domains.get(domain, {}).values()
+            domain = domain.partition(".")[2]
+        return [
+            cookie for _, cookie in sorted(found, key=lambda entry: entry[0]) if cookie.is_of(host)
+        ]
+
+    def put(self, cookie: Cookie, now: float) -> None:
+        """Keep it in the place of an older one; one that is over takes the older one away."""
+        if cookie.is_over(now):
+            self.remove(cookie)
+            return
+        own = self._domains.setdefault(cookie.domain, {})
+        self._serial += 1
+        serial, _ = own.get(cookie.key, (self._serial, None))
+        own[cookie.key] = (serial, cookie)
+
+    def remove(self, cookie: Cookie) -> None:
+        own = self._domains.get(cookie.domain, {})
+        own.pop(cookie.key, None)
+        if not own:
+            self._domains.pop(cookie.domain, None)
+
+    def set_by(self, place: Place, header: str, now: float) -> None:
+        """Take a Set-Cookie header of an answer; what breaks the rules changes nothing."""
+        cookie = read_set_cookie(header, place, now)
+        if cookie is None or (not place.secure and self._has_secure(cookie, place.host)):
+            return
+        self.put(cookie, now)
+
+    def for_request(self, place: Place, now: float) -> list[Cookie]:
+        """What is sent, the longest path first."""
+        own = [cookie for cookie in self.of_host(place.host) if cookie.goes_to(place, now)]
+        return sorted(own, key=lambda cookie: -len(cookie.path))
+
+    def _has_secure(self, other: Cookie, host: str) -> bool:
+        """Whether a cookie that came over https would be hidden or replaced by this one."""
+        return any(
+            cookie.secure and cookie.name == other.name and _is_below(other.path, cookie.path)
+            for cookie in self.of_host(host)
+        )
+
+
+def read_set_cookie(header: str, place: Place, now: float) -> Cookie | None:
+    """The cookie that a Set-Cookie header of `place` sets; None if it may not, or sets none."""
+    pair, *rest = header.split(";")
+    name, equals, value = (part.strip(_SPACES) for part in pair.partition("="))
+    if not equals:
+        name, value = "", name
+    text = name + value
+    if not text or len(text) > MAX_COOKIE or not (text.isascii() and text.isprintable()):
+        return None  # what no header can carry is not kept
+    attributes = dict(_attributes(rest))  # the last of each name counts
+    secure = "secure" in attributes
+    if secure and not place.secure:
+        return None
+    domain, host_only = place.host, True
+    if attributes.get("domain"):
+        domain = attributes["domain"].removeprefix(".").lower()
+        if domain == place.host:
+            host_only = not may_span_hosts(domain)
+        elif is_in_domain(place.host, domain) and may_span_hosts(domain):
+            host_only = False
+        else:
+            return None
+    path = attributes.get("path", "")
+    if not path.startswith("/"):
+        path = _default_path(place.path)
+    if not _keeps_its_promise(name or value, attributes, place):
+        return None
+    expires = _expires(attributes, now)
+    return Cookie(name, value, domain, host_only, path, secure, expires)
+
+
+def may_span_hosts(domain: str) -> bool:
+    """Whether all hosts of the domain have one owner, who may share cookies among them."""
+    return bool(domain) and not plain_address(domain) and not is_public_suffix(domain)
+
+
+def is_in_domain(host: str, domain: str) -> bool:
+    return host == domain or (host.endswith("." + domain) and not plain_address(host))
+
+
+def _attributes(parts: list[str]) -> Iterator[tuple[str, str]]:
+    for part in parts:
+        name, _, value = part.partition("=")
+        value = value.strip(_SPACES)
+        if len(value) <= MAX_ATTRIBUTE:
+            yield name.strip(_SPACES).lower(), value
+
+
+def _keeps_its_promise(name: str, attributes: dict[str, str], place: Place) -> bool:
+    """Of a cookie without a name its value is asked: servers would read it as a name."""
+    lower = name.lower()
+    if lower.startswith("__secure-"):
+        return "secure" in attributes
+    if lower.startswith("__host-"):
+        alone = not attributes.get("domain") and attributes.get("path") == "/"
+        return "secure" in attributes and alone
+    return True
+
+
+def _default_path(path: str) -> str:
+    return path[: path.rfind("/")] or "/"
+
+
+def _is_below(path: str, cookie_path: str) -> bool:
+    if not path.startswith(cookie_path):
+        return False
+    return (
+        len(path) == len(cookie_path) or cookie_path.endswith("/") or path[len(cookie_path)] == "/"
+    )
+
+
+def _expires(attributes: dict[str, str], now: float) -> float | None:
+    age = attributes.get("max-age", "")
+    if _MAX_AGE.fullmatch(age):
+        # A number of 5,000 digits is one that Python refuses to read.
+        seconds = MAX_AGE_S if len(age) > 12 else min(float(age), MAX_AGE_S)
+        return now + seconds if not age.startswith("-") and seconds > 0 else 0.0
+    date = parse_date(attributes.get("expires", ""))
+    return None if date is None else min(date, now + MAX_AGE_S)
+
+
+def parse_date(text: str) -> float | None:
+    """The Unix time of a cookie's date, by the standard's lenient rules; None for nonsense."""
+    time: tuple[int, int, int] | None = None
+    day = month = year = None
+    for token in _DELIMITERS.split(text):
+        if time is None and (match := _TIME.fullmatch(token)):
+            time = int(match[1]), int(match[2]), int(match[3])
+        elif day is None and (match := _DAY.fullmatch(token)):
+            day = int(match[1])
+        elif month is None and token[:3].lower() in _MONTHS:
+            month = _MONTHS.index(token[:3].lower()) + 1
+        elif year is None and (match := _YEAR.fullmatch(token)):
+            year = int(match[1])
+    if time is None or day is None or month is None or year is None:
+        return None
+    if year < 100:
+        year += 1900 if year >= 70 else 2000
+    hour, minute, second = time
+    if year < 1601 or hour > 23 or minute > 59 or second > 59:
+        return None
+    if not 1 <= day <= calendar.monthrange(year, month)[1]:
+        return None
+    return float(calendar.timegm((year, month, day, hour, minute, second)))

@@ -1,0 +1,114 @@
+"""The one place where aiohttp's errors get our names, and ours those of httpx.
+
+Used by `wire`. Whether a failure on the way through a proxy is the proxy's or the page's
+is decided here too: what happens before the connection stands is the proxy's, unless the proxy
+says that it could not reach the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+import aiohttp
+import httpx
+from aiohttp.http_exceptions import HttpProcessingError
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.general.connections import established
+from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
+from zcrawl.model.reasons.failure import (
+    BAD_ENCODING,
+    BAD_URL,
+    CONNECT,
+    CONNECT_TIMEOUT,
+    DNS,
+    ENGINE,
+    PROTOCOL,
+    PROXY,
+    READ_TIMEOUT,
+    RESET,
+    TLS,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+)
+
+_UNREACHED_STATUSES = frozenset(
+    {502, 503, 504}
+)  # of a CONNECT: the server's fault, not the proxy's
+
+
+def translate(url: str, error: Exception, proxy: str | None = None) -> FetchError:
+    text = f"{url}: {error}" if str(error) else f"{url}: {type(error).__name__}"
+    if proxy is not None and _is_the_proxys(url, error):
+        shown = proxy.rpartition("@")[2]  # never its password
+        return fetch_error(PROXY, f"proxy {shown}: {text}"[:MAX_MESSAGE])
+    return fetch_error(_code(error), text[:MAX_MESSAGE])
+
+
+def _is_the_proxys(url: str, error: Exception) -> bool:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return error.status not in _UNREACHED_STATUSES
+    if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
+        return False
+    if established.get():
+        # A proxy that forwards plain http says so when a server hangs up; one that hangs up
+        # itself has a problem of its own.
+        hung_up = isinstance(error, aiohttp.ClientConnectionError | ConnectionError)
+        return url.startswith("http:") and hung_up and not isinstance(error, TimeoutError)
+    network = (aiohttp.ClientConnectionError, aiohttp.ClientResponseError, OSError, TimeoutError)
+    return isinstance(error, network)
+
+
+def _code(error: Exception) -> str:
+    """Narrow types come first."""
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return DNS
+        case (
+            aiohttp.ClientConnectorCertificateError()
+            | aiohttp.ClientSSLError()
+            | aiohttp.ServerFingerprintMismatch()
+            | ssl.SSLError()
+        ):
+            return TLS
+        case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+            return CONNECT
+        case aiohttp.ConnectionTimeoutError():
+            return CONNECT_TIMEOUT
+        case aiohttp.ServerTimeoutError():
+            return READ_TIMEOUT
+        case asyncio.TimeoutError():
+            return TOTAL_TIMEOUT
+        case aiohttp.ClientPayloadError():  # the connection ended within the body
+            return TRUNCATED
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return PROTOCOL
+        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | ValueError():
+            return BAD_URL
+        case aiohttp.ClientConnectionError() | OSError():
+            return RESET
+        case _:
+            return ENGINE
+
+
+_HTTPX_ERROR: dict[str, type[httpx.RequestError]] = {
+    DNS: httpx.ConnectError,
+    CONNECT: httpx.ConnectError,
+    TLS: httpx.ConnectError,
+    PROXY: httpx.ProxyError,
+    CONNECT_TIMEOUT: httpx.ConnectTimeout,
+    READ_TIMEOUT: httpx.ReadTimeout,
+    TOTAL_TIMEOUT: httpx.ReadTimeout,
+    PROTOCOL: httpx.RemoteProtocolError,
+    TRUNCATED: httpx.RemoteProtocolError,
+    RESET: httpx.ReadError,
+    BAD_ENCODING: httpx.DecodingError,
+    BAD_URL: httpx.UnsupportedProtocol,
+}
+
+
+def as_httpx(error: FetchError, request: httpx.Request) -> httpx.RequestError:
+    """What a user of an httpx client expects; the FetchError is its `__cause__`."""
+    kind = _HTTPX_ERROR.get(error.code, httpx.TransportError)
+    return kind(f"{error.code}: {error}", request=request)

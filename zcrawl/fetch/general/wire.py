@@ -1,0 +1,346 @@
+"""The wire: aiohttp under httpx's types, one class with two faces.
+
+- `AiohttpWire.get` is the lean call of the pipeline (`fetch.ports.Engine`): one GET, the body
+  read whole within its limits, answered as `httpx.Response`, failing only with `FetchError`.
+- `AiohttpWire.handle_async_request` makes it an `httpx.AsyncBaseTransport` for the
+  `httpx.AsyncClient` of spiders and plugins; there the errors are httpx's own.
+
+Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Any
+
+import aiohttp
+import httpx
+import msgspec
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.body import ACCEPT_ENCODING, ARCHIVABLE_ENCODING, BodyReader
+from zcrawl.fetch.general.connections import (
+    Connector,
+    GuardedRequest,
+    established,
+    fresh,
+    guard,
+    max_bytes,
+    pinned,
+    socks,
+)
+from zcrawl.fetch.general.failures import as_httpx, translate
+from zcrawl.fetch.policy import fetch_error
+from zcrawl.fetch.ports import HopLimits, Response
+from zcrawl.fetch.wire.response import LeanResponse
+from zcrawl.fetch.wire.tls import context_for
+from zcrawl.model.reasons.failure import DNS, ENGINE, PROXY, TOO_LARGE
+
+Headers = Mapping[str, str] | list[tuple[str, str]]
+DNS_CACHE_TTL_S = 60
+KEEPALIVE_S = 15.0
+READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
+MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies
+
+
+class AiohttpWire(httpx.AsyncBaseTransport):
+    """See the module's text. One instance per event loop; opened on first use or `async with`.
+
+    What may be connected to is decided by `limits.guard`: the origin before each request, the
+    addresses after each look-up. `resolver` does the look-ups; a `FetchError` that it raises
+    reaches the caller as it is. `limits` hold for the httpx face, where the client's timeout
+    overrides its seconds.
+    """
+
+    def __init__(
+        self, *, resolver: AbstractResolver | None = None, limits: HopLimits | None = None
+    ) -> None:
+        self._resolver = resolver
+        self._limits = limits or HopLimits()
+        self._session: aiohttp.ClientSession | None = None
+        self._connector: Connector | None = None
+        self._closed = False
+        self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
+
+    async def __aenter__(self) -> AiohttpWire:
+        self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_value: BaseException | None = None,
+        traceback: TracebackType | None = None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        self._closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    # ------------------------------------------------------------ the pipeline's face
+
+    async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
+        return await self._ask("GET", url, headers, None, limits)
+
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, limits: HopLimits
+    ) -> Response:
+        return await self._ask(method, url, headers, body or None, limits)
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> Response:
+        if limits.archives and not any(name.lower() == "accept-encoding" for name in headers):
+            headers = {**headers, "Accept-Encoding": ARCHIVABLE_ENCODING}
+        try:
+            response = await self._send(method, url, headers, body, limits)
+            try:
+                if response.status == 407:  # only proxies answer so
+                    raise fetch_error(PROXY, f"{url}: the proxy wants other credentials")
+                return await _read_whole(url, response, limits)
+            finally:
+                # After a whole body this gives nothing back that is not back already; after a
+                # broken or oversized one it closes the connection.
+                response.close()
+        except FetchError:
+            raise
+        except Exception as error:
+            raise translate(url, error, limits.proxy) from error
+
+    # ------------------------------------------------------------ the face of httpx clients
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        limits = self._limits
+        timeout = request.extensions.get("timeout")
+        if timeout is not None:
+            limits = msgspec.structs.replace(
+                limits,
+                connect_s=timeout.get("connect") or limits.connect_s,
+                read_s=timeout.get("read") or limits.read_s,
+            )
+        try:
+            body = await request.aread()
+            # httpx adds Host and Content-Length; aiohttp writes its own.
+            headers = [
+                (name.decode("latin-1"), value.decode("latin-1"))
+                for name, value in request.headers.raw
+                if name.lower() not in (b"content-length", b"transfer-encoding", b"accept-encoding")
+            ]
+            response = await self._send(
+                request.method, str(request.url), headers, body or None, limits
+            )
+        except FetchError as error:
+            raise as_httpx(error, request) from error
+        except Exception as error:
+            failure = translate(str(request.url), error)
+            raise as_httpx(failure, request) from error
+        try:
+            reader = BodyReader(_content_encoding(response), limits.max_bytes)
+        except FetchError as error:
+            response.close()
+            raise as_httpx(error, request) from error
+        return httpx.Response(
+            response.status,
+            headers=_headers(response, reader),
+            stream=_WireStream(request, response, reader),
+            extensions=_extensions(response),
+        )
+
+    # ------------------------------------------------------------ both
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            if self._closed:
+                raise fetch_error(ENGINE, "the engine is closed")
+            self._connector = Connector(
+                limit=0,
+                ttl_dns_cache=DNS_CACHE_TTL_S,
+                resolver=self._resolver,
+                keepalive_timeout=KEEPALIVE_S,
+            )
+            self._session = aiohttp.ClientSession(
+                connector=self._connector,
+                request_class=GuardedRequest,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
+                # single piece.
+                auto_decompress=False,
+                read_bufsize=READ_BUFFER_BYTES,
+                max_line_size=MAX_HEADER_BYTES,
+                max_field_size=MAX_HEADER_BYTES,
+                headers={"Accept-Encoding": ACCEPT_ENCODING},
+                skip_auto_headers=("User-Agent",),
+            )
+            # aiohttp repeats a GET also when the server hung up on a new connection. That is a
+            # second request which nobody paced; `_send` repeats on pooled connections only.
+            self._session._retry_connection = False
+        return self._session
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes | None,
+        limits: HopLimits,
+    ) -> aiohttp.ClientResponse:
+        """The answer up to its headers."""
+        session = self._session or self._open()
+        limits.guard.check(url)
+        guard.set(limits.guard)
+        pinned.set(limits.address)
+        max_bytes.set(limits.max_bytes)
+        target = URL(url, encoded=True)  # canonical already: sent byte for byte
+        options: dict[str, Any] = {}
+        if limits.proxy is not None:
+            options, headers = await self._through(limits.proxy, target, limits, headers)
+        else:
+            socks.set(None)
+        if url.startswith("https:"):
+            options["ssl"] = context_for(limits.tls, limits.verify_tls)
+        ask = functools.partial(
+            session.request,
+            method,
+            target,
+            data=body,
+            headers=headers,
+            timeout=self._timeout(limits),
+            allow_redirects=False,
+            **options,
+        )
+        repeatable = method in ("GET", "HEAD")
+        while True:
+            fresh.set(False)
+            established.set(True)
+            try:
+                return await ask()
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError) as error:
+                # The server closed a pooled connection while our request was on its way: it was
+                # not answered (`message` would be half an answer), so it is sent again, once.
+                answered = not isinstance(getattr(error, "message", ""), str)
+                if fresh.get() or answered or not repeatable:
+                    raise
+                repeatable = False
+
+    async def _through(
+        self, proxy: str, target: URL, limits: HopLimits, headers: Headers
+    ) -> tuple[dict[str, Any], Headers]:
+        """How aiohttp is told of a proxy. One that gets a name looks it up by itself, so all that
+        the name means here is checked before it leaves."""
+        if proxy.startswith("socks5:"):
+            socks.set(proxy)
+            return {}, headers
+        socks.set(None)
+        assert self._connector is not None
+        try:
+            async with asyncio.timeout(limits.connect_s):
+                await self._connector.check_all(target.raw_host or "", target.port or 0)
+        except TimeoutError:
+            raise fetch_error(
+                DNS, f"{target.raw_host}: no answer in {limits.connect_s} s"
+            ) from None
+        except OSError as error:
+            raise fetch_error(DNS, f"{target.raw_host}: {error}") from error
+        url = URL(proxy)
+        options: dict[str, Any] = {"proxy": url.with_user(None)}
+        if url.user:
+            plain = f"{url.user}:{url.password or ''}".encode()
+            auth = ("Proxy-Authorization", f"Basic {base64.b64encode(plain).decode()}")
+            if target.scheme == "https":  # goes with CONNECT, which the server never sees
+                options["proxy_headers"] = dict([auth])
+            else:
+                pairs = headers if isinstance(headers, list) else list(headers.items())
+                headers = [*pairs, auth]
+        return options, headers
+
+    def _timeout(self, limits: HopLimits) -> aiohttp.ClientTimeout:
+        cached = self._timeout_of
+        if cached is not None and cached[0] is limits:
+            return cached[1]
+        timeout = aiohttp.ClientTimeout(
+            total=limits.total_s, connect=limits.connect_s, sock_read=limits.read_s
+        )
+        self._timeout_of = (limits, timeout)
+        return timeout
+
+
+class _WireStream(httpx.AsyncByteStream):
+    """A body on its way to an httpx client, decoded and bounded."""
+
+    def __init__(
+        self,
+        request: httpx.Request,
+        response: aiohttp.ClientResponse,
+        reader: BodyReader,
+    ) -> None:
+        self._request = request
+        self._response = response
+        self._reader = reader
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        content = self._response.content
+        try:
+            while piece := await content.readany():
+                for decoded in self._reader.feed(piece):
+                    yield decoded
+            self._reader.finish()
+        except FetchError as error:
+            raise as_httpx(error, self._request) from error
+        except Exception as error:
+            failure = translate(str(self._request.url), error)
+            raise as_httpx(failure, self._request) from error
+
+    async def aclose(self) -> None:
+        self._response.close()
+
+
+async def _read_whole(
+    url: str, response: aiohttp.ClientResponse, limits: HopLimits
+) -> LeanResponse:
+    reader = BodyReader(_content_encoding(response), limits.max_bytes, limits.archives)
+    announced = response.content_length
+    if announced is not None and announced > limits.max_bytes:
+        raise fetch_error(TOO_LARGE, f"{announced} bytes announced, {limits.max_bytes} allowed")
+    content = response.content
+    pieces: list[bytes] = []
+    while not content.at_eof():
+        pieces += reader.feed(await content.readany())
+    reader.finish()
+    body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    told = _extensions(response)
+    if limits.archives and isinstance(response, aiohttp.ClientResponse):
+        # Names are of a type of its own, which no codec knows.
+        sent = [(str(name), value) for name, value in response.request_info.headers.items()]
+        told.update(sent_headers=sent, wire_body=reader.as_it_came)
+    return LeanResponse(url, response.status, _headers(response, reader), body, **told)
+
+
+def _content_encoding(response: aiohttp.ClientResponse) -> str:
+    """All lines of that name, which mean the same as one line with commas (RFC 9110, 5.3)."""
+    return ",".join(response.headers.getall("Content-Encoding", ()))
+
+
+def _headers(response: aiohttp.ClientResponse, reader: BodyReader) -> list[tuple[bytes, bytes]]:
+    """The answer's headers without those that the decoding has made untrue."""
+    raw = response.raw_headers
+    if not reader.decodes:
+        return list(raw)
+    return [pair for pair in raw if pair[0].lower() not in (b"content-encoding", b"content-length")]
+
+
+def _extensions(response: aiohttp.ClientResponse) -> dict[str, Any]:
+    return {"wire_headers": response.raw_headers}  # as sent, for archives

@@ -1,0 +1,268 @@
+"""One connection to a server, and one answer at a time on it.
+
+Made by `connector`, used by `pool`. httptools (llhttp, the parser of Node.js) reads the
+answer; here is decided when it is whole, when it has failed and with which name, and whether the
+connection can serve another request.
+
+    IDLE ──ask──▶ ASKED ──whole answer──▶ IDLE, or closed if the server wants that or said too much
+                    │
+                    └──failure, or closed by the server──▶ closed
+
+Where the web is not as the standard wants it:
+- More body than was announced loses only the excess, as in browsers. A 204 or 304 has announced
+  nothing.
+- What comes on an idle connection was asked for by nobody: it ends the connection, and is never
+  taken for the answer to the next request.
+- A body without a length ends with the connection; a reset is no such end.
+- Chunk sizes, their extensions and trailers count towards the limit of the body: a server can send
+  them without end too. Headers, interim answers and empty lines before them have a limit together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, cast
+
+import httptools
+import msgspec
+
+from zcrawl.errors import FetchError
+from zcrawl.fetch.body import BodyReader
+from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
+from zcrawl.fetch.ports import HopLimits
+from zcrawl.model.reasons.failure import (
+    PROTOCOL,
+    READ_TIMEOUT,
+    RESET,
+    TOO_LARGE,
+    TOTAL_TIMEOUT,
+    TRUNCATED,
+)
+
+SLEPT_S: Final = 1.0  # a timer that is later than that: this process stood still, not the server
+
+
+class Unanswered(ConnectionError):
+    """The connection ended before a single byte of the answer: it may have been stale."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    status: int
+    headers: list[tuple[bytes, bytes]]  # as sent
+    body: bytes  # decoded
+    decoded: bool  # the body differs from what was sent, so some headers no longer fit
+
+
+class _Reading(msgspec.Struct):
+    """An answer on its way, and who waits for it."""
+
+    waiting: asyncio.Future[Answer]
+    limits: HopLimits
+    deadline: float
+    heard_at: float
+    status: int = 0
+    headers: list[tuple[bytes, bytes]] = msgspec.field(default_factory=list)
+    head_bytes: int = 0  # in segments that did not end the headers
+    body: BodyReader | None = None  # there from the last header on
+    later_bytes: int = 0  # in segments after the one that ended the headers
+    pieces: list[bytes] = msgspec.field(default_factory=list)
+    failure: FetchError | None = None
+    whole: bool = False
+    too_much: bool = False  # came: the next answer could not be told from it
+    keeps_alive: bool = False  # the server will take another request
+    ends_with_connection: bool = False
+
+    def wakeup(self) -> float:
+        return min(self.deadline, self.heard_at + self.limits.read_s)
+
+
+def lenient_parser(callbacks: object) -> httptools.HttpResponseParser:
+    """A parser that allows servers what aiohttp's parser allows them."""
+    parser = httptools.HttpResponseParser(callbacks)
+    parser.set_dangerous_leniencies(
+        lenient_headers=True,
+        lenient_optional_cr_before_lf=True,
+        lenient_spaces_after_chunk_size=True,
+    )
+    return parser
+
+
+class Line(asyncio.Protocol):
+    """`ask`, await the answer, look at `usable`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.usable = True  # for one more request
+        self.idle_since = 0.0
+        self._loop = loop
+        self._transport: asyncio.Transport | None = None
+        self._parser = lenient_parser(self)
+        self._reading: _Reading | None = None  # an idle line has none, and holds no page
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ask(self, head: bytes, limits: HopLimits, deadline: float) -> asyncio.Future[Answer]:
+        """Send a request. Whoever stops waiting for the answer closes the line."""
+        assert self._transport is not None and self._reading is None
+        waiting: asyncio.Future[Answer] = self._loop.create_future()
+        reading = _Reading(waiting, limits, deadline, self._loop.time())
+        self._reading = reading
+        self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)
+        self._transport.write(head)
+        return waiting
+
+    def close(self) -> None:
+        self.usable = False
+        self._reading = None
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ------------------------------------------------------------ called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are of no such type
+
+    def data_received(self, data: bytes) -> None:
+        reading = self._reading
+        if reading is None:
+            self.close()
+            return
+        reading.heard_at = self._loop.time()
+        if reading.body is not None:
+            reading.later_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            reading.whole = reading.too_much = True  # 101: nobody asked for another protocol
+        except httptools.HttpParserError as error:
+            if not reading.whole:
+                self._fail(reading, fetch_error(PROTOCOL, f"no HTTP: {error}"))
+                return
+            reading.too_much = True
+        if reading.failure is not None:
+            self._fail(reading, reading.failure)
+        elif reading.whole:
+            self._deliver(reading, reading.keeps_alive and not reading.too_much)
+        elif reading.body is None:
+            reading.head_bytes += len(data)
+            if reading.head_bytes > MAX_HEAD_BYTES:
+                self._fail(reading, head_too_large())
+        elif reading.later_bytes > reading.limits.max_bytes:  # of a body, or of what is around it
+            self._fail(reading, reading.body.too_large("sent"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.usable = False
+        reading = self._reading
+        if reading is None:
+            return
+        if reading.body is not None:
+            if exc is None and reading.ends_with_connection:
+                self._deliver(reading, False)
+            else:
+                text = "the connection ended within the body"
+                self._fail(reading, fetch_error(TRUNCATED, text))
+        elif reading.head_bytes:
+            text = "the connection ended within the headers"
+            self._fail(reading, fetch_error(RESET, text))
+        else:
+            self._fail(reading, Unanswered(str(exc or "the server closed the connection")))
+
+    # ------------------------------------------------------------ called by the parser
+
+    def on_message_begin(self) -> None:
+        reading = self._reading
+        if reading is not None and reading.whole:
+            reading.too_much = True  # a second answer to one request
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        reading = self._reading
+        if reading is not None and reading.body is None:  # else of a trailer
+            reading.headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        reading = self._reading
+        if reading is None or reading.whole:
+            return
+        reading.status = self._parser.get_status_code()
+        if 100 <= reading.status < 200 and reading.status != 101:
+            reading.headers = []  # an interim answer; the real one follows
+            return
+        encodings: list[str] = []
+        announced, chunked = None, False
+        for name, value in reading.headers:
+            lower = name.lower()
+            if lower == b"content-length" and value.isdigit():
+                announced = int(value)
+            elif lower == b"content-encoding":
+                encodings.append(value.decode("latin-1"))
+            elif lower == b"transfer-encoding":
+                chunked = True
+        reading.keeps_alive = self._parser.should_keep_alive()
+        reading.ends_with_connection = announced is None and not chunked
+        most = reading.limits.max_bytes
+        try:
+            reading.body = BodyReader(",".join(encodings), most)
+            if announced is not None and announced > most and not chunked:
+                raise fetch_error(TOO_LARGE, f"{announced} bytes announced, {most} allowed")
+        except FetchError as error:
+            reading.failure = error
+
+    def on_body(self, body: bytes) -> None:
+        reading = self._reading
+        if reading is None or reading.body is None or reading.failure or reading.whole:
+            return
+        try:
+            reading.pieces += reading.body.feed(body)
+        except FetchError as error:
+            reading.failure = error
+
+    def on_message_complete(self) -> None:
+        reading = self._reading
+        if reading is not None and reading.body is not None:  # else it was an interim answer
+            reading.whole = True
+
+    # ------------------------------------------------------------ the end of an answer
+
+    def _deliver(self, reading: _Reading, usable: bool) -> None:
+        body, pieces = reading.body, reading.pieces
+        try:
+            if body is not None:
+                body.finish()
+        except FetchError as error:
+            self._fail(reading, error)
+            return
+        whole = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        decoded = body is not None and body.decodes
+        self._settle(usable)
+        if not reading.waiting.done():
+            reading.waiting.set_result(Answer(reading.status, reading.headers, whole, decoded))
+
+    def _fail(self, reading: _Reading, error: Exception) -> None:
+        self._settle(False)
+        if not reading.waiting.done():
+            reading.waiting.set_exception(error)
+
+    def _settle(self, usable: bool) -> None:
+        self._reading = None
+        if not usable:
+            self.close()
+        elif self._timer is not None:
+            self._timer.cancel()
+
+    def _look_at_the_clock(self) -> None:
+        """One timer for both limits: what is heard meanwhile only moves the moment."""
+        reading = self._reading
+        if reading is None:
+            return
+        now, limits = self._loop.time(), reading.limits
+        late_s = now - reading.wakeup()
+        if late_s > SLEPT_S:  # what came meanwhile is still to be read
+            reading.heard_at = now
+            reading.deadline += late_s + SLEPT_S
+        if now >= reading.deadline:
+            text = f"no whole answer in {limits.total_s} s"
+            self._fail(reading, fetch_error(TOTAL_TIMEOUT, text))
+        elif now >= reading.heard_at + limits.read_s:
+            self._fail(reading, fetch_error(READ_TIMEOUT, f"silent for {limits.read_s} s"))
+        else:
+            self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)

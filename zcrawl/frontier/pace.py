@@ -1,0 +1,91 @@
+"""A host's pace in its pure form (GCRA): one moment, `next_at`, and a burst.
+
+The worker that owns a host keeps a `Pace` and asks it before each request; the leader keeps one
+per host as an estimate of how far ahead it may dispatch, and stores `next_at`, so that the pace
+survives restart and failover. An aiolimiter bucket is no pacer: it fires its whole capacity at
+once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.frontier.hours import DAY_S, NEVER, Span, parse_hours
+from zcrawl.model.spec import Politeness
+
+LONGEST_DELAY_S = 3_600.0  # a stored next_at further ahead than this is a clock error
+# What a worker or a database says is no number to divide by below this. No rate is so high.
+LEAST_INTERVAL_S = 1e-10
+# Timers fire late, by 1 to 10 ms on a busy machine. At a short interval that was a quarter of the
+# rate. There a start may make good what the one before it was late, up to half an interval.
+CATCH_UP_BELOW_S = 0.1  # slower paces never catch up: their starts are a whole interval apart
+CATCH_UP = 0.5  # of an interval
+
+
+class Pace(msgspec.Struct):
+    """Invariant: in any `w` seconds there are at most `burst + (w + slack) / interval` starts, with
+    a slack of half an interval above 10 a second and none below: two starts are then a whole
+    interval apart, but for `burst` that may come together."""
+
+    interval_s: float = 0.0  # 0: unlimited
+    burst: int = 1
+    next_at: float = 0.0
+
+    def ready_at(self) -> float:
+        """The earliest moment of the next start."""
+        return self.next_at - (self.burst - 1) * self.interval_s
+
+    def take(self, now: float) -> None:
+        """A request starts now."""
+        slack = CATCH_UP * self.interval_s if self.interval_s < CATCH_UP_BELOW_S else 0.0
+        self.next_at = max(self.next_at, now - slack) + self.interval_s
+
+    def not_before(self, moment: float) -> None:
+        """Push the next start to `moment` at least; never pulls it nearer."""
+        self.next_at = max(self.next_at, moment + (self.burst - 1) * self.interval_s)
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What all jobs together allow on one host: the slowest demand wins (G5)."""
+
+    interval_s: float
+    burst: int
+    concurrency: int
+    spread: bool
+    hours: tuple[Span, ...] = ()  # when it may be asked; empty: always
+
+
+def combined_demand(demands: list[Politeness], crawl_delay_s: float) -> Demand:
+    """`spread` needs the consent of every job."""
+    interval = max((1.0 / each.rate for each in demands if each.rate > 0), default=0.0)
+    if any(each.robots for each in demands):
+        interval = max(interval, crawl_delay_s)
+    return Demand(
+        interval_s=interval if interval >= LEAST_INTERVAL_S else 0.0,
+        burst=min((each.burst for each in demands), default=1),
+        concurrency=min((each.concurrency for each in demands), default=1),
+        spread=all(each.spread for each in demands),
+        hours=_common_hours(demands),
+    )
+
+
+def _common_hours(demands: list[Politeness]) -> tuple[Span, ...]:
+    """The spans in which every job that names any allows the host to be asked."""
+    common: list[Span] | None = None
+    for each in demands:
+        if not each.hours:
+            continue
+        spans = [parse_hours(text) for text in each.hours]
+        common = spans if common is None else _intersection(common, spans)
+    return NEVER if common == [] else tuple(common or ())
+
+
+def _intersection(ours: list[Span], others: list[Span]) -> list[Span]:
+    found = []
+    for begin, end in ours:
+        for other_begin, other_end in others:
+            for day in (-DAY_S, 0.0, DAY_S):
+                first, last = max(begin, other_begin + day), min(end, other_end + day)
+                if first < last:
+                    found.append((first, last))
+    return found

@@ -1,0 +1,8 @@
+"""The desk: what clients ask of the leader, and what they are told.
+
+`desk` takes a request and finds who answers it; `actions` change something, `reads` and `views`
+show something, `queues` sums up what waits. `rights` says what each role may ask, `idempotency`
+keeps a request from being carried out twice; `arguments`, `paging` and `replies` are their tools.
+
+Pure; a part of the leader. Imported by master and by roles (`replies`). Start with `desk`.
+"""

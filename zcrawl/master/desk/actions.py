@@ -1,0 +1,127 @@
+"""Requests whose effect outlives the transaction that does it: drain, undrain, reassign, retry.
+
+A part of the desk. Each is stored by the fenced leader before anything follows from it, so it is
+refused only if it is not done; the next leader loads what is stored and goes on from there:
+
+- A drain holds for a worker's id, whatever process has it, until `undrain`, or until a person
+  starts its node anew (`SetDrain`; `membership` meets the workers).
+- A wish for a host holds until the next one for it (`SetWish`).
+- A retry has its place and its count stored with each of its parts (`RetryDead`). Whoever leads
+  goes on, also if its client does not ask again; the answer counts all parts.
+
+Of the others `pause`, `resume`, `cancel`, `tune` and `delete` are one transaction and its answer.
+
+A new leader knows no worker before it has said HELLO. So nothing is refused for want of a node
+until `LeaderState.settled_at`; a worker that the database knows can be drained at once. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import RefusedError
+from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.events import Effects, Execute
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.model.reasons.cluster import NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
+from zcrawl.model.states import NodeState
+from zcrawl.store.commands import Asked, Loaded, RetryDead, RetryRow, SetDrain, SetWish
+
+RETRY_ROWS: Final = 1_000  # in one transaction
+
+
+class NodeUnknown(RefusedError):
+    """No worker of that name is here. It may come: not told before everybody has said HELLO."""
+
+    def __init__(self, node: str, state: LeaderState, why: str = "") -> None:
+        workers = ", ".join(sorted(state.roster.workers)) or "none"
+        super().__init__(f"no worker {node!r}{why}; known: {workers}", code=NO_SUCH_NODE)
+
+
+class Intents:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._retrying: set[str] = set()  # requests whose first part is stored
+        self._inherited: list[RetryRow] = []
+
+    # ------------------------------------------------------------ drains
+
+    def drain(self, args: Arguments, on: bool, asked: Asked) -> SetDrain:
+        """Raise NodeUnknown for a worker that neither this leader nor the database knows."""
+        state, node = self._state, args.text("node")
+        info = state.roster.workers.get(node)
+        if info is None and not self._is_stored(node):
+            raise NodeUnknown(node, state)
+        told = NodeState.OFFLINE if info is None else info.state
+        if info is not None and info.present:
+            works = NodeState.BUSY if info.leases else NodeState.IDLE
+            told = NodeState.DRAINING if on or info.draining else works
+        # Of one that is not here: the life that comes next. A HELLO that was refused counts, too:
+        # its node was started anew, and its drain must not end with that start.
+        life = state.lives.get(node, 0) if info is not None and info.present else 0
+        return SetDrain(state.epoch, node, on, life, asked.at, str(told), asked)
+
+    def _is_stored(self, node: str) -> bool:
+        streams = self._state.receiver.streams
+        return node in self._state.drains or any(worker == node for worker, _ in streams)
+
+    # ------------------------------------------------------------ wishes
+
+    def reassign(self, args: Arguments, asked: Asked) -> SetWish:
+        """A host goes to the named worker as soon as the one that has it lets go."""
+        state, wanted, node = self._state, args.text("host"), args.text("node")
+        hosts = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
+        host = next(hosts, None)
+        if host is None:
+            raise RefusedError(f"no host {wanted!r} is being crawled", code=NO_SUCH_HOST)
+        worker = state.roster.workers.get(node)
+        if worker is None or not worker.usable:
+            raise NodeUnknown(node, state, " that could take it")
+        if host.demand.spread:
+            raise RefusedError(
+                f"{host.origin} is shared by several workers (spread): nobody owns it",
+                code=SPREAD,
+            )
+        clan = host.clan.hosts if host.clan is not None else {}
+        others = tuple(id for id in clan if id in state.wishes and id != host.id)
+        reply = msgspec.json.encode({"host": host.origin, "node": worker.id})
+        return SetWish(state.epoch, host.id, worker.id, reply, asked, others)
+
+    # ------------------------------------------------------------ retries
+
+    def retry(self, run: int, args: Arguments, asked: Asked) -> RetryDead | None:
+        """None: it is under way, begun by this leader or by another; its end is its answer."""
+        if asked.request in self._retrying:
+            return None
+        reason, host = args.text("reason", ""), args.integer("host", 0)
+        return RetryDead(self._state.epoch, run, RETRY_ROWS, asked.at, asked, reason, host)
+
+    def retried(self, command: RetryDead, more: bool, now: float, effects: Effects) -> None:
+        """A part is stored; the next one follows from where the retry stands."""
+        if not more:
+            self._retrying.discard(command.asked.request)
+            return
+        self._retrying.add(command.asked.request)
+        utc = self._state.utc(now)
+        effects.append(Execute(msgspec.structs.replace(command, now=utc)))
+
+    def is_begun(self, command: RetryDead) -> bool:
+        """Whether a failure of this part must not end the retry: an earlier one is stored."""
+        return command.asked.request in self._retrying
+
+    # ------------------------------------------------------------ takeover
+
+    def inherit(self, loaded: Loaded) -> None:
+        self._inherited = list(loaded.retries)
+        self._retrying.update(row.asked.request for row in loaded.retries)
+
+    def tick(self, now: float, effects: Effects) -> None:
+        """Go on with what the last leader had begun."""
+        rows, self._inherited = self._inherited, []
+        for row in rows:
+            asked = msgspec.structs.replace(row.asked, changed=0)
+            epoch, utc = self._state.epoch, self._state.utc(now)
+            only = row.reason, row.host
+            effects.append(Execute(RetryDead(epoch, row.run, RETRY_ROWS, utc, asked, *only)))

@@ -1,0 +1,453 @@
+"""The desk: what clients ask of the leader, and what they are told.
+
+A part of the leader. Reads become queries, actions become commands; the reply goes out after the
+commit (G1). A request id that was answered before is answered again, without a second effect
+(`idempotency`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
+from zcrawl.frontier.scope import canonical_rules
+from zcrawl.frontier.url import CANONICAL_VERSION
+from zcrawl.master.desk import idempotency, reads, replies, steering
+from zcrawl.master.desk import seeds as seed_lists
+from zcrawl.master.desk.actions import Intents, NodeUnknown
+from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
+from zcrawl.master.desk.views import DeskViews
+from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.snapshot import live_run, nodes_view
+from zcrawl.mesh.messages import Request
+from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_LEADER, NO_SUCH_RUN, UNKNOWN_OP
+from zcrawl.model.reasons.skip import CANCELLED, DELETED
+from zcrawl.model.reasons.usage import NO_SEEDS
+from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
+from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import SITEMAP_PRIO, RunState
+from zcrawl.store.commands import (
+    AddSeeds,
+    Asked,
+    ChangeRun,
+    Command,
+    CommandOutcome,
+    DrainSet,
+    Loaded,
+    Retried,
+    RetryDead,
+    RunChanged,
+    SetDrain,
+    SetWish,
+    SubmitJob,
+    Submitted,
+    TuneRun,
+    WishSet,
+)
+from zcrawl.store.queries import (
+    FindJob,
+    FindReply,
+    FoundReply,
+    JobList,
+    JobRow,
+    Query,
+    QueryOutcome,
+)
+from zcrawl.store.rules import run_reply
+from zcrawl.submit.code import begins_by_itself, with_code_right
+from zcrawl.submit.outputs import refuse_login
+from zcrawl.submit.private import opened_by, with_right
+from zcrawl.submit.read import to_json
+from zcrawl.submit.stored import check_right
+from zcrawl.submit.validate import spec_from_dict
+from zcrawl.telemetry.views import chosen_run, is_visible
+
+ACTIONS = {
+    "pause": (RunState.PAUSED, PAUSED_BY_REQUEST),
+    "resume": (RunState.RUNNING, ""),
+    "cancel": (RunState.CANCELLED, CANCELLED),
+    "delete": (RunState.DELETED, DELETED),
+}
+
+
+class Desk:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._pending: dict[str, Pending] = {}
+        self._ops: dict[str, Callable[[Pending, float, Effects], None]] = {
+            "submit": self._submit,
+            "add_seeds": self._add_seeds,
+            "jobs": self._read,
+            "job": self._read,
+            "items": self._read,
+            "failed": self._read,
+            "act": self._read,
+            "tune": self._read,
+            "reassign": self._reassign,
+            "step_down": self._step_down,
+            "nodes": self._nodes,
+            "drain": self._drain,
+            "undrain": self._drain,
+        }
+        self._intents = Intents(state)
+        self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
+        self._views = DeskViews(state)
+        self._ops |= dict.fromkeys(self._views.ops, self._view)
+
+    def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
+        known = self._pending.get(request.id)
+        if known is not None:  # asked again, maybe through another master: it is under way
+            known.client = client
+            return
+        pending = Pending(client, request)
+        if request.op not in self._ops:
+            error = RefusedError(f"unknown request {request.op!r}", code=UNKNOWN_OP)
+            self._refuse(pending, error, effects)
+            return
+        self._pending[request.id] = pending
+        if request.op in idempotency.ONCE:
+            effects.append(Ask(FindReply(request.id), request.id))
+        else:
+            self._begin(pending, now, effects)
+
+    def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._do(pending, now, effects, audited=pending.request.op in idempotency.AUDITED)
+
+    def _do(self, pending: Pending, now: float, effects: Effects, *, audited: bool = False) -> None:
+        request = pending.request
+        try:
+            if audited:
+                effects.append(Note("asked", idempotency.audit_line(request, self._state.me)))
+            self._ops[request.op](pending, now, effects)
+        except NodeUnknown as error:
+            if now < self._state.settled_at:
+                self._waiting[request.id] = pending
+            else:
+                self._refuse(pending, error, effects)
+        except Exception as error:  # refused by its name, or as a bug of ours
+            self._fail(pending, error, effects)
+
+    def inherit(self, loaded: Loaded) -> None:
+        """What the last leader was asked for and had not finished."""
+        self._intents.inherit(loaded)
+
+    def tick(self, now: float, effects: Effects) -> None:
+        self._intents.tick(now, effects)
+        if self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for id, pending in waiting.items():
+                if id in self._pending:
+                    self._do(pending, now, effects)
+
+    # ------------------------------------------------------------ submissions
+
+    def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
+        args = pending.args
+        if args.get("mode") == "again":  # it runs what is stored: look at that first
+            by_name = args.get("ref") is not None
+            name = args.text("ref") if by_name else _spec_of(args).name
+            effects.append(Ask(FindJob(name), pending.request.id))
+        else:
+            self._submit_now(pending, now, effects)
+
+    def _submit_now(
+        self,
+        pending: Pending,
+        now: float,
+        effects: Effects,
+        stored: JobSpec | None = None,
+    ) -> None:
+        """`stored`: the spec that the job has, if that is what runs."""
+        args = pending.args
+        spec = stored if stored is not None and args.get("ref") is not None else _spec_of(args)
+        # On a cluster a typed URL opens nothing, whatever a client sends.
+        opened = opened_by(args) if self._state.vouches else ()
+        spec = with_right(spec, opened, self._state.allow_private)
+        with_code_right(spec, self._state.allow_code)
+        rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
+        seeds = seed_lists.read(args.sequence("seeds") or list(spec.seeds), rules)
+        seed_hosts = seed_lists.netlocs(seeds)
+        seeds += tuple(
+            msgspec.structs.replace(one, prio=SITEMAP_PRIO)
+            for one in seed_lists.read(list(spec.sitemaps.urls), rules)
+        )
+        starts = begins_by_itself(spec, seeds)
+        if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
+            raise RefusedError(
+                f"job {spec.name!r} has no seeds of its own; give them again: --seeds FILE",
+                code=NO_SEEDS,
+            )
+        output = self._state.outputs.settle(spec, args.get("output"))
+        refuse_login(output[0] if output else "")
+        if args["mode"] not in ("new", "update", "again"):
+            raise RefusedError(f"unknown mode {args['mode']!r}", code=BAD_REQUEST)
+        command = SubmitJob(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            name=spec.name,
+            spec=to_json(spec),
+            mode=args["mode"],
+            seeds=(*seeds, seed_lists.start(rules)) if starts else seeds,
+            seed_hosts=seed_hosts,
+            seeding=bool(args.get("seeding")),
+            output=output,
+            now=self._state.utc(now),
+            by=pending.request.by,
+            via=pending.request.via or self._state.me,
+            canonical=rules.version,
+        )
+        effects.append(Execute(command))
+
+    def _add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
+        args = pending.args
+        run, urls = args.integer("run"), args.sequence("seeds")
+        active = self._state.runs.get(run)
+        if active is not None and not active.rules.are_known:
+            raise RefusedError(active.waits, code=CANONICAL_CODE)
+        # A run that memory does not have has ended or never was: the store says which.
+        seeds = seed_lists.read(urls, active.rules) if active is not None else ()
+        command = AddSeeds(
+            epoch=self._state.epoch,
+            request=pending.request.id,
+            run=run,
+            seeds=seeds,
+            seed_hosts=seed_lists.netlocs(seeds),
+            last=bool(args["last"]),
+            now=self._state.utc(now),
+        )
+        effects.append(Execute(command))
+
+    def _submitted(self, pending: Pending, done: Submitted, now: float, effects: Effects) -> bool:
+        """True when the stored answer says more than memory knows: reload."""
+        if done.refused:
+            self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
+            return False
+        if done.row is not None and not (done.repeated and done.row.state.ended):
+            # Also a repeated one: its client may add seeds before the reload has read the run.
+            self._state.put_run(done.row, now, effects)
+            if not done.repeated and not done.row.state.ended:
+                self._state.admit(done.admitted, done.hosts, now)
+        data = {"job": done.job, "run": done.run, "admitted": len(done.admitted)}
+        self._reply(pending, data, effects)
+        return done.repeated  # its rows were admitted by a commit whose answer was lost
+
+    # ------------------------------------------------------------ actions on runs
+
+    def _act(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
+        action = pending.args.text("action")
+        wanted = reads.wanted_run(pending.args)
+        run = chosen_run(job, wanted)
+        if action in ("retry", "resume"):
+            check_right(run.spec, self._state.allow_code)
+        if action == "retry":
+            asked = self._asked(pending, now)
+            retry = self._intents.retry(run.id, pending.args, asked)
+            if retry is not None:
+                effects.append(Execute(retry))
+        elif action in ACTIONS:
+            state, reason = ACTIONS[action]
+            runs = job.runs if action == "delete" and wanted is None else [run]
+            pending.count = sum(one.state is not state for one in runs)
+            others = tuple(one.id for one in runs if one is not run)
+            asked, epoch = self._asked(pending, now), self._state.epoch
+            id = pending.request.id
+            change = ChangeRun(epoch, id, run.id, state, reason, asked.at, asked, others)
+            effects.append(Execute(change))
+        else:
+            raise RefusedError(f"unknown action {action!r}", code=BAD_REQUEST)
+
+    def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
+        for changed in (done.row, *done.others):
+            if changed is not None:
+                self._state.put_run(changed, now, effects)
+        if done.reply:
+            self._reply(pending, msgspec.json.decode(done.reply), effects)
+        elif done.refused:
+            error = replies.refusal(done.refused, 0, 0)
+            self._refuse(pending, error, effects)
+        elif done.row is not None:
+            row = done.row
+            what = "tuned" if pending.request.op == "tune" else row.state
+            effects.append(Note(f"run_{what}", f"run {row.id} by request"))
+            self._reply(pending, run_reply(row, pending.count), effects)
+
+    def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
+        run, spec = steering.tuned_spec(job, pending.args)
+        pending.count = int(run.spec != spec)
+        asked = self._asked(pending, now)
+        effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
+
+    def _asked(self, pending: Pending, now: float) -> Asked:
+        return idempotency.asked(
+            pending.request, self._state.me, self._state.utc(now), pending.count
+        )
+
+    def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
+        asked = self._asked(pending, now)
+        effects.append(Execute(self._intents.reassign(pending.args, asked)))
+
+    def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
+        on, asked = pending.request.op == "drain", self._asked(pending, now)
+        effects.append(Execute(self._intents.drain(pending.args, on, asked)))
+
+    def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
+        data = steering.step_down(self._state, pending.args)
+        self._reply(pending, data, effects)
+        if data["epoch"] == data["now"]:
+            effects.append(StepDown("asked to by an operator"))
+
+    def _retried(
+        self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
+    ) -> None:
+        if done.reply:
+            self._intents.retried(command, False, now, effects)
+            self._reply(pending, msgspec.json.decode(done.reply), effects)
+            return
+        self._intents.retried(command, done.more, now, effects)
+        if done.refused or done.row is None:
+            error = replies.refusal(done.refused or NO_SUCH_RUN, 0, command.run)
+            self._refuse(pending, error, effects)
+            return
+        self._state.put_run(done.row, now, effects)
+        self._state.planner.verdicts.forgive(done.row.id)
+        self._state.admit(done.rows, done.hosts, now)
+        if not done.more:
+            self._reply(pending, run_reply(done.row, done.changed), effects)
+
+    # ------------------------------------------------------------ reads
+
+    def _read(self, pending: Pending, now: float, effects: Effects) -> None:
+        effects.append(Ask(reads.question(pending), pending.request.id))
+
+    def _view(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._reply(pending, self._views.answer(pending.request.op, pending.args, now), effects)
+
+    def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._reply(pending, nodes_view(self._state, now), effects)
+
+    # ------------------------------------------------------------ the store's answers
+
+    def answer(
+        self, query: Query, tag: str, outcome: QueryOutcome, now: float, effects: Effects
+    ) -> None:
+        pending = self._pending.get(tag)
+        if pending is None:
+            return
+        if isinstance(outcome, FoundReply):
+            if outcome.reply is None:
+                self._begin(pending, now, effects)
+            else:
+                self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            return
+        try:
+            if pending.request.op == "submit":
+                assert isinstance(outcome, JobList)
+                spec = None
+                if pending.args.get("ref") is not None:
+                    reads.the_job(outcome, pending.request)
+                for stored in filter(is_visible, outcome.jobs):
+                    spec = check_right(stored.spec, self._state.allow_code)
+                self._submit_now(pending, now, effects, spec)
+                return
+            if pending.request.op in ("act", "tune"):
+                assert isinstance(outcome, JobList)
+                job = reads.the_job(outcome, pending.request)
+                if pending.request.op == "act":
+                    self._act(pending, job, now, effects)
+                else:
+                    self._tune(pending, job, now, effects)
+                return
+            live = functools.partial(live_run, self._state, now=now)
+            found = reads.proceed(pending, outcome, live, self._state.utc(now))
+            if isinstance(found, dict):
+                self._reply(pending, found, effects)
+            else:
+                effects.append(Ask(found, tag))
+        except Exception as error:  # refused by its name, or as a bug of ours
+            self._fail(pending, error, effects)
+
+    def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
+        pending = self._pending.get(tag)
+        if pending is not None:
+            self._refuse(pending, error, effects)
+
+    def done(self, command: Command, outcome: CommandOutcome, now: float, effects: Effects) -> bool:
+        """A client's command was committed; True asks for a reload."""
+        pending = self._of(command)
+        if pending is None:
+            # Its client was served by an earlier try, or is gone; memory still has to follow.
+            pending = Pending(b"", Request("", "", {}))
+        match command, outcome:
+            case SubmitJob() | AddSeeds(), Submitted():
+                return self._submitted(pending, outcome, now, effects)
+            case ChangeRun() | TuneRun(), RunChanged():
+                self._changed(pending, outcome, now, effects)
+            case RetryDead(), Retried():
+                self._retried(pending, command, outcome, now, effects)
+            case SetDrain(), DrainSet():
+                self._state.set_drain(outcome.worker, outcome.row, effects)
+                if outcome.reply:
+                    self._reply(pending, msgspec.json.decode(outcome.reply), effects)
+            case SetWish(), WishSet():
+                self._state.set_wishes(outcome.wishes)
+                data = msgspec.json.decode(outcome.reply)
+                effects.append(Note("host_reassigned", f"{data['host']} to {data['node']}"))
+                self._reply(pending, data, effects)
+            case _:
+                effects.append(Note("unexpected_outcome", type(outcome).__name__))
+        return False
+
+    def goes_on(self, command: Command) -> bool:
+        """Whether a command that failed must be repeated: a part of what it does is stored."""
+        return isinstance(command, RetryDead) and self._intents.is_begun(command)
+
+    def failed(self, command: Command, error: StoreError, effects: Effects) -> None:
+        pending = self._of(command)
+        if pending is not None:
+            self._refuse(pending, error, effects)
+
+    def _of(self, command: Command) -> Pending | None:
+        return self._pending.get(request_of(command))
+
+    def withdraw(self, tag: str) -> Pending | None:
+        """A request that somebody else answers."""
+        return self._pending.pop(tag, None)
+
+    def abandon(self, effects: Effects) -> None:
+        """Nobody leads here any more: who waits asks again, whoever leads then."""
+        for pending in self._pending.values():
+            refuse(pending, UnreachableError("the leader stepped down", code=NO_LEADER), effects)
+        self._pending.clear()
+        self._waiting.clear()
+
+    # ------------------------------------------------------------ replies
+
+    def _reply(self, pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        reply(pending, data, effects)
+
+    def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        refuse(pending, error, effects)
+
+    def _fail(self, pending: Pending, error: Exception, effects: Effects) -> None:
+        self._pending.pop(pending.request.id, None)
+        refuse_error(pending, error, effects)
+
+
+def request_of(command: Command) -> str:
+    """The id of the client's request that a command carries out; empty: it is nobody's."""
+    asked = getattr(command, "asked", None)
+    request: str = getattr(command, "request", "") if asked is None else asked.request
+    return request
+
+
+def _spec_of(args: Arguments) -> JobSpec:
+    return spec_from_dict(args.table("spec"), "submission")

@@ -1,0 +1,63 @@
+"""No request of a client is carried out twice, however often and by whatever way it comes.
+
+A client asks again, with the same id, until it is answered; followers forward; a master that slept
+forwards late. So the answer to every action is stored under the request's id, and whoever leads
+looks there before it does anything. Why that is enough:
+
+- An action on the database and its answer are one transaction, fenced by the epoch (G4). Of two
+  leaders that both hold the request, the older one either commits before the takeover of the newer,
+  which then finds the answer, or not at all.
+- Within one leader a request that is under way is known (`Desk`), and forgotten only when its
+  answer is stored.
+- What outlives a transaction (drain, reassign, retry) is stored before anything follows from it,
+  and the next leader goes on with it (`actions`).
+- `step_down` names the epoch that is to end. It needs no database, which may be the very reason to
+  ask for it, and the next leader keeps its own.
+- Submissions have the same in their own commands, because their answer brings rows with it.
+
+A refusal changes nothing and is not kept: a repeat is judged anew. Answers are kept for a week
+(`pruning`). Pure; used by the desk.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from zcrawl.mesh.messages import Request
+from zcrawl.store.commands import Asked
+
+ONCE: Final = frozenset(
+    ("act", "tune", "reassign", "drain", "undrain")
+)  # looked up before they are done
+AUDITED: Final = ONCE | {"submit", "step_down"}  # each leaves a line that says who asked
+_TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
+_PACE: Final = ("rate", "concurrency", "burst")
+
+
+def asked(request: Request, me: str, utc: float, changed: int) -> Asked:
+    return Asked(request.id, what(request), request.by, request.via or me, utc, changed)
+
+
+def what(request: Request) -> str:
+    """The action in a few words: `pause`, `tune rate 2.5`, `retry reason dns`."""
+    args = request.args
+    if request.op == "act":
+        words = [str(args.get("action", ""))]
+        names: tuple[str, ...] = ("reason", "host")
+    else:
+        words, names = [request.op], (*_PACE, "host", "node")
+    words += [f"{name} {args[name]}" for name in names if args.get(name)]
+    return " ".join(words)[:100]
+
+
+def audit_line(request: Request, me: str) -> str:
+    who = f"{request.by or 'unknown'} via {request.via or me}"
+    return f"{request.op} by {who}: {_brief(request.args)}"
+
+
+def _brief(args: dict[str, Any]) -> str:
+    """What an action was about, without what may be long or secret."""
+    spec = args.get("spec")
+    name = spec.get("name", "") if isinstance(spec, dict) else ""
+    told = {"name": name} | {key: args.get(key) for key in (*_TOLD, *_PACE)}
+    return ", ".join(f"{key} {str(value)[:100]}" for key, value in told.items() if value)

@@ -1,0 +1,196 @@
+"""The queues, summed up by job, by tag or by host: what waits, what is out, what is not committed.
+
+A part of the desk's views. One look at each lane and each lease makes the sums of runs or of hosts,
+and those of tags are made of the runs'; filter, order and paging come after it. A job with two tags
+counts under both, so the sums of all tags can be more than there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from zcrawl.errors import RefusedError
+from zcrawl.master.desk.paging import page, read_want
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.mesh.messages import Result
+from zcrawl.model.reasons.cluster import BAD_REQUEST
+from zcrawl.submit.tags import NO_TAG, is_tagged
+
+
+class Sums(msgspec.Struct):
+    """Of one group."""
+
+    ready: int = 0  # due, in memory
+    delayed: int = 0  # waits for a retry
+    beyond: int = 0  # in the database only
+    leased: int = 0  # at a worker, no result yet
+    unacked: int = 0  # the result is here and not committed
+    backlog: int = 0  # results that wait for the next commit
+    runs: list[int] = []  # some may be in it twice: counted when somebody looks
+    hosts: list[int] = []
+
+    @property
+    def queued(self) -> int:
+        return self.ready + self.delayed + self.beyond
+
+    def add(self, other: Sums) -> None:
+        for name in ("ready", "delayed", "beyond", "leased", "unacked", "backlog"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.runs.extend(other.runs)
+        self.hosts.extend(other.hosts)
+
+
+class _Groups(dict[int, Sums]):
+    """By run, or by host."""
+
+    def __missing__(self, at: int) -> Sums:
+        made = self[at] = Sums()
+        return made
+
+
+class Grouping(NamedTuple):
+    sums: Callable[[LeaderState, set[int]], Mapping[Any, Sums]]  # of these runs
+    view: Callable[[LeaderState, Any, Sums], dict[str, Any]]  # what a group's row is about
+    text: Callable[[LeaderState, Any, Sums], str]  # that finds it
+
+
+def queues(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+    """One page of groups. `by` is job, tag or host; `tag` leaves out jobs that do not have it."""
+    by, tag = str(args.get("by", "job")), str(args.get("tag", ""))
+    if by not in GROUPINGS:
+        known = ", ".join(GROUPINGS)
+        raise RefusedError(f"queues by {by!r}; use one of {known}", code=BAD_REQUEST)
+    grouping, active = GROUPINGS[by], state.runs.active
+    wanted = {run for run, one in active.items() if is_tagged(one.spec.tags, tag)}
+    sums = grouping.sums(state, wanted)
+    answer = page(
+        sums,
+        read_want(args),
+        text=lambda key: grouping.text(state, key, sums[key]),
+        keys={
+            "queued": lambda key: sums[key].queued,
+            "name": lambda key: grouping.text(state, key, sums[key]),
+            "due": lambda key: sums[key].ready,
+            "leased": lambda key: sums[key].leased,
+            "unacked": lambda key: sums[key].unacked,
+            "backlog": lambda key: sums[key].backlog,
+            "hosts": lambda key: len(set(sums[key].hosts)),
+            "jobs": lambda key: len(set(sums[key].runs)),
+        },
+        view=lambda key: {**grouping.view(state, key, sums[key]), **_numbers(sums[key])},
+    )
+    early = sum(len(stream.early) for stream in state.receiver.streams.values())
+    return {**answer, "commit_backlog": len(state.receiver.queue), "out_of_order": early}
+
+
+def _summed(state: LeaderState, wanted: set[int], *, by_host: bool) -> _Groups:
+    """With ten thousand hosts and leases it is run often enough to be written plainly."""
+    sums = _Groups() if by_host else _Groups((run, Sums(runs=[run])) for run in wanted)
+    for (run, host), lane in state.frontier.lanes.items():
+        if run in wanted:
+            group = sums[host if by_host else run]
+            group.ready += len(lane.ready)
+            group.delayed += len(lane.delayed)
+            group.beyond += lane.beyond
+            group.runs.append(run)
+            group.hosts.append(host)
+    for (run, host), leases in state.leases.by_lane.items():
+        if run in wanted:
+            group = sums[host if by_host else run]
+            group.leased += leases
+            group.runs.append(run)
+    for lease in state.leases.by_seq.values():
+        if lease.received and lease.row.run in wanted:
+            group = sums[lease.row.host if by_host else lease.row.run]
+            group.leased -= 1
+            group.unacked += 1
+    for row in state.withheld.values():
+        if row is not None and row.run in wanted:
+            sums[row.host if by_host else row.run].unacked += 1
+    for one in state.receiver.queue:
+        if isinstance(one.result, Result) and one.result.run in wanted:
+            sums[one.result.host if by_host else one.result.run].backlog += 1
+    return sums
+
+
+def _numbers(sums: Sums) -> dict[str, int]:
+    return {
+        "ready": sums.ready,
+        "delayed": sums.delayed,
+        "beyond": sums.beyond,
+        "queued": sums.queued,
+        "leased": sums.leased,
+        "unacked": sums.unacked,
+        "backlog": sums.backlog,
+        "jobs": len(set(sums.runs)),
+        "hosts": len(set(sums.hosts)),
+    }
+
+
+def _trend(state: LeaderState, sums: Sums) -> list[int]:
+    return [*state.watch.trends.of(set(sums.runs)), sums.queued]
+
+
+# ---------------------------------------------------------------- by job
+
+
+def _run_sums(state: LeaderState, wanted: set[int]) -> Mapping[int, Sums]:
+    return _summed(state, wanted, by_host=False)
+
+
+def _run_view(state: LeaderState, run: int, sums: Sums) -> dict[str, Any]:
+    active = state.runs.active[run]
+    row, tags = active.row, list(active.spec.tags)
+    what = {"id": run, "job": row.job, "name": row.name, "tags": tags, "state": str(row.state)}
+    return {**what, "trend": _trend(state, sums)}
+
+
+def _run_text(state: LeaderState, run: int, sums: Sums) -> str:
+    active = state.runs.active[run]
+    return " ".join((active.row.name, *active.spec.tags))
+
+
+# ---------------------------------------------------------------- by tag
+
+
+def _tag_sums(state: LeaderState, wanted: set[int]) -> Mapping[str, Sums]:
+    tags: dict[str, Sums] = {}
+    for run, sums in _summed(state, wanted, by_host=False).items():
+        for tag in state.runs.active[run].spec.tags or (NO_TAG,):
+            tags.setdefault(tag, Sums()).add(sums)
+    return tags
+
+
+def _tag_view(state: LeaderState, tag: str, sums: Sums) -> dict[str, Any]:
+    return {"id": tag, "tag": tag, "trend": _trend(state, sums)}
+
+
+def _tag_text(state: LeaderState, tag: str, sums: Sums) -> str:
+    """A tag is found by the names of its jobs too."""
+    return " ".join((tag, *(state.runs.active[run].row.name for run in sorted(set(sums.runs)))))
+
+
+# ---------------------------------------------------------------- by host
+
+
+def _host_sums(state: LeaderState, wanted: set[int]) -> Mapping[int, Sums]:
+    return _summed(state, wanted, by_host=True)
+
+
+def _host_view(state: LeaderState, host: int, sums: Sums) -> dict[str, Any]:
+    return {"id": host, "host": _host_text(state, host, sums)}
+
+
+def _host_text(state: LeaderState, host: int, sums: Sums) -> str:
+    known = state.planner.hosts.get(host)
+    return known.origin if known is not None else ""
+
+
+GROUPINGS: Final = {
+    "job": Grouping(_run_sums, _run_view, _run_text),
+    "tag": Grouping(_tag_sums, _tag_view, _tag_text),
+    "host": Grouping(_host_sums, _host_view, _host_text),
+}

@@ -1,0 +1,69 @@
+"""A client's request while it waits, and the two ways in which it ends. Shared by the leader's
+desk and by followers.
+"""
+
+from __future__ import annotations
+
+from traceback import format_exception
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import RefusedError, ZcrawlError
+from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.events import Effects, Note, ReplyTo
+from zcrawl.mesh.messages import Reply, Request
+from zcrawl.model.reasons.cluster import NAME_EXISTS, RUN_ENDED
+from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.rows import RunRow
+from zcrawl.store.queries import JobRow
+
+
+class Pending(msgspec.Struct):
+    """A request that waits for the store, or for the leader."""
+
+    client: bytes
+    request: Request
+    job: JobRow | None = None
+    run: RunRow | None = None  # of a job's view: the one to show
+    count: int = 0  # of what it changed
+    until: float = 0.0  # a follower's patience with the leader
+
+    @property
+    def args(self) -> Arguments:
+        return Arguments(self.request)
+
+
+def reply(pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+    if pending.client:
+        effects.append(ReplyTo(pending.client, Reply(pending.request.id, True, data)))
+
+
+def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+    effects.append(Note("request_refused", f"{pending.request.op}: {error.code}"))
+    if pending.client:
+        data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
+        effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
+
+
+def refuse_error(pending: Pending, error: Exception, effects: Effects) -> None:
+    """Refuse what failed. An error without a name is a bug of this master, and not of its client:
+    the log has its traceback. Only the planning of an answer fails like this, so memory is as it
+    was, and a leader goes on leading."""
+    if isinstance(error, ZcrawlError):
+        refuse(pending, error, effects)
+        return
+    op = pending.request.op
+    effects.append(Note("internal_error", f"{op}: {''.join(format_exception(error)).rstrip()}"))
+    text = f"{op}: an error of the master's own: {type(error).__name__}; its log has more"
+    refuse(pending, RefusedError(text, code=INTERNAL_ERROR), effects)
+
+
+def refusal(code: str, job: int, run: int) -> RefusedError:
+    """What a client is told when the store refused its command."""
+    messages = {
+        NAME_EXISTS: f"a job of this name exists: {job}; --update replaces its spec and runs it,"
+        " --again runs it as it is",
+        RUN_ENDED: f"run {run} has ended" if run else "the run has ended",
+    }
+    return RefusedError(messages.get(code, code.replace("_", " ")), code=code)

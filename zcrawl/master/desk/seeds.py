@@ -1,0 +1,43 @@
+"""The seeds of a submission, read and made canonical. A part of the desk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zcrawl.errors import BadUrl, JobError, RefusedError
+from zcrawl.frontier.extra import start_seed
+from zcrawl.frontier.url import CanonicalRules, canonicalize, origin_of
+from zcrawl.model.reasons.cluster import TOO_MANY_SEEDS
+from zcrawl.model.rows import NewLink
+from zcrawl.submit.url_logins import refuse_login
+
+MOST_SEEDS = 1_000  # in one request
+
+
+def read(urls: list[Any], rules: CanonicalRules) -> tuple[NewLink, ...]:
+    if len(urls) > MOST_SEEDS:
+        raise RefusedError(
+            f"{len(urls)} seeds in one request; at most {MOST_SEEDS}", code=TOO_MANY_SEEDS
+        )
+    seeds: dict[bytes, NewLink] = {}
+    for url in urls:
+        if not isinstance(url, str):
+            raise JobError(f"a seed must be a string, not {type(url).__name__}")
+        try:
+            canonical = canonicalize(url, rules)
+            refuse_login(url)
+        except BadUrl as error:  # which shows the URL, without a password
+            raise BadUrl(f"seed: {error}", code=error.code) from None
+        key = rules.key(canonical)
+        seeds[key] = NewLink(canonical, key, origin_of(canonical), 0)
+    return tuple(seeds.values())
+
+
+def start(rules: CanonicalRules) -> NewLink:
+    """The request that makes a worker call the spider's `start`."""
+    url, key, extra = start_seed(rules)
+    return NewLink(url, key, origin_of(url), 0, extra=extra)
+
+
+def netlocs(seeds: tuple[NewLink, ...]) -> tuple[str, ...]:
+    return tuple(sorted({seed.origin.partition("://")[2] for seed in seeds}))

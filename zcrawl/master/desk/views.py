@@ -1,0 +1,295 @@
+"""What consoles ask for beyond the snapshot: hosts, queues, errors, events, history, a node.
+
+A part of the desk. Everything here is read from the leader's memory, page by page. An answer is
+kept for a moment, longer the more rows stand behind it, and given to all who ask for the same: the
+cost is that of the cluster's size, not of the number of consoles.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.dispatch.host_state import HostState
+from zcrawl.dispatch.leases import Lease
+from zcrawl.dispatch.why import HostQueue, host_queue, queued, why, why_counts
+from zcrawl.errors import RefusedError
+from zcrawl.frontier.frontier import Lane
+from zcrawl.master.desk.actions import NodeUnknown
+from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.paging import page, read_want
+from zcrawl.master.desk.queues import queues
+from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.snapshot import worker_view
+from zcrawl.master.watch import FailureGroup
+from zcrawl.model.reasons.cluster import BAD_REQUEST
+from zcrawl.telemetry.log_filter import read_filter
+
+KEPT_S: Final = 1.0
+ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long
+ANSWERS_KEPT: Final = 50
+MOST_SPAN_S: Final = 21_600
+
+View = Callable[[Arguments, float], dict[str, Any]]
+
+
+class DeskViews:
+    def __init__(self, state: LeaderState) -> None:
+        self._state = state
+        self._kept: dict[bytes, tuple[float, dict[str, Any]]] = {}  # asked → (until, answer)
+        self.ops: dict[str, View] = {
+            "overview": self._overview,
+            "hosts": self._hosts,
+            "queues": lambda args, now: queues(state, args),
+            "lanes": self._lanes,
+            "errors": self._errors,
+            "events": self._events,
+            "history": self._history,
+            "in_flight": self._in_flight,
+            "node": self._node,
+            "depths": self._depths,
+        }
+
+    def answer(self, op: str, args: Arguments, now: float) -> dict[str, Any]:
+        key = msgspec.msgpack.encode((op, sorted(args.items())))
+        until, answer = self._kept.get(key, (0.0, {}))
+        if now < until:
+            return answer
+        answer = self.ops[op](args, now)
+        for old in [one for one, (until, _) in self._kept.items() if until <= now]:
+            del self._kept[old]
+        if len(self._kept) < ANSWERS_KEPT:
+            behind = max(len(self._state.planner.hosts), len(self._state.frontier.lanes))
+            kept_s = KEPT_S * max(1.0, behind * (1 + len(self._kept)) / ROWS_PER_KEPT_S)
+            self._kept[key] = (now + kept_s, answer)
+        return answer
+
+    # ------------------------------------------------------------ why it is not faster
+
+    def _overview(self, args: Arguments, now: float) -> dict[str, Any]:
+        state = self._state
+        counts = why_counts(state.planner, state.frontier, state.runs, state.roster, now)
+        return {
+            "why": {code: list(both) for code, both in counts.items()},
+            "commit_backlog": len(state.receiver.queue),
+            "window_rows": state.frontier.rows,
+            "hosts": len(state.planner.hosts),
+        }
+
+    # ------------------------------------------------------------ hosts
+
+    def _hosts(self, args: Arguments, now: float) -> dict[str, Any]:
+        state, run = self._state, args.get("run")
+        hosts = state.planner.hosts.values()
+        return page(
+            hosts if run is None else [host for host in hosts if run in host.runs],
+            read_want(args),
+            text=lambda host: f"{host.origin} {_owners(host)}",
+            keys={
+                "queued": lambda host: queued(host, state.frontier),
+                "host": lambda host: host.origin,
+                "in_flight": _held,
+                "owner": _owners,
+                "interval": lambda host: host.demand.interval_s,
+                "next": lambda host: host.pace.next_at,
+            },
+            view=lambda host: self._host_view(host, host_queue(host, state.frontier), now),
+        )
+
+    def _host_view(self, host: HostState, queue: HostQueue, now: float) -> dict[str, Any]:
+        state = self._state
+        reason = why(host, queue, state.frontier, state.runs, state.roster, now, state.clock_offset)
+        return {
+            "id": host.id,
+            "host": host.origin,
+            "queued": queue.total,
+            "ready": queue.ready,
+            "delayed": queue.delayed,
+            "in_flight": _held(host),
+            "owner": _owners(host),
+            "interval_s": host.interval_s,
+            "opens": host.manner.opens if host.manner is not None else 0,
+            "failures": host.manner.failures if host.manner is not None else 0,
+            "robots": host.robots is not None,
+            "concurrency": host.demand.concurrency,
+            "crawl_delay_s": host.crawl_delay_s,
+            "next_in_s": round(max(0.0, host.pace.ready_at() - now), 2),
+            "runs": list(host.runs),
+            "why": reason.code,
+            "reason": reason.text,
+        }
+
+    # ------------------------------------------------------------ queues
+
+    def _lanes(self, args: Arguments, now: float) -> dict[str, Any]:
+        """The queues of one run, host by host."""
+        state, run = self._state, args.integer("run")
+        lanes = [lane for (of, _), lane in state.frontier.lanes.items() if of == run]
+
+        def total(lane: Lane) -> int:
+            return lane.rows + lane.beyond
+
+        def host(lane: Lane) -> HostState:
+            return state.planner.hosts[lane.host]
+
+        def view(lane: Lane) -> dict[str, Any]:
+            whole = self._host_view(host(lane), host_queue(host(lane), state.frontier), now)
+            return {
+                **whole,
+                "queued": total(lane),
+                "ready": len(lane.ready),
+                "delayed": len(lane.delayed),
+                "beyond": lane.beyond,
+                "kinds": _kinds(lane),
+            }
+
+        return page(
+            lanes,
+            read_want({key: value for key, value in args.items() if key != "run"}),
+            text=lambda lane: host(lane).origin,
+            keys={"queued": total, "host": lambda lane: host(lane).origin},
+            view=view,
+        )
+
+    # ------------------------------------------------------------ errors and events
+
+    def _errors(self, args: Arguments, now: float) -> dict[str, Any]:
+        state, run = self._state, args.get("run")
+        groups = [
+            (key, group) for key, group in state.watch.groups.items() if run in (None, key[0])
+        ]
+
+        def name(key: tuple[int, int, str]) -> str:
+            return "".join(self._job_of(key[0])[:1])
+
+        def origin(key: tuple[int, int, str]) -> str:
+            host = state.planner.hosts.get(key[1])
+            return host.origin if host is not None else ""
+
+        def view(one: tuple[tuple[int, int, str], FailureGroup]) -> dict[str, Any]:
+            key, group = one
+            active = state.runs.active.get(key[0])
+            row = active.row if active is not None else state.ended.get(key[0])
+            return {
+                "run": key[0],
+                "job": row.job if row is not None else 0,
+                "name": name(key),
+                "host_id": key[1],
+                "host": origin(key),
+                "reason": key[2],
+                "status": group.status,
+                "count": group.count,
+                "url": group.url,
+                "detail": group.detail,
+                "at": group.at,
+            }
+
+        return page(
+            groups,
+            read_want(args),
+            text=lambda one: f"{one[0][2]} {origin(one[0])} {name(one[0])} {one[1].url}",
+            keys={
+                "count": lambda one: one[1].count,
+                "at": lambda one: one[1].at,
+                "reason": lambda one: one[0][2],
+                "host": lambda one: origin(one[0]),
+                "name": lambda one: name(one[0]),
+            },
+            view=view,
+        )
+
+    def _events(self, args: Arguments, now: float) -> dict[str, Any]:
+        """The leader's own and what all other nodes logged, by the filter of logs."""
+        want, watch = read_want(args), self._state.watch
+        lines: Iterable[dict[str, Any]] = itertools.chain(watch.events, watch.lines)
+        if want.filter:
+            wanted = read_filter(want.filter)
+            lines = (
+                one
+                for one in lines
+                if wanted.fits(one, self._job_of(one["run"])) is not want.inverse
+            )
+        return page(
+            lines,
+            msgspec.structs.replace(want, filter=""),
+            text=lambda one: "",
+            keys={"n": lambda one: one["n"]},
+            view=lambda one: one,
+        )
+
+    def _job_of(self, run: int) -> tuple[str, ...]:
+        """Its name and its number; nothing if it is not known any more."""
+        active = self._state.runs.active.get(run)
+        row = active.row if active is not None else self._state.ended.get(run)
+        return (row.name, str(row.job)) if row is not None else ()
+
+    def _history(self, args: Arguments, now: float) -> dict[str, Any]:
+        span_s = args.number("span_s", 900.0)
+        if not 0 < span_s <= MOST_SPAN_S:
+            raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code=BAD_REQUEST)
+        return self._state.watch.history.series(span_s)
+
+    # ------------------------------------------------------------ one thing, closely
+
+    def _in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
+        """Open requests, of a worker, a run or a host, or of all."""
+        state = self._state
+        wanted = {name: args.get(name) for name in ("worker", "run", "host")}
+        leases = [
+            one
+            for one in state.leases.by_seq.values()
+            if wanted["worker"] in (None, one.worker.id)
+            and wanted["run"] in (None, one.row.run)
+            and wanted["host"] in (None, one.row.host)
+        ]
+
+        def view(one: Lease) -> dict[str, Any]:
+            return {
+                "seq": one.row.seq,
+                "url": one.row.url,
+                "run": one.row.run,
+                "worker": one.worker.id,
+                "attempt": one.row.attempts + 1,
+                "since_s": round(now - one.sent_at, 2),
+                "received": one.received,
+            }
+
+        return page(
+            leases,
+            read_want({key: value for key, value in args.items() if key not in wanted}),
+            text=lambda one: one.row.url,
+            keys={"since": lambda one: one.sent_at, "url": lambda one: one.row.url},
+            view=view,
+        )
+
+    def _node(self, args: Arguments, now: float) -> dict[str, Any]:
+        info = self._state.roster.workers.get(args.text("node"))
+        if info is None:
+            raise NodeUnknown(args.text("node"), self._state)
+        hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
+        return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
+
+    def _depths(self, args: Arguments, now: float) -> dict[str, Any]:
+        counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
+        return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
+
+
+def _held(host: HostState) -> int:
+    return sum(part.held for part in host.parts.values())
+
+
+def _owners(host: HostState) -> str:
+    return ", ".join(
+        name.rpartition("#")[0] for name, part in host.parts.items() if part.granted > 0
+    )
+
+
+def _kinds(lane: Lane) -> dict[str, int]:
+    """How many of the lane's rows in memory go to which extraction block."""
+    delayed = (row for row, _ in lane.delayed.values())
+    rows = itertools.chain(lane.ready.values(), delayed)
+    return dict(Counter(row.label for row in rows if row.label).most_common())

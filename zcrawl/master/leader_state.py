@@ -1,0 +1,307 @@
+"""What a leader has in memory, and the few moves that several of its parts share.
+
+It is built anew from the database at each takeover and dropped when leadership ends, so that
+nothing of an older epoch can survive in it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from zcrawl.dispatch.leases import Lease, Leases, Token
+from zcrawl.dispatch.planner import Planner
+from zcrawl.dispatch.roster import Roster, WorkerInfo
+from zcrawl.dispatch.runs import Runs
+from zcrawl.frontier.frontier import Frontier
+from zcrawl.frontier.seen import SeenTable
+from zcrawl.master.catalogue import Catalogue
+from zcrawl.master.crash_guard import Mishaps
+from zcrawl.master.events import Effects, Measured, Note, SendToWorker
+from zcrawl.master.watch import Watch
+from zcrawl.mesh.messages import Body, Cancel, Drain
+from zcrawl.model.rows import HostRow, QueuedRow, RunRow
+from zcrawl.model.states import RECALLED
+from zcrawl.result.receive import Receiver
+from zcrawl.store.commands import DrainRow, Loaded, WishRow
+from zcrawl.submit.output_rights import OutputRights
+
+ENDED_RUNS = 20
+
+
+class RunTally(msgspec.Struct):
+    """Answers by status and failures by reason, as committed since this leader took over."""
+
+    statuses: Counter[str] = msgspec.field(default_factory=Counter)
+    failed: Counter[str] = msgspec.field(default_factory=Counter)
+    postponed: str = ""  # why the last page was postponed; empty: a later one was asked for
+
+
+def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
+    """A numbered message to the process that counts under this id."""
+    number = worker.next_number() if number is None else number
+    return SendToWorker(worker.id, worker.incarnation, worker.route, body, number)
+
+
+class LeaderState:
+    def __init__(
+        self, me: str, epoch: int, clock_offset: float, seen: SeenTable, catalogue: Catalogue
+    ) -> None:
+        self.me = me
+        self.catalogue = catalogue
+        self.epoch = epoch
+        self.newest_seq = 1 << 62  # the last that was given when this epoch began
+        self.clock_offset = clock_offset  # UTC = now + clock_offset
+        self.roster = Roster()
+        self.leases = Leases()
+        self.frontier = Frontier()
+        self.runs = Runs()
+        self.planner = Planner(epoch, self.roster, self.leases, self.frontier, self.runs)
+        self.planner.granter.clock_offset = clock_offset
+        self.receiver = Receiver({})
+        self.seen = seen
+        # Rows whose result was received without a lease: not leased again while it is committed.
+        self.withheld: dict[int, QueuedRow | None] = {}
+        # process name → seq → (run, host): fetched, by its word, and not delivered yet
+        self.promised: dict[str, dict[int, tuple[int, int]]] = {}
+        self.drains: dict[str, int] = {}  # workers that get no work → life of their supervisor
+        self.lives: dict[str, int] = {}  # worker → life of its supervisor that was heard last
+        self.wishes: dict[int, str] = {}  # hosts that people gave to a worker
+        self.settled_at = math.inf  # everybody who lives has said HELLO: some time after a BEAT
+        self.sweeps: dict[int, int] = {}  # ended runs whose rows are still to be swept → job
+        self.recalls: dict[int, None] = {}  # runs that have not met all that their jobs know
+        self.counters: Counter[str] = Counter()
+        self.beat_soon = False  # a worker has just joined: the next BEAT must not wait
+        self.ended: dict[int, RunRow] = {}  # the newest that ended, for those who watch
+        self.tallies: dict[int, RunTally] = {}  # since takeover, for displays
+        self.allow_private = False  # jobs may reach private addresses (submit.private)
+        self.vouches = False  # typed URLs open their own hosts (submit.private)
+        self.allow_code = False  # jobs may bring a spider's file (submit.code)
+        self.outputs = OutputRights()  # where jobs may have their items written
+        self.watch = Watch(me)
+        self.mishaps = Mishaps()  # the master's own, of all its epochs
+        self.measured = Measured(0, 0.0)
+
+    def postponed(self, run: int) -> str:
+        """Why the last page of a run could not be asked for; empty: it could."""
+        tally = self.tallies.get(run)
+        return "" if tally is None else tally.postponed
+
+    def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
+        """What the database holds becomes the window (takeover and reload)."""
+        for row in loaded.runs:
+            self.put_run(row, now, effects)
+        for run in self.runs.active.keys() - {row.id for row in loaded.runs}:
+            self.runs.forget(run)
+            self.recalls.pop(run, None)
+            self._end_run(run, now, effects)
+        for host in loaded.hosts:
+            self._know_host(host, now)
+        self.set_wishes(loaded.wishes)
+        stored = {row.worker: row for row in loaded.drains}
+        for worker in self.drains.keys() | stored.keys():
+            self.set_drain(worker, stored.get(worker), effects)
+        self.frontier.load(loaded.lanes)
+        for lane in loaded.lanes:
+            self.planner.lane_opened(lane.run, lane.host)
+        for count in loaded.pages:
+            host_state = self.planner.hosts.get(count.host)
+            if host_state is not None:
+                self.planner.verdicts.know_pages(count.run, host_state, count.queued)
+        for run in loaded.sweeps:
+            self.sweeps.setdefault(run, 0)
+
+    def admit(self, rows: list[QueuedRow], hosts: list[HostRow], now: float) -> None:
+        for host in hosts:
+            self._know_host(host, now)
+        for row in rows:
+            # A refill may have read the row before the word of its commit came here.
+            if not self.is_taken(row.seq):
+                self.frontier.insert(row)
+                self.planner.lane_opened(row.run, row.host)
+
+    def _know_host(self, row: HostRow, now: float) -> None:
+        is_new = row.id not in self.planner.hosts
+        host = self.planner.granter.know_host(row, self.clock_offset, now)
+        if is_new and self.wishes:
+            host.wanted_owner = self.wishes.get(row.id, "")
+
+    def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
+        """Nobody works on it any more: it is queued again."""
+        self.leases.close(lease.row.seq)
+        self.planner.lease_left(lease.worker, lease.row)
+        if self.runs.get(lease.row.run) is not None:
+            self.frontier.insert(lease.row, due_at)
+            self.planner.lane_opened(lease.row.run, lease.row.host)
+
+    def close_lease(self, seq: int) -> Lease | None:
+        """Its request is settled."""
+        lease = self.leases.close(seq)
+        if lease is not None:
+            if not lease.received:
+                self.planner.lease_left(lease.worker, lease.row)
+            self.planner.request_settled(lease.row.run, lease.row.host)
+            self.planner.verdicts.lease_closed(lease.row.run, lease.row.host)
+        return lease
+
+    def put_run(self, row: RunRow, now: float, effects: Effects) -> None:
+        """The run as it is stored now; when it ended, nothing of it stays in memory."""
+        known = self.runs.get(row.id)
+        dispatched = known is not None and known.dispatches
+        politeness = known.spec.politeness if known is not None else None
+        active = self.runs.put(row)
+        if active is not None and not active.refusal and row.recall not in (None, RECALLED):
+            self.recalls[row.id] = None
+        elif self.recalls:
+            self.recalls.pop(row.id, None)
+        if active is not None:
+            if politeness is not None and active.spec.politeness is not politeness:
+                self._pace_changed(row.id, effects)
+            elif dispatched and not active.dispatches:
+                self.withdraw(self.leases.of_run(row.id), effects)
+            if not dispatched:
+                self.planner.run_freed(row.id)
+            return
+        if known is None and row.id in self.sweeps:
+            return
+        self.sweeps[row.id] = row.job
+        self.ended[row.id] = row
+        if known is not None:
+            counters = row.counters
+            text = f"{row.name}, run {row.id}: {row.state}, {counters.done} pages"
+            effects.append(Note("run_ended", f"{text}, {counters.failed} failed"))
+        for old in list(self.ended)[:-ENDED_RUNS]:
+            del self.ended[old]
+            self.tallies.pop(old, None)
+            self.watch.forget_run(old)
+        self._end_run(row.id, now, effects)
+
+    def _pace_changed(self, run: int, effects: Effects) -> None:
+        """Its workers hear of it at once, and hold no more than the new pace allows."""
+        self.withdraw(self.leases.of_run(run), effects)
+        for host in self.planner.hosts.values():
+            if run in host.runs:
+                self.planner.granter.renew_demand(host)
+                self.planner.granter.news[host.id] = None
+                self.planner.wake(host.id)
+
+    def withdraw(self, leases: Iterable[Lease], effects: Effects) -> None:
+        """What workers hold of these and have not started goes back: they reject it."""
+        tokens: dict[str, list[Token]] = {}
+        workers = {}
+        for lease in leases:
+            if not lease.received and lease.worker.present:
+                workers[lease.worker.name] = lease.worker
+                tokens.setdefault(lease.worker.name, []).append(lease.token)
+        for name, worker in workers.items():
+            effects.append(to_worker(worker, Cancel([], [], tokens[name])))
+
+    def forbidden(self, worker: WorkerInfo, now: float) -> list[Lease]:
+        """What a worker holds, has not started by its last word, and must not start now: of a run
+        that is paused, of a host outside of its hours. The word about it was lost, or the hours
+        ended since."""
+        active = self.runs.active.values()
+        paused = {one.row.id for one in active if not one.dispatches}
+        if not worker.unstarted or not (paused or any(one.spec.politeness.hours for one in active)):
+            return []
+        return [
+            lease
+            for lease in self.leases.of_worker(worker)
+            if lease.token in worker.unstarted
+            and (lease.row.run in paused or self.planner.is_closed(lease.row.host, now))
+        ]
+
+    def _end_run(self, run: int, now: float, effects: Effects) -> None:
+        """Nothing of a run that ended stays in memory, here and at the workers."""
+        self.frontier.drop_run(run)
+        for lease in self.leases.of_run(run):
+            self.leases.close(lease.row.seq)
+            if not lease.received:
+                self.planner.lease_cancelled(lease.worker, lease.row, now)
+        self.planner.run_ended(run)
+        for seq, held in list(self.withheld.items()):
+            if held is not None and held.run == run:
+                self.withheld[seq] = None
+        for worker in self.roster.workers.values():
+            if run in worker.runs and worker.present:
+                del worker.runs[run]
+                effects.append(to_worker(worker, Cancel([run])))
+
+    def set_drain(self, worker: str, row: DrainRow | None, effects: Effects) -> None:
+        """What is stored of a worker: that it gets no work (`row`), or may have some."""
+        if row is None:
+            self.drains.pop(worker, None)
+        else:
+            self.drains[worker] = row.life
+        info = self.roster.workers.get(worker)
+        if info is None or info.drained is (row is not None):
+            return
+        self.roster.set_drained(info, row is not None)
+        self.planner.worker_drained(info)
+        told = "gets no work until it is undrained" if info.drained else "may work again"
+        effects.append(
+            Note("worker_drained" if info.drained else "drain_ended", f"{worker} {told}")
+        )
+        if info.drained and info.present:
+            effects.append(to_worker(info, Drain(False)))
+
+    def set_wishes(self, wishes: Iterable[WishRow]) -> None:
+        """Which workers people want to have hosts; what has changed is looked at."""
+        stored = {row.host: row.worker for row in wishes}
+        for id, worker in stored.items():
+            host = self.planner.hosts.get(id)
+            if host is not None and self.wishes.get(id) != worker:
+                host.wanted_owner = worker
+                self.planner.granter.dirty[id] = None
+        self.wishes = stored
+
+    def is_lost(self, lease_epoch: int, seq: int) -> bool:
+        """Whether an earlier leader's lease is on a row that the database did not hold when this
+        epoch began. A copy that was behind lost it, and gives its number to another row."""
+        return lease_epoch < self.epoch and seq > self.newest_seq
+
+    def is_taken(self, seq: int) -> bool:
+        """Whether a queued row must not enter the window: leased, on trial, or being settled."""
+        return self.leases.holds(seq) or seq in self.planner.trials or seq in self.withheld
+
+    def withhold(self, run: int, host: int, seq: int) -> None:
+        if seq not in self.withheld:
+            on_trial = self.planner.forget_trial(host, seq)
+            self.withheld[seq] = self.frontier.remove(run, host, seq) or on_trial
+
+    def know_withheld(self, rows: Iterable[QueuedRow]) -> None:
+        """A refill read rows that are withheld: they come back from here, not from there."""
+        if self.withheld:
+            for row in rows:
+                if row.seq in self.withheld:
+                    self.withheld[row.seq] = row
+
+    def release(self, run: int, host: int, seq: int) -> None:
+        """A withheld row whose result was not used is queued again."""
+        row = self.withheld.pop(seq, None)
+        if row is None:
+            self.frontier.reconsider(run, host, seq)
+        elif self.runs.get(row.run) is not None and not self.is_taken(seq):
+            due_at = row.due_at - self.clock_offset if row.due_at else 0.0
+            self.frontier.insert(row, due_at)  # a retry keeps its moment
+            self.planner.lane_opened(row.run, row.host)
+
+    def utc(self, now: float) -> float:
+        return now + self.clock_offset
+
+    def check(self, now: float) -> None:
+        self.roster.check()
+        self.leases.check()
+        self.frontier.check()
+        self.planner.check()
+        self.receiver.check()
+        for lane in self.frontier.lanes.values():
+            for seq in (*lane.ready, *lane.delayed):
+                assert not self.leases.holds(seq), "a leased request is not in the frontier"
+        for seq in self.withheld:
+            assert not self.leases.holds(seq), "a withheld request has no lease"
+        for lease in self.leases.by_seq.values():
+            assert self.runs.get(lease.row.run) is not None, "only active runs have leases"

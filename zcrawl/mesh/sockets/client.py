@@ -1,0 +1,82 @@
+"""A client's end of the mesh on ZeroMQ: commands, and consoles when they ask for something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zcrawl.errors import MeshError, VersionMismatch
+from zcrawl.mesh.codec import encode
+from zcrawl.mesh.messages import Body
+from zcrawl.mesh.ports import Handler, Log, no_log
+from zcrawl.mesh.roles import Channel
+from zcrawl.mesh.security import MeshKeys
+from zcrawl.mesh.sockets.end import MeshEnd
+from zcrawl.mesh.sockets.readers import Socket
+from zcrawl.model.reasons.cluster import BAD_ENDPOINT
+
+
+class ZmqClientMesh(MeshEnd):
+    """A line to one of the masters at a time.
+
+    Any master takes any request, and a request's id makes a repeat harmless, so who gets no answer
+    calls `next_master` and sends again. `on_strangers` is called with a text when all of them
+    speak another version.
+    """
+
+    what = "client"
+
+    def __init__(
+        self,
+        client: str,
+        incarnation: int,
+        controls: list[str],
+        log: Log = no_log,
+        *,
+        keys: MeshKeys | None = None,
+        on_strangers: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        if not controls:
+            raise MeshError("a client needs the address of a master", code=BAD_ENDPOINT)
+        super().__init__(client, incarnation, log, keys)
+        self._controls = list(controls)
+        self._handler: Handler | None = None
+        self._on_strangers = on_strangers
+        self._strangers: dict[str, str] = {}  # endpoint → both versions, in words
+        try:
+            self._control = self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def master(self) -> str:
+        """The endpoint that is asked now."""
+        return self._controls[0]
+
+    def listen(self, handler: Handler) -> None:
+        self._handler = handler
+        self._read(self._control, Channel.CLIENT_CONTROL, handler)
+
+    def send(self, body: Body) -> bool:
+        return self._send(self._control, encode(self._header(0, body, 0, 0), body))
+
+    def next_master(self) -> None:
+        """Leave the one that does not answer. With only one there is nowhere to go."""
+        if len(self._controls) == 1:
+            return
+        self._controls.append(self._controls.pop(0))
+        self._drop(self._control)
+        self._control = self._open()
+        if self._handler is not None:
+            self._read(self._control, Channel.CLIENT_CONTROL, self._handler)
+
+    def _open(self) -> Socket:
+        control = self._dealer(self.master)
+        self._connect(control, self.master)
+        return control
+
+    def _on_version(self, route: bytes, error: VersionMismatch) -> None:
+        super()._on_version(route, error)
+        self._strangers[self.master] = self._versions(error)
+        if len(self._strangers) == len(self._controls):
+            self._on_strangers("; ".join(self._strangers.values()))

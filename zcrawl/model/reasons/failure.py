@@ -1,0 +1,317 @@
+"""Why a URL failed. `fetch.policy` says which of these are retried."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zcrawl.model.reasons.reason import Form, Kind, failure, with_detail
+
+# ---------------------------------------------------------------- the network
+
+DNS: Final = failure(
+    "dns",
+    "The host's name could not be resolved.",
+    "Check the name and the worker's resolver. `zcrawl retry JOB --reason dns` tries again.",
+)
+CONNECT: Final = failure(
+    "connect",
+    "No connection: the host refused it or cannot be reached.",
+    "Check host, port and firewall, then `zcrawl retry JOB --reason connect`.",
+)
+CONNECT_TIMEOUT: Final = failure(
+    "connect_timeout",
+    "No connection within fetch.connect_timeout.",
+    "Raise fetch.connect_timeout, or retry when the host is up.",
+)
+READ_TIMEOUT: Final = failure(
+    "read_timeout",
+    "The server sent nothing for fetch.read_timeout.",
+    "Raise fetch.read_timeout, or lower politeness.rate if the server is overloaded.",
+)
+TOTAL_TIMEOUT: Final = failure(
+    "total_timeout",
+    "The whole answer did not come within fetch.timeout.",
+    "Raise fetch.timeout (--timeout). With a browser, check that browser.wait_for can be found.",
+)
+RESET: Final = failure(
+    "reset",
+    "The server closed the connection before it answered.",
+    "Retry later. If it goes on, lower politeness.rate and politeness.concurrency.",
+)
+TRUNCATED: Final = failure(
+    "truncated",
+    "Less came than the server announced, or a compressed body ended too early.",
+    "Retry later with `zcrawl retry JOB --reason truncated`.",
+)
+HTTP2: Final = failure(
+    "http2",
+    "The server ended or broke an HTTP/2 connection or stream.",
+    "Retry, or set fetch.http2 = false.",
+)
+TLS: Final = failure(
+    "tls",
+    "The TLS handshake failed, or the certificate is not valid.",
+    "Check the certificate. fetch.ca_file trusts another authority; fetch.verify_tls = false "
+    "checks nothing.",
+)
+PROTOCOL: Final = failure(
+    "protocol",
+    "The answer is not HTTP, or breaks its limits.",
+    "Check that URL and port belong to a web server. `zcrawl test URL` shows the answer.",
+)
+HOST_DOWN: Final = failure(
+    "host_down",
+    "The host could not be reached many times in a row. Its queued URLs were given up.",
+    "When the host is up again: `zcrawl retry JOB --reason host_down`.",
+)
+ADDRESS_MOVED: Final = failure(
+    "address_moved",
+    "The host has another IP address than the one its shared limits count. It is tried again.",
+    "Nothing: the leader gives the host to the worker of its new address.",
+)
+BLOCKED_ADDRESS: Final = failure(
+    "blocked_address",
+    "The address guard refused to connect: the address is not on the public internet.",
+    "Open the host with fetch.private_hosts, or all with --allow-private; see "
+    "docs/address-guard.md.",
+    form=Form.DETAIL,
+)
+
+# ---------------------------------------------------------------- the answer
+
+HTTP: Final = failure(
+    "http",
+    "The server answered with this HTTP status. 408, 425, 429 and 5xx are tried again, others not.",
+    "Open the URL in a browser. For 429 or 503 lower politeness.rate; for 401 or 403 see "
+    "fetch.auth and fetch.headers.",
+    form=Form.STATUS,
+)
+TOO_LARGE: Final = failure(
+    "too_large",
+    "The body is larger than fetch.max_bytes; or an item or a row is too large to be stored.",
+    "Raise fetch.max_bytes, or extract less. For MySQL raise max_allowed_packet.",
+    also=(Kind.SKIP, Kind.REFUSAL),
+)
+BAD_ENCODING: Final = failure(
+    "bad_encoding",
+    "The body does not decompress, or has an unknown Content-Encoding.",
+    "Nothing here: the server is at fault. An Accept-Encoding in fetch.headers may help.",
+)
+BAD_URL: Final = failure(
+    "bad_url",
+    "Not a valid URL, or a URL or header that cannot be sent.",
+    "Correct the URL. Links of pages that are not URLs are only counted.",
+    also=(Kind.SKIP, Kind.REFUSAL),
+)
+REDIRECT_LOOP: Final = failure(
+    "redirect_loop",
+    "The redirects lead back to a URL of the same chain.",
+    "Open the URL in a browser. Cookies may be needed: fetch.cookies = true.",
+)
+TOO_MANY_REDIRECTS: Final = failure(
+    "too_many_redirects",
+    "More redirects in a row than fetch.max_redirects.",
+    "Raise fetch.max_redirects, or set fetch.cookies = true if the site needs cookies.",
+    also=(Kind.SKIP,),
+)
+BAD_REDIRECT: Final = failure(
+    "bad_redirect",
+    "The server redirects without a Location, or to something that is not an http(s) URL.",
+    "Nothing here: the server is at fault.",
+)
+LOGIN_FAILED: Final = failure(
+    "login_failed",
+    "The login form could not be sent, or the page behind it is not as login.success says.",
+    "Check login.url, login.fields and the secrets; `zcrawl test JOB.toml URL` tries it.",
+)
+SECRET_NOT_RELEASED: Final = failure(
+    "secret_not_released",
+    "The request needs a secret that its host may not get.",
+    "Name the host in secrets.NAME.hosts of the workers' configuration.",
+    also=(Kind.REFUSAL,),
+)
+
+# ---------------------------------------------------------------- proxies, engine, browser
+
+PROXY: Final = failure(
+    "proxy",
+    "The proxy failed. The page itself was not asked, so this is not counted as an attempt.",
+    "Check fetch.proxies and the proxy's user and password.",
+)
+PROXIES_DOWN: Final = failure(
+    "proxies_down",
+    "All proxies of the job are paused after failures. The URL waits and is tried again.",
+    "Check fetch.proxies, or add more of them.",
+    also=(Kind.WAITING,),
+)
+ENGINE: Final = failure(
+    "engine",
+    "zcrawl's own HTTP engine failed, for example closed while in use. It is tried again.",
+    "Nothing, unless it stays: then report it with the line of the log.",
+)
+BROWSER: Final = failure(
+    "browser",
+    "Chromium crashed, was killed or did not start.",
+    "Run `zcrawl doctor`. Check memory and docs/browser.md.",
+)
+BROWSER_MEMORY: Final = failure(
+    "browser_memory",
+    "Chromium needed more memory than browser.memory_mb.",
+    "Raise browser.memory_mb, or lower politeness.concurrency.",
+)
+ROBOTS_ELSEWHERE: Final = failure(
+    "robots_elsewhere",
+    "robots.txt redirects to another host, which another worker may own. It is tried again.",
+    "Nothing: the leader finds the worker.",
+)
+
+# ---------------------------------------------------------------- reading the page
+
+PARSE: Final = failure(
+    "parse",
+    "The body cannot be read as what it claims to be.",
+    "`zcrawl test URL` shows the page. It may not be HTML.",
+)
+BINARY_CONTENT: Final = failure(
+    "binary_content",
+    "The body is binary data and not HTML, whatever its Content-Type says.",
+    "Nothing, or exclude such URLs with scope.exclude.",
+)
+FORBIDDEN_CHARSET: Final = failure(
+    "forbidden_charset",
+    "The page names a character set that browsers refuse, too (ISO-2022-KR, ISO-2022-CN, HZ).",
+    "Nothing here: the site must use another character set.",
+)
+BAD_JSON: Final = failure(
+    "bad_json",
+    "The body is not valid JSON although its Content-Type says so.",
+    "Nothing here: the server is at fault.",
+)
+PARSE_TIMEOUT: Final = failure(
+    "parse_timeout",
+    "Reading the page took too long and was stopped.",
+    "Simplify the rules of [extract], or exclude the page with scope.exclude.",
+)
+PARSE_MEMORY: Final = failure(
+    "parse_memory",
+    "Reading the page needed too much memory and was stopped.",
+    "Lower fetch.max_bytes, or exclude the page with scope.exclude.",
+)
+PARSE_DIED: Final = failure(
+    "parse_died",
+    "The process that read the page ended. It is tried again.",
+    "If it stays, check the machine's memory and the kernel's log.",
+)
+TOO_MANY_STEPS: Final = failure(
+    "too_many_steps",
+    "An expression would take too long on a text of the page.",
+    "Use a simpler expression, or a selector that matches less text.",
+)
+
+# ---------------------------------------------------------------- spiders and plugins
+
+SPIDER_ERROR: Final = failure(
+    "spider_error",
+    "The spider's code raised an exception on this page.",
+    "`zcrawl job JOB` and the worker's log have the message. Correct the spider and retry.",
+)
+SPIDER_TIMEOUT: Final = failure(
+    "spider_timeout",
+    "A handler of the spider took longer than spider_limits.timeout and was stopped.",
+    "Make it faster, or raise spider_limits.timeout.",
+)
+SPIDER_MEMORY: Final = failure(
+    "spider_memory",
+    "The spider's process needed more memory than spider_limits.memory.",
+    "Keep less in the spider, or raise spider_limits.memory.",
+)
+SPIDER_DIED: Final = failure(
+    "spider_died",
+    "The spider's process ended without an answer.",
+    "The worker's log has its last lines. Look for os._exit, or a library that crashes.",
+)
+SPIDER_LOAD: Final = failure(
+    "spider_load",
+    "The spider's file cannot be loaded.",
+    "Correct the error in the message: a syntax error, a missing import, or another class name.",
+    also=(Kind.REFUSAL,),
+)
+PARSER_ERROR: Final = failure(
+    "parser_error",
+    "A parser plugin raised an exception on this page.",
+    "Report it to the plugin's author, or remove it from `parsers`.",
+)
+PARSER_TIMEOUT: Final = failure(
+    "parser_timeout",
+    "A parser plugin did not return in time.",
+    "Report it to the plugin's author, or remove it from `parsers`.",
+)
+MIDDLEWARE_ERROR: Final = failure(
+    "middleware_error",
+    "A middleware raised an exception, or made something of a request or item that it may not.",
+    "Report it to the plugin's author, or remove it from `middlewares`.",
+)
+EXECUTOR_ERROR: Final = failure(
+    "executor_error",
+    "The executor of the job's kind raised an exception.",
+    "The message names it. Correct the executor and retry.",
+)
+EXECUTOR_TIMEOUT: Final = failure(
+    "executor_timeout",
+    "The executor did not return within fetch.timeout.",
+    "Raise fetch.timeout, or make the executor faster.",
+)
+PLUGIN_STUCK: Final = failure(
+    "plugin_stuck",
+    "Calls of plugins that were given up still run, so the worker calls no more of them.",
+    "Restart the worker, and report the plugin that hangs to its author.",
+)
+
+# ---------------------------------------------------------------- zcrawl itself
+
+QUARANTINED: Final = failure(
+    "quarantined",
+    "Workers, or the spider's process, ended again and again on this URL. It was given up.",
+    "Look at the worker's log. `zcrawl retry JOB --reason quarantined` tries it again.",
+)
+ATTEMPT_OVERDUE: Final = failure(
+    "attempt_overdue",
+    "Every worker that had the URL lost it or did not report it in time.",
+    "Check the workers' logs and network, then `zcrawl retry JOB --reason attempt_overdue`.",
+)
+BAD_RESULT: Final = failure(
+    "bad_result",
+    "A worker's result could not be stored.",
+    "Look at the master's log for `bad_result`. Check that master and workers have one version.",
+)
+RESULT_UNSENDABLE: Final = failure(
+    "result_unsendable",
+    "The worker's result is too large for a message, or cannot be encoded.",
+    "Extract less from the page, or lower fetch.max_bytes.",
+)
+INTERNAL_ERROR: Final = failure(
+    "internal_error",
+    "A bug of zcrawl: an error that it does not know.",
+    "The log of the node has the traceback. Please report it.",
+    also=(Kind.REFUSAL,),
+)
+BAD_EXTRA: Final = failure(
+    "bad_extra",
+    "The stored body, headers or meta of a spider's request cannot be read.",
+    "Check that all nodes have one version, then run the job again.",
+)
+FETCH: Final = failure(
+    "fetch",
+    "A fetch failed without a more exact name.",
+    "`zcrawl test URL` shows what happens. Please report it: each failure should have a name.",
+)
+
+
+def http_status(status: int) -> str:
+    """Return the reason of an answer with this status."""
+    return f"http_{status}"
+
+
+def blocked_address(why: str) -> str:
+    """Return the reason of a refused address; `why` has its kind: `private (10.1.2.3)`."""
+    return with_detail(BLOCKED_ADDRESS, why)

@@ -1,0 +1,228 @@
+"""Why a command line, a configuration or a job is refused."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zcrawl.model.reasons.reason import Form, Kind, refusal
+
+ERROR: Final = refusal(
+    "error",
+    "An error without a more exact name.",
+    "Read the message. Please report it: each error should have a name.",
+)
+INTERNAL: Final = refusal(
+    "internal",
+    "A bug of zcrawl: the command failed with an error that it does not know.",
+    "Run it again with ZCRAWL_DEBUG=1 and report the traceback.",
+)
+INTERRUPTED: Final = refusal(
+    "interrupted", "The command was interrupted, by Ctrl-C for example.", "Run it again."
+)
+
+# ---------------------------------------------------------------- command line and configuration
+
+USAGE: Final = refusal(
+    "usage",
+    "The command line is wrong.",
+    "`zcrawl COMMAND --help` lists arguments and flags.",
+)
+CONFIG: Final = refusal(
+    "config",
+    "A value of the configuration (file, flag or environment) is wrong.",
+    "The message names the key. `zcrawl config show` tells where each value comes from.",
+)
+UNKNOWN_KEY: Final = refusal(
+    "unknown_key",
+    "A file has a key that does not exist.",
+    "Correct its spelling. `zcrawl config schema` lists all keys.",
+)
+BAD_TOML: Final = refusal(
+    "bad_toml", "A file is not valid TOML.", "Correct the line that the message names."
+)
+UNREADABLE: Final = refusal(
+    "unreadable",
+    "A file cannot be read, or is not UTF-8 text.",
+    "Check the path, its permissions and its encoding.",
+)
+EXISTS: Final = refusal(
+    "exists", "The file to write is there already.", "--force replaces it, or use another name."
+)
+DATA_UNWRITABLE: Final = refusal(
+    "data_unwritable",
+    "The data folder cannot be made or written.",
+    "Choose another folder with --data, or correct its permissions.",
+)
+DATA_NOT_PRIVATE: Final = refusal(
+    "data_not_private",
+    "The folder for sockets belongs to another user.",
+    "Remove it, or choose another folder with --data.",
+)
+OUT_UNWRITABLE: Final = refusal(
+    "out_unwritable",
+    "The file of --out cannot be written.",
+    "Check path and permissions, or choose another file.",
+)
+OUT_FAILED: Final = refusal(
+    "out_failed",
+    "Writing the file of --out failed.",
+    "Check the disk. The data is still in the database: `zcrawl export` writes it again.",
+)
+STDOUT_FAILED: Final = refusal(
+    "stdout_failed",
+    "Standard output cannot be written, for example on a full disk.",
+    "Free some space, or send the output elsewhere.",
+)
+NO_CAPTURES: Final = refusal(
+    "no_captures",
+    "The run has no captured pages, so there is nothing for an archive.",
+    "Set output.capture = true in the job and run it again.",
+)
+NO_CONSOLE: Final = refusal(
+    "no_console",
+    "The console needs a package that is not installed.",
+    "Run the `pip install` command in the message.",
+)
+NO_SUCH_CLUSTER: Final = refusal(
+    "no_such_cluster",
+    "The configuration has no cluster of this name.",
+    "Use one of console.clusters, or add it there.",
+)
+
+# ---------------------------------------------------------------- the job
+
+JOB: Final = refusal(
+    "job",
+    "A value of the job is wrong.",
+    "The message names the key. docs/job-file.md explains every key.",
+)
+BAD_SPEC: Final = refusal(
+    "bad_spec",
+    "A stored job cannot be read or run by this version.",
+    "Submit the job file again with `zcrawl submit --update`, and use one version everywhere.",
+    form=Form.DETAIL,
+    also=(Kind.SKIP, Kind.FAILURE),
+)
+BAD_EXPRESSION: Final = refusal(
+    "bad_expression",
+    "A regular expression is wrong, too large, or needs what RE2 does not have.",
+    "Correct it at the position in the message; docs/job-file.md has a table of differences.",
+    form=Form.DETAIL,
+    also=(Kind.SKIP,),
+)
+BAD_SELECTOR: Final = refusal(
+    "bad_selector",
+    "A CSS selector is not valid.",
+    "Correct it; `zcrawl test JOB.toml URL` shows what it finds.",
+)
+BAD_PATH: Final = refusal(
+    "bad_path",
+    "A JMESPath expression is not valid, or uses a function that is not allowed.",
+    "Correct it; docs/extraction.md lists what is allowed.",
+)
+BAD_CHOICE: Final = refusal(
+    "bad_choice",
+    "A key has a value that does not exist.",
+    "Use one of the values in the message.",
+)
+PASSWORD_IN_URL: Final = refusal(
+    "password_in_url",
+    "A URL holds a user name or password, which would be stored and shown.",
+    "Use [[fetch.auth]] with the password as ${NAME}.",
+)
+SECRET_WRITTEN_OUT: Final = refusal(
+    "secret_written_out",
+    "A password is written out in the job, where everybody could read it.",
+    "Write ${NAME}, and put the value into ZCRAWL_SECRET_NAME on the workers.",
+)
+NO_SECRET: Final = refusal(
+    "no_secret",
+    "The job uses a secret that has no value here.",
+    "Set the variable in the message (ZCRAWL_SECRET_NAME) where the workers run.",
+)
+BAD_SECRET: Final = refusal(
+    "bad_secret",
+    "A proxy's user or password has a character that ends that part of a URL.",
+    "Write the character as %XX in the value of ZCRAWL_SECRET_NAME.",
+)
+PATH_NOT_ALLOWED: Final = refusal(
+    "path_not_allowed",
+    "The job names a file or place that the cluster does not let jobs use.",
+    "Use a relative path, or let an operator add the place to outputs.allow or worker.tls_files.",
+)
+PRIVATE_NOT_ALLOWED: Final = refusal(
+    "private_not_allowed",
+    "The job wants private addresses, and the masters do not let jobs reach them.",
+    "Remove fetch.allow_private, or set cluster.allow_private = true on the masters.",
+)
+CODE_NOT_ALLOWED: Final = refusal(
+    "code_not_allowed",
+    "The job brings a spider's file, and the masters do not let jobs bring code.",
+    "Set cluster.allow_code = true on the masters, or install the spider as a package.",
+    form=Form.DETAIL,
+    also=(Kind.WAITING,),
+)
+
+# ---------------------------------------------------------------- spiders and plugins
+
+BAD_SPIDER: Final = refusal(
+    "bad_spider", "The spider's file is not valid Python.", "Correct the line in the message."
+)
+BAD_HASH: Final = refusal(
+    "bad_hash",
+    "The job's code is not what its hash says.",
+    "Do not write [code] yourself; `zcrawl submit` puts the spider's file there.",
+)
+NO_HANDLER: Final = refusal(
+    "no_handler",
+    "The spider yields requests for a handler that it does not have.",
+    "Correct the name, or add the method.",
+)
+NO_START: Final = refusal(
+    "no_start",
+    "The job has neither seeds nor a method `start` in its spider.",
+    "Give a URL, `seeds` in the job file, or write `start`.",
+)
+NO_PLUGIN: Final = refusal(
+    "no_plugin",
+    "The job names a plugin that is not installed here.",
+    "Install its package, or correct the name.",
+)
+UNUSED_OPTIONS: Final = refusal(
+    "unused_options",
+    "The job has options for a plugin that it does not use.",
+    "Correct the name below [plugins], or name the plugin in the job.",
+)
+PLUGIN: Final = refusal(
+    "plugin", "A plugin failed without a more exact name.", "Read the message and the log."
+)
+PLUGIN_MISSING: Final = refusal(
+    "plugin_missing",
+    "A plugin or spider that the run needs is not installed on this node.",
+    "Install its package on the workers. Workers that have it get the work.",
+)
+PLUGIN_BROKEN: Final = refusal(
+    "plugin_broken",
+    "A plugin is installed and cannot be loaded or made.",
+    "The message has the error. Check its options below [plugins] and its version.",
+)
+MISSING_EXTRA: Final = refusal(
+    "missing_extra",
+    "The job needs a Python package that is not installed.",
+    "Run the `pip install` command in the message.",
+)
+NO_BROWSER: Final = refusal(
+    "no_browser",
+    "The job wants a browser, and Playwright or Chromium is not installed here.",
+    "pip install 'zcrawl[browser]', then install Chromium: docs/browser.md.",
+)
+NO_SUCH_FIELD: Final = refusal(
+    "no_such_field",
+    "The item schema names a field that no block of [extract] has.",
+    "Correct its spelling, or add the field to a block. The message lists the fields.",
+)
+NO_SEEDS: Final = refusal(
+    "no_seeds",
+    "The stored job took its seeds from a list, and the list is not stored.",
+    "Give the list again: `zcrawl submit NAME --again --seeds FILE`.",
+)

@@ -1,0 +1,132 @@
+"""Why a host or a run makes no requests right now; `dispatch.why` decides which one holds."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zcrawl.model.reasons.reason import Form, Kind, waiting
+
+# ---------------------------------------------------------------- no reason to worry
+
+FETCHING: Final = waiting(
+    "fetching", "Requests are in flight and nothing more is queued.", "Nothing."
+)
+IDLE: Final = waiting("idle", "Nothing is queued for the host.", "Nothing.")
+DUE: Final = waiting("due", "The next request goes out now.", "Nothing.")
+STORING: Final = waiting(
+    "storing",
+    "The host's new owner is being stored before it gets work.",
+    "Nothing. If it stays, check the database.",
+)
+LOADING: Final = waiting(
+    "loading",
+    "The host's queue is being read from the database.",
+    "Nothing. If it stays, check the database.",
+)
+ENDING: Final = waiting(
+    "ending",
+    "The host's queued URLs end without a request, because the host is down or gave enough pages.",
+    "Nothing, or see host_down and host_page_limit.",
+)
+MOVING: Final = waiting(
+    "moving",
+    "Another worker still has hosts that share the limits of this one.",
+    "Nothing: it moves as soon as that worker has finished.",
+)
+
+# ---------------------------------------------------------------- pace and limits
+
+PACE: Final = waiting(
+    "pace",
+    "The host gets as many requests as politeness.rate allows.",
+    "`zcrawl tune JOB --rate N` or politeness.rate changes it.",
+)
+CRAWL_DELAY: Final = waiting(
+    "crawl_delay",
+    "The host's robots.txt asks for this delay between requests.",
+    "Nothing, or --no-robots if the site is yours.",
+)
+CONCURRENCY: Final = waiting(
+    "concurrency",
+    "As many requests as politeness.concurrency allows are in flight for the host.",
+    "`zcrawl tune JOB --concurrency N` or politeness.concurrency changes it.",
+)
+SHARED: Final = waiting(
+    "shared",
+    "Hosts of one domain or one address share a limit, and others are first.",
+    "Raise politeness.domain_rate, domain_concurrency, address_rate or address_concurrency.",
+)
+THROTTLED: Final = waiting(
+    "throttled",
+    "The host asked for patience (429, 503 or Retry-After), so it gets fewer requests.",
+    "Nothing: it gets faster when it answers well. Lower politeness.rate if it happens often.",
+)
+RETRY: Final = waiting(
+    "retry",
+    "Failed URLs of the host wait for their next attempt.",
+    "Nothing. fetch.retries sets how often it is tried.",
+)
+AWAY: Final = waiting(
+    "away",
+    "The host does not answer. It is asked again after a growing pause.",
+    "Check the host. After seven pauses its URLs fail as host_down.",
+)
+HOURS: Final = waiting(
+    "hours",
+    "It is outside the hours in which the jobs allow requests.",
+    "Change politeness.hours (UTC), or wait.",
+)
+
+# ---------------------------------------------------------------- people and workers
+
+PAUSED: Final = waiting(
+    "paused", "The jobs of the host are paused.", "`zcrawl resume JOB` goes on with them."
+)
+PAUSED_BY_REQUEST: Final = waiting(
+    "paused by request", "A person paused the run.", "`zcrawl resume JOB` goes on with it."
+)
+NO_WORKER: Final = waiting(
+    "no_worker",
+    "No worker has the host: none is connected, or none has what the job needs.",
+    "`zcrawl nodes` shows the workers. Start one, or install the missing plugin on one.",
+)
+WORKER_FULL: Final = waiting(
+    "worker_full",
+    "The host's worker has as many requests as it takes.",
+    "Raise worker.slots, or add workers.",
+)
+INHERITED: Final = waiting(
+    "inherited",
+    "The host's last owner may still fetch from it, so nobody else does yet.",
+    "Nothing: the wait ends by itself, or when that worker is back.",
+)
+CANONICAL_VERSION: Final = waiting(
+    "canonical_version",
+    "The run began under a version of the canonical URL form that the leader does not know.",
+    "Let a master of the version that began the run lead, or cancel the run and submit again.",
+    form=Form.DETAIL,
+    also=(Kind.REFUSAL,),
+)
+
+# ---------------------------------------------------------------- leases that a worker gives back
+
+HOST_WAITS: Final = waiting(
+    "host_waits",
+    "The host has to wait long, so its worker gave the URLs back to the leader.",
+    "Nothing: they go out again when the host is due.",
+)
+DRAINING: Final = waiting(
+    "draining",
+    "The worker finishes what it has and takes nothing new.",
+    "Nothing, or `zcrawl undrain NODE`.",
+)
+WITHDRAWN: Final = waiting(
+    "withdrawn",
+    "The leader took back URLs that had not started.",
+    "Nothing: they go out again later.",
+)
+DRAINED: Final = waiting(
+    "drained",
+    "The worker has finished all its work and ends.",
+    "Nothing, or start the worker again.",
+)

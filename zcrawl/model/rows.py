@@ -1,0 +1,129 @@
+"""Rows of the store as the leader's memory holds them. No behaviour but their order."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.model.host import Manner
+from zcrawl.model.states import RunState
+
+
+class _Data(msgspec.Struct, frozen=True):
+    pass
+
+
+class NewLink(_Data, frozen=True):
+    """A URL that may be new to a run. The store finds out, and gives it its seq if it is."""
+
+    url: str
+    key: bytes
+    origin: str
+    depth: int
+    prio: int = 0
+    label: str = ""  # the extraction block that it goes to
+    extra: bytes = b""  # of a spider's request: frontier.extra
+    skip: str = ""  # it is admitted as skipped, for this reason
+
+
+class StoredRobots(_Data, frozen=True):
+    """A host's robots.txt, as answered, for all workers and the next leader."""
+
+    status: int
+    body: bytes  # compressed
+    until: float  # UTC
+
+
+class QueuedRow(_Data, frozen=True):
+    """A queued request as the frontier's window holds it."""
+
+    run: int
+    host: int
+    prio: int
+    depth: int
+    seq: int
+    url: str
+    attempts: int = 0  # attempts that were made and failed
+    crashes: int = 0  # crashes with this request alone
+    due_at: float = 0.0  # UTC; 0: at once
+    parent: str | None = None  # the parent's URL
+    label: str = ""
+    extra: bytes = b""
+    known: bytes = b""  # what an earlier run knows of the page: frontier.recrawl
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (self.prio, self.depth, self.seq)
+
+
+class RunCounters(_Data, frozen=True):
+    """`admitted = pending + done + failed + skipped`, always (G2)."""
+
+    admitted: int = 0
+    pending: int = 0
+    done: int = 0  # answered with 2xx: pages
+    failed: int = 0
+    skipped: int = 0
+    items: int = 0
+    bytes: int = 0
+    unchanged: int = 0  # of `done`: pages that are as an earlier run has found them
+
+
+class RunRow(_Data, frozen=True):
+    id: int
+    job: int
+    name: str  # the job's name
+    state: RunState
+    reason: str  # why it ended or is paused
+    spec: bytes  # JSON of JobSpec, as of the run's start
+    seed_hosts: tuple[str, ...]  # netlocs that the default scope allows
+    seeding: bool  # its submitter still sends seeds: it cannot complete
+    counters: RunCounters
+    created_at: float
+    started_at: float
+    ended_at: float  # 0: not ended
+    cookies: bytes = b""  # see cookie_jar
+    # Of a job that remembers its pages: those up to this id are admitted, RECALLED: all of them.
+    recall: int | None = None
+    canonical: int = 1  # version of the canonical form by which its keys are made
+
+
+class HostRow(_Data, frozen=True):
+    id: int
+    origin: str
+    owners: tuple[str, ...]  # workers that may start requests; empty: free
+    next_at: float  # UTC
+    crawl_delay_s: float
+    manner: Manner = Manner()
+    robots: StoredRobots | None = None
+    address: str = ""  # that it was found at, if a job limits addresses
+
+
+class KnownRow(_Data, frozen=True):
+    """A page that a job knows from earlier runs."""
+
+    id: int
+    url: str
+    key: bytes
+    origin: str
+    depth: int
+    label: str = ""
+    extra: bytes = b""
+
+
+class LaneCount(_Data, frozen=True):
+    run: int
+    host: int
+    queued: int
+
+
+class LaneWant(_Data, frozen=True):
+    run: int
+    host: int
+    after: tuple[int, int, int] | None  # rows that sort after this (prio, depth, seq)
+    limit: int
+
+
+class Refilled(_Data, frozen=True):
+    """For each wanted lane its next rows in order, and whether the lane ends there."""
+
+    lanes: list[tuple[LaneWant, list[QueuedRow], bool]]

@@ -1,0 +1,9 @@
+"""Output files: what items look like in them, and in which order they are written.
+
+`render` makes JSON lines and CSV, `columns` finds the columns of a job's items, `warc` makes
+archive records, `script` is the order of effects that survives a change of leaders, `plugin` an
+output that a plugin keeps.
+
+Pure, except for `files`. Imported by master.driver, roles, commands and testing. Start with
+`script`; docs/outputs.md has the promises.
+"""

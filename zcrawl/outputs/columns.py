@@ -1,0 +1,165 @@
+"""The columns that a job's items have, for formats that must know them beforehand. Pure.
+
+Used for CSV and Parquet. They come from the job where it says them, by its rules or its schema, so
+that every file of a job has the same ones; else from the first items. Items that are made by code
+(spiders, parsers, executors, middlewares) may have other keys all the same: what has no column goes
+into one more, as JSON. Nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from zcrawl.model.duplicates import MARK
+from zcrawl.model.extraction import Field
+from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.outputs.render import COLUMNS
+
+# "string", "int", "float", "bool", "json" (anything, written as JSON text), or nested:
+Kind: TypeAlias = "str | ListOf | ObjectOf"
+
+
+class ListOf(msgspec.Struct, frozen=True):
+    inner: Kind
+
+
+class ObjectOf(msgspec.Struct, frozen=True):
+    fields: tuple[tuple[str, Kind], ...]
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """`columns` None: those of the first items. `rest` is the column of what has none; empty:
+    the items have exactly these. `csv_safe`: no cell of a CSV is a formula to a spreadsheet."""
+
+    columns: dict[str, Kind] | None
+    rest: str = ""
+    csv_safe: bool = False
+
+
+REST: Final = "_more"
+_NUMBERS: Final = {"status", "depth", "bytes"}
+DEFAULT_COLUMNS: Final[dict[str, Kind]] = {
+    name: "int" if name in _NUMBERS else "string" for name in COLUMNS
+}
+_PLAIN: Final = {"int": "int", "float": "float", "bool": "bool"}
+_FITS: Final = {"int": int, "float": (int, float), "bool": bool, "string": str}
+_OF_SCHEMA: Final = {"string": "string", "integer": "int", "number": "float", "boolean": "bool"}
+MOST_INFERRED: Final = 500  # columns; what further keys hold is in `rest`
+
+
+def layout_of(spec: JobSpec) -> Layout:
+    by_code = spec.spider or spec.parsers or spec.middlewares or spec.kind != CRAWL
+    columns = columns_of(spec)
+    rest = rest_name(columns or {}) if by_code else ""
+    return Layout(columns, rest, spec.output.csv_safe)
+
+
+def rest_name(columns: Iterable[str]) -> str:
+    name, taken = REST, set(columns)
+    while name in taken:
+        name += "_"
+    return name
+
+
+def columns_of(spec: JobSpec) -> dict[str, Kind] | None:
+    """Name → kind. A name that two blocks use for different kinds holds JSON."""
+    marked: dict[str, Kind] = {"duplicate_of": "string"} if spec.duplicates.near == MARK else {}
+    if spec.extract:
+        return {**_of_blocks(spec), **marked}
+    properties = spec.schema.get("properties")
+    if isinstance(properties, Mapping):
+        return {name: _of_schema(one) for name, one in properties.items()} | marked
+    if spec.spider or spec.kind != CRAWL:
+        return None
+    files = {"screenshot": spec.browser.screenshot, "pdf": spec.browser.pdf}
+    return DEFAULT_COLUMNS | {name: "string" for name, wanted in files.items() if wanted} | marked
+
+
+def _of_blocks(spec: JobSpec) -> dict[str, Kind]:
+    columns: dict[str, Kind] = {}
+    for block in spec.extract:
+        if not block.fields and not block.structured:
+            continue
+        found: dict[str, Kind] = {} if "url" in block.fields else {"url": "string"}
+        found |= {name: kind_of(field) for name, field in block.fields.items()}
+        found |= dict.fromkeys(block.structured, "json")
+        for name, kind in found.items():
+            columns[name] = kind if columns.get(name, kind) == kind else "json"
+    return columns
+
+
+def kind_of(field: Field) -> Kind:
+    if field.fields:
+        inner: Kind = ObjectOf(tuple((name, kind_of(one)) for name, one in field.fields.items()))
+    elif field.type == "str" and (field.json or field.jsonld or field.microdata):
+        inner = "json"  # untyped paths may lead to anything
+    else:
+        inner = _PLAIN.get(field.type, "string")
+    if field.default is not None and not _default_fits(field.default, inner, field.list):
+        return "json"
+    return ListOf(inner) if field.list else inner
+
+
+def _default_fits(default: Any, kind: Kind, many: bool) -> bool:
+    if many or not isinstance(kind, str) or kind == "json":
+        return kind == "json" and not many
+    if isinstance(default, bool) and kind != "bool":
+        return False
+    return isinstance(default, _FITS[kind])  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- what a schema or items tell
+
+
+def _of_schema(schema: Any) -> Kind:
+    if not isinstance(schema, Mapping):
+        return "json"
+    kinds = schema.get("type")
+    several = kinds if isinstance(kinds, list | tuple) else [kinds]
+    named = [kind for kind in several if kind != "null"]
+    if len(named) != 1 or "enum" in schema or "const" in schema:
+        return "json"
+    if named[0] == "array" and "items" in schema:
+        return ListOf(_of_schema(schema["items"]))
+    return _OF_SCHEMA.get(str(named[0]), "json")
+
+
+def inferred(items: list[dict[str, Any]]) -> dict[str, Kind]:
+    """The columns of these items: the keys in the order in which they come."""
+    values: dict[str, list[Any]] = {}
+    for item in items:
+        for name, value in item.items():
+            if name in values or len(values) < MOST_INFERRED:
+                values.setdefault(name, []).append(value)
+    return {name: _of_values(found) for name, found in values.items()}
+
+
+def _of_values(values: list[Any]) -> Kind:
+    kinds = {_of_value(value) for value in values if value is not None}
+    if kinds == {"int", "float"}:
+        return "float"
+    if kinds == {"list"}:
+        inner = _of_values([one for value in values if value is not None for one in value])
+        return ListOf(inner)
+    if len(kinds) > 1 or "list" in kinds or "json" in kinds:
+        return "json"
+    return kinds.pop() if kinds else "string"
+
+
+def _of_value(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int():
+            return "int" if abs(value) < 2**63 else "json"
+        case float():
+            return "float"
+        case str():
+            return "string"
+        case list():
+            return "list"
+        case _:
+            return "json"

@@ -1,0 +1,292 @@
+"""A file that derives from committed items, so it holds each of them once (JSON lines, CSV, WARC).
+
+The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
+Two ways to open one:
+
+- In the embedded form a file is opened again by the next process, which writes on after the
+  committed length. The lock of the data folder keeps any other process away. What lies behind that
+  length is the beginning of what comes next, written by a process that died before its commit, or
+  somebody else's, which is kept in a file beside it before it is written over. (A part that rotates
+  by time may end before what comes next: there it is cut off.) If the bytes before that length are
+  others than were committed, the file is left alone (`output_changed`).
+- On a cluster a file is `new`: made with O_EXCL by one leader and never opened for writing again
+  (`output_pieces`). Nothing is cut off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
+from zcrawl.model.reasons.storage import (
+    OUTPUT_CHANGED,
+    OUTPUT_CLOSED,
+    OUTPUT_DAMAGED,
+    OUTPUT_FORMAT,
+    OUTPUT_UNWRITABLE,
+)
+from zcrawl.outputs.columns import REST, Layout, rest_name
+from zcrawl.outputs.files.folder import OutputFolder, folder_at
+from zcrawl.outputs.render import csv_columns, read_header, render_csv, render_jsonl
+from zcrawl.outputs.warc import GetBody, render_warc, warc_head
+from zcrawl.store.output_pieces import Stamp
+
+FORMATS = ("jsonl", "csv", "warc")
+FREE = Layout(None, REST)
+COPY_BYTES = 1024 * 1024
+HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
+
+
+class OutputFile:
+    """Use as a context manager. `append` returns the length to commit."""
+
+    def __init__(
+        self,
+        path: Path,
+        format: str,
+        length: int,
+        layout: Layout = FREE,
+        body_of: GetBody | None = None,
+        folder: OutputFolder | None = None,
+        *,
+        new: bool = False,
+        title: str | None = "",
+        keep_tail: bool = False,
+    ) -> None:
+        """`length` is what the store knows; 0 makes a new file or replaces an old one.
+
+        `layout` has a CSV's columns; `body_of` finds the bodies of a WARC; in `folder` the file is
+        opened by its name, if it is given. `new`: no such file may exist. `title` is the name in an
+        archive's first record, if another than the file's; None: the file goes on where another one
+        ends, and begins with neither a header nor such a record. `keep_tail`: all that a process
+        before us wrote behind the length comes again, so whatever else is there is not ours."""
+        self._keep_tail = keep_tail
+        self._new, self._title = new, path.name if title == "" else title
+        self._crc = 0
+        self._tail = False  # whether something lies behind the length that nobody has looked at
+        self._path = path
+        self._folder = folder
+        self._format = format
+        self._length = length
+        self._columns = None if layout.columns is None else tuple(layout.columns)
+        self._rest = layout.rest
+        self._csv_safe = layout.csv_safe
+        self._body_of = body_of
+        self._file: BinaryIO | None = None
+        self._failed = False  # an attempt that failed may have left a piece behind the length
+
+    def __enter__(self) -> OutputFile:
+        self.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def crc(self) -> int:
+        """Of all bytes up to the length."""
+        return self._crc
+
+    def stamp(self) -> Stamp:
+        """What the file looks like now."""
+        assert self._file is not None
+        status = os.fstat(self._file.fileno())
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+    def verify(self, crc: int, stamps: Sequence[Stamp]) -> None:
+        """StoreError `output_changed` if the bytes up to the length are others than those with this
+        crc. A file that looks like one of `stamps` is not read."""
+        assert self._file is not None
+        self._crc = crc
+        if self.stamp() in stamps:
+            return
+        self._file.seek(0)
+        if crc_of(self._file, self._length) != crc:
+            raise StoreError(
+                f"{self._path} was changed by somebody, so it is left as it is; the items are in "
+                "the database. Move it away and export the run's items, or undo the change",
+                code=OUTPUT_CHANGED,
+            )
+
+    @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Of a CSV file: those of its first items, if its layout has none."""
+        return self._columns
+
+    def open(self) -> None:
+        if self._format not in FORMATS:
+            raise UsageError(f"{self._path}: unknown format {self._format}", code=OUTPUT_FORMAT)
+        try:
+            self._file = self._open()
+        except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise UsageError(
+                f"cannot write {self._path}: {reason}", code=OUTPUT_UNWRITABLE
+            ) from error
+
+    def _open(self) -> BinaryIO:
+        with contextlib.ExitStack() as stack:
+            folder = self._folder or stack.enter_context(folder_at(self._path.absolute().parent))
+            if self._new:
+                return folder.create(self._path.name)
+            file, new = folder.open(self._path.name)
+            try:
+                self._cut(file)
+                if new:
+                    folder.sync()
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def append(self, items: Sequence[bytes]) -> int:
+        """Write the items and make them durable; the new length. No items: nothing is written."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
+        return self._put(self._file, self._render(items)) if items else self._length
+
+    def begin(self) -> int:
+        """What a file has before its first item, for a run that ended without any: the head of an
+        archive, a CSV's header where the job tells the columns. The length."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
+        known = self._format == "warc" or (self._format == "csv" and self._columns is not None)
+        if not known or self._length:
+            return self._length
+        return self._put(self._file, self._render(()))
+
+    def copy(self, source: BinaryIO, length: int) -> int:
+        """Append the first bytes of another file; StoreUnavailable if it has fewer."""
+        if self._file is None:
+            raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
+        left = length
+        while left:
+            data = source.read(min(left, COPY_BYTES))
+            if not data:
+                raise StoreUnavailable(f"a piece of {self._path} has become shorter")
+            self._put(self._file, data, durable=False)
+            left -= len(data)
+        return self._length
+
+    def _put(self, file: BinaryIO, data: bytes, *, durable: bool = True) -> int:
+        self._check_size(file)
+        if self._tail:
+            self._look_at_tail(file, data)
+        try:
+            if self._failed:
+                if self._new:
+                    raise StoreUnavailable(f"{self._path}: an earlier write failed; begin anew")
+                file.truncate(self._length)
+            self._failed = True
+            file.seek(self._length)
+            _write_all(file, data)
+            if durable:
+                os.fsync(file.fileno())
+            self._failed = False
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(f"{self._path}: {error.strerror}") from error
+            raise StoreUnavailable(f"cannot write {self._path}: {error.strerror}") from error
+        self._length += len(data)
+        self._crc = zlib.crc32(data, self._crc)
+        return self._length
+
+    def _look_at_tail(self, file: BinaryIO, data: bytes) -> None:
+        """What lies behind the length goes on as `data` does, or is kept beside."""
+        file.seek(self._length)
+        tail = file.read(len(data) + 1)
+        if tail.startswith(data) and len(tail) > len(data):
+            return  # there is more of it
+        self._tail = False
+        if data.startswith(tail):
+            return
+        file.seek(self._length)
+        beside = self._path.with_name(f"{self._path.name}.behind-{self._length}")
+        try:
+            with beside.open("xb") as kept:
+                while block := file.read(COPY_BYTES):
+                    kept.write(block)
+                kept.flush()
+                os.fsync(kept.fileno())
+            file.truncate(self._length)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{self._path} has bytes of somebody else behind its end, and they cannot be kept "
+                f"in {beside}: {error.strerror}"
+            ) from error
+
+    def _render(self, items: Sequence[bytes]) -> bytes:
+        if self._format == "jsonl":
+            return render_jsonl(items)
+        if self._format == "warc":
+            assert self._body_of is not None  # who writes archives has a place for bodies
+            first = self._length == 0 and self._title is not None
+            head = warc_head(self._title or "") if first else b""
+            return head + render_warc(list(items), self._body_of)
+        if self._columns is None and self._length == 0:
+            self._columns = csv_columns(items)
+            self._rest = rest_name(self._columns)
+        assert self._columns is not None  # read from the file when it was opened
+        header = self._length == 0 and self._title is not None
+        return render_csv(items, self._columns, header, self._rest, self._csv_safe)
+
+    def _check_size(self, file: BinaryIO) -> None:
+        found = os.fstat(file.fileno()).st_size
+        if found < self._length:
+            raise StoreError(
+                f"{self._path} has {found} bytes, but {self._length} were written to it: it was "
+                "changed or replaced; export the run's items to a new file instead",
+                code=OUTPUT_DAMAGED,
+            )
+
+    def _cut(self, file: BinaryIO) -> None:
+        self._check_size(file)
+        if self._length and self._keep_tail:
+            self._tail = os.fstat(file.fileno()).st_size > self._length
+        else:
+            file.truncate(self._length)
+        if self._format == "csv" and self._length:
+            columns = read_header(file.read(HEADER_BYTES), self._csv_safe)
+            # A file that an earlier version began has no column for the rest, and gets none.
+            self._rest = columns[-1] if columns and columns[-1].startswith(REST) else ""
+            self._columns = columns[:-1] if self._rest else columns
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def crc_of(file: BinaryIO, length: int) -> int | None:
+    """Of the first bytes; None: there are fewer."""
+    crc, left = 0, length
+    if os.fstat(file.fileno()).st_size < length:
+        return None
+    while left:
+        data = file.read(min(left, COPY_BYTES))
+        if not data:
+            return None
+        crc, left = zlib.crc32(data, crc), left - len(data)
+    return crc

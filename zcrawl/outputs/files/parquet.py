@@ -1,0 +1,184 @@
+"""Items as Parquet, row group by row group, in flat memory. Needs the extra `parquet` (pyarrow).
+
+Called by output files and by `export`. A Parquet file is readable when its footer is written, which
+is at its end: whoever writes one writes aside and renames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import StoreDataError, UsageError
+from zcrawl.model.reasons.storage import BAD_ITEM
+from zcrawl.model.reasons.usage import MISSING_EXTRA
+from zcrawl.outputs.columns import Kind, Layout, ListOf, ObjectOf, inferred, rest_name
+from zcrawl.outputs.files.folder import OutputFolder
+
+ROW_GROUP: Final = 20_000  # items
+GROUP_BYTES: Final = 32_000_000  # of items as JSON: large ones make smaller groups
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class ParquetRows:
+    """`add` items, `close` the file. `written` tells how many bytes lie on disk so far."""
+
+    def __init__(
+        self,
+        path: Path,
+        layout: Layout,
+        group: int = ROW_GROUP,
+        folder: OutputFolder | None = None,
+    ) -> None:
+        """In `folder` the file is opened by its name, if it is given."""
+        self._pa, self._pq = _pyarrow()
+        # Made at once: whoever writes aside after us removes it, and we find out when we publish.
+        self._file = path.open("wb") if folder is None else folder.create(path.name, -1)
+        self._layout = layout
+        self._writer: Any = None  # from the first row group on: it may tell the columns
+        self._columns: dict[str, Kind] = {}
+        self._rest = ""
+        self._group = group
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+
+    @property
+    def written(self) -> int:
+        """Approximate while rows wait: they are counted as a quarter of their JSON."""
+        return self._file.tell() + self._waiting_bytes // 4
+
+    def add(self, items: Sequence[bytes]) -> None:
+        for item in items:
+            self._waiting.append(item)
+            self._waiting_bytes += len(item)
+            if len(self._waiting) >= self._group or self._waiting_bytes >= GROUP_BYTES:
+                self._write()
+
+    def close(self) -> None:
+        try:
+            if self._waiting:
+                self._write()
+            if self._writer is None:
+                self._begin([])
+        finally:
+            if self._writer is not None:  # also after an error: else its destructor does it, later
+                self._writer.close()
+            self._file.close()
+
+    def _begin(self, first: list[dict[str, Any]]) -> None:
+        pa, layout = self._pa, self._layout
+        self._columns = inferred(first) if layout.columns is None else layout.columns
+        self._rest = rest_name(self._columns) if layout.rest else ""
+        columns = {**self._columns, self._rest: "json"} if self._rest else self._columns
+        schema = pa.schema([(name, _arrow(pa, kind)) for name, kind in columns.items()])
+        self._writer = self._pq.ParquetWriter(self._file, schema, compression="zstd")
+
+    def _write(self) -> None:
+        items, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        values = [_decode(item) for item in items]
+        if self._writer is None:
+            self._begin(values)
+        # What of each item has no column, or does not fit it.
+        others: list[dict[str, Any]] = []
+        if self._rest:
+            known = self._columns
+            others = [{k: v for k, v in one.items() if k not in known} for one in values]
+        arrays = [self._array(name, kind, values, others) for name, kind in self._columns.items()]
+        if self._rest:
+            texts = [msgspec.json.encode(one).decode() if one else None for one in others]
+            arrays.append(self._pa.array(texts, type=self._pa.string()))
+        schema = self._writer.schema
+        self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=schema))
+
+    def _array(
+        self, name: str, kind: Kind, items: list[dict[str, Any]], others: list[dict[str, Any]]
+    ) -> Any:
+        values, arrow = [one.get(name) for one in items], _arrow(self._pa, kind)
+        if kind != "json":
+            try:
+                return self._pa.array(values, type=arrow)
+            except (self._pa.ArrowException, TypeError, ValueError, OverflowError):
+                pass  # some value is of another type: made to fit below, one by one
+        fitted = []
+        for number, value in enumerate(values):
+            try:
+                fitted.append(_fit(value, kind))
+            except StoreDataError:
+                if not others:
+                    raise
+                others[number][name] = value
+                fitted.append(None)
+        return self._pa.array(fitted, type=arrow)
+
+
+def write_parquet(path: Path, batches: Iterable[list[bytes]], layout: Layout) -> None:
+    rows = ParquetRows(path, layout)
+    for batch in batches:
+        rows.add(batch)
+    rows.close()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "Parquet needs pyarrow: pip install 'zcrawl[parquet]'", code=MISSING_EXTRA
+        ) from None
+    return pyarrow, pyarrow.parquet
+
+
+def _arrow(pa: Any, kind: Kind) -> Any:
+    match kind:
+        case ListOf(inner):
+            return pa.list_(_arrow(pa, inner))
+        case ObjectOf(fields):
+            return pa.struct([(name, _arrow(pa, inner)) for name, inner in fields])
+        case "int":
+            return pa.int64()
+        case "float":
+            return pa.float64()
+        case "bool":
+            return pa.bool_()
+        case _:
+            return pa.string()
+
+
+def _fit(value: Any, kind: Kind) -> Any:
+    """The value, or its JSON where the column is a text. What fits nowhere is told, not lost."""
+    if value is None:
+        return None
+    match kind:
+        case ListOf(inner):
+            return [_fit(one, inner) for one in value] if isinstance(value, list) else _no(value)
+        case ObjectOf(fields):
+            if not isinstance(value, dict):
+                return _no(value)
+            return {name: _fit(value.get(name), inner) for name, inner in fields}
+        case "string":
+            return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        case "json":
+            return msgspec.json.encode(value).decode()
+        case "bool":
+            return value if isinstance(value, bool) else _no(value)
+        case "int":
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            return value if whole and abs(value) < 2**63 else _no(value)
+        case _:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            return float(value) if number else _no(value)
+
+
+def _no(value: Any) -> Any:
+    raise StoreDataError(f"a value does not fit its column: {value!r:.80}", code=BAD_ITEM)
+
+
+def _decode(item: bytes) -> dict[str, Any]:
+    try:
+        return _object(item)
+    except msgspec.MsgspecError as error:
+        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error

@@ -1,0 +1,147 @@
+"""Outputs that derive from committed items: files that grow, and parts that appear when complete.
+
+Used by the master's output loop, in the order of `outputs.script`. Each holds every item
+once, whatever dies when:
+
+- In the embedded form a local file of records (JSON lines, CSV, WARC) grows; its length is
+  committed with the cursor, and what lies behind it is cut off when the file is opened again.
+- On a cluster leaders write pieces, which are joined when the part ends (`PieceSink`).
+- Parquet, and everything in S3, is written by one leader from the part's first row (`PartSink`).
+
+A run that ends without an item leaves an empty file of each; that it does is committed, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from zcrawl.model.spec import JobSpec
+from zcrawl.model.states import Kept
+from zcrawl.outputs.columns import layout_of
+from zcrawl.outputs.files.growing import OutputFile
+from zcrawl.outputs.files.parts import PartSink, PieceSink, Rotation, SinkTools
+from zcrawl.outputs.plugin import PluginSink
+from zcrawl.store.output_mark import Mark, WholeSink, is_bare
+from zcrawl.store.output_pieces import Piece, Step, located
+from zcrawl.store.queries import ItemRow, OutputRow
+from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
+from zcrawl.submit.stored import readable
+
+BATCH_ITEMS: Final = 2_000
+BATCH_CAPTURES: Final = 20  # bodies of megabytes
+
+
+class Sink(Protocol):
+    """The calls of `outputs.script`, and the end."""
+
+    cursor: int  # the last item that it has taken, committed or not
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None: ...
+
+    def part_ends(self, ended: bool, utc: float) -> bool:
+        """Whether the part is to be completed now, by the calls from `begin_join` to `tidy`."""
+        ...
+
+    def begin_join(self, utc: float) -> list[Step]: ...
+
+    def copy(self, piece: Piece) -> None: ...
+
+    def rebuild(self, rows: Sequence[ItemRow]) -> None: ...
+
+    def complete(self) -> Mark:
+        """The file is durable; its commit is the fence before it appears."""
+        ...
+
+    def publish(self) -> Mark: ...
+
+    def tidy(self) -> None: ...
+
+    def settle(self, ended: bool, utc: float) -> Mark | None:
+        """All that is committed was taken; `ended`: nothing more comes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def kind_of(format: str) -> Kept:
+    return Kept.CAPTURE if format == "warc" else Kept.ITEM
+
+
+def batch_of(format: str) -> int:
+    return BATCH_CAPTURES if format == "warc" else BATCH_ITEMS
+
+
+def open_sink(row: OutputRow, tools: SinkTools) -> Sink:
+    """RefusedError: this master does not write to that path."""
+    spec = readable(row.spec)
+    if row.format == PLUGIN:
+        return PluginSink(row, spec)
+    if row.format == "parquet" or is_remote(row.path):
+        return PartSink(row, spec, tools)
+    return GrowingSink(row, spec, tools) if tools.writer.alone else PieceSink(row, spec, tools)
+
+
+class GrowingSink(WholeSink):
+    """A local file of records, in a data folder that one process has for itself."""
+
+    def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
+        self.cursor = row.cursor
+        self._row, self._tools = row, tools
+        self._layout = layout_of(spec)
+        self._rotation = Rotation(spec)
+        self._progress = row.progress
+        self._bare = is_bare(row)
+        # A part's time begins with its first item.
+        self._part, self._part_at = row.part, row.part_at if row.cursor else 0.0
+        # A part after the first one is begun by its first item: there may be none.
+        self._file = self._open(row.length) if row.length or not row.part else None
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+        self.settle(False, utc)  # what comes after its time is not of the old part
+        if self._file is None:
+            self._file = self._open(0)
+        length = self._file.append([row.data for row in rows])
+        self.cursor, self._bare = rows[-1].id, False
+        self._part_at = self._part_at or utc
+        self._progress = msgspec.structs.replace(
+            self._progress, crc=self._file.crc, stamps=(self._file.stamp(),)
+        )
+        whole = Mark(self.cursor, length, self._part, self._part_at, self._progress)
+        return self.settle(False, utc) or whole
+
+    def settle(self, ended: bool, utc: float) -> Mark | None:
+        if ended and self._bare and self._file is not None:
+            self._bare = False
+            return Mark(self.cursor, self._file.begin(), self._part, utc, self._progress)
+        if self._file is None or not self._rotation.due(self._file.length, self._part_at, utc):
+            return None
+        self.close()
+        self._part, self._part_at = self._part + 1, 0.0
+        return Mark(self.cursor, 0, self._part, 0.0, self._progress)
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, length: int) -> OutputFile:
+        target = part_path(self._row.path, self._part, self._rotation.on)
+        body_of, form = self._tools.body_of, self._row.format
+        with self._tools.places.folder_of(target) as folder:
+            path = folder.path / target.rpartition("/")[2]
+            keep = not self._rotation.on
+            layout = self._layout
+            file = OutputFile(path, form, length, layout, body_of, folder, keep_tail=keep)
+            file.open()
+            if length and self._progress.crc is not None:
+                try:
+                    file.verify(self._progress.crc, self._progress.stamps)
+                except BaseException:
+                    file.close()
+                    raise
+        master = self._tools.writer.master
+        self._progress = located(self._progress, self._part, master, str(path))
+        return file

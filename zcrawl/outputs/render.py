@@ -1,0 +1,99 @@
+"""Items as the bytes of a file: JSON lines or CSV. Pure; used by output files and by `export`.
+
+An item is stored as one JSON object. CSV quotes as RFC 4180 does. A cell that begins with `=` is
+not altered, because data stays what the page said; `safe` makes such cells text (`csv_cells`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from zcrawl.errors import StoreDataError
+from zcrawl.model.reasons.storage import BAD_ITEM
+from zcrawl.outputs.csv_cells import neutralise, restore
+
+# Fields of a default item, the first columns of every CSV file.
+COLUMNS = (
+    "url",
+    "final_url",
+    "status",
+    "depth",
+    "title",
+    "content_type",
+    "bytes",
+    "fetched_at",
+    "parent",
+)
+
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def render_jsonl(items: Iterable[bytes]) -> bytes:
+    """Each item on its own line. A line break within an item could only be layout: JSON escapes
+    those in strings."""
+    return b"".join(_one_line(item) + b"\n" for item in items)
+
+
+def _one_line(item: bytes) -> bytes:
+    if b"\n" in item or b"\r" in item:
+        return msgspec.json.format(item, indent=-1)
+    return item
+
+
+def csv_columns(items: Iterable[bytes]) -> tuple[str, ...]:
+    """The keys of these items, in the order in which they come."""
+    return tuple(dict.fromkeys(key for item in items for key in _decode(item)))
+
+
+def render_csv(
+    items: Iterable[bytes], columns: Sequence[str], header: bool, rest: str = "", safe: bool = False
+) -> bytes:
+    """One row for each item. A missing value is an empty cell, a list or an object is JSON.
+    `rest` is the last column: what an item has besides the others, as JSON. `safe`: no cell is a
+    formula to a spreadsheet."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    if header:
+        names = [*columns, rest] if rest else columns
+        writer.writerow(map(neutralise, names) if safe else names)
+    for item in items:
+        values = _decode(item)
+        row = [_cell(values.get(column)) for column in columns]
+        if rest:
+            others = {key: value for key, value in values.items() if key not in columns}
+            row.append(_cell(others or None))
+        writer.writerow(map(neutralise, row) if safe else row)
+    return text.getvalue().encode()
+
+
+def read_header(beginning: bytes, safe: bool = False) -> tuple[str, ...]:
+    """The columns of a CSV file, from its first bytes; `safe` as it was written."""
+    text = io.StringIO(beginning.decode(errors="replace"), newline="")
+    names = next(csv.reader(text), ())
+    return tuple(map(restore, names) if safe else names)
+
+
+def _decode(item: bytes) -> dict[str, Any]:
+    try:
+        return _object(item)
+    except msgspec.MsgspecError as error:
+        raise StoreDataError(f"an item is no JSON object: {error}", code=BAD_ITEM) from error
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case _:
+            return msgspec.json.encode(value).decode()

@@ -1,0 +1,135 @@
+"""The order in which an output is written, as a generator of effects. Pure.
+
+`driver.output_writer` performs the effects with threads and files, the simulated world with a
+fake disk, so what the simulation tries is the order that runs. Between any two effects the master
+may be paused, replaced, or die; an error at an effect ends the attempt, and the sink is closed.
+
+    Fence ▸ Open ▸ ( Read ▸ take ▸ Commit )… ▸ settle ▸ Commit
+                            │
+                            └ the part ends: begin_join ▸ ( copy | Read ▸ rebuild )… ▸ complete
+                              ▸ Commit, which is the fence ▸ publish ▸ Commit ▸ tidy
+
+What makes it safe is in `store.output_pieces`. Two orders matter here: a file appears under its
+final name only after a commit under the fence that came after the file was complete; and nothing is
+removed before the commit that makes it needless.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from zcrawl.errors import StoreError
+from zcrawl.model.reasons.storage import OUTPUT_ROWS_GONE
+from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_pieces import Copy, Piece, Rebuild, Step
+from zcrawl.store.queries import ItemRow, OutputRow
+
+
+class Sink(Protocol):
+    """What the script needs of a sink (`outputs.files.sinks`)."""
+
+    cursor: int  # the last item that it has taken, committed or not
+
+    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None: ...
+
+    def part_ends(self, ended: bool, utc: float) -> bool: ...
+
+    def begin_join(self, utc: float) -> list[Step]: ...
+
+    def copy(self, piece: Piece) -> None: ...
+
+    def rebuild(self, rows: Sequence[ItemRow]) -> None: ...
+
+    def complete(self) -> Mark: ...
+
+    def publish(self) -> Mark: ...
+
+    def tidy(self) -> None: ...
+
+    def settle(self, ended: bool, utc: float) -> Mark | None: ...
+
+
+class Fence(msgspec.Struct, frozen=True):
+    """Commit something that changes nothing: whoever is not the leader any more fails here."""
+
+
+class Open(msgspec.Struct, frozen=True):
+    """Open the sink; it is the outcome."""
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Read committed rows after one; they are the outcome."""
+
+    after: int
+    limit: int
+
+
+class Write(msgspec.Struct, frozen=True):
+    """Call the sink where it may block; what it returns is the outcome."""
+
+    what: str
+    call: Callable[[], Any]
+    is_long: bool = False  # it may copy or upload a whole part
+
+
+class Commit(msgspec.Struct, frozen=True):
+    mark: Mark
+
+
+Effect: TypeAlias = Fence | Open | Read | Write | Commit
+Script: TypeAlias = Generator[Effect, Any, None]
+
+
+def write_output(row: OutputRow, sink: Sink | None, batch: int, utc: Callable[[], float]) -> Script:
+    """Write what is committed; `sink` is the one that is open already."""
+    if sink is None:
+        yield Fence()
+        sink = yield Open()
+        assert sink is not None
+    while sink.cursor < row.last_item:
+        rows: list[ItemRow] = yield Read(sink.cursor, batch)
+        if not rows:
+            return
+        if sink.part_ends(False, utc()):  # what comes after its time is not of the old part
+            yield from _complete_part(sink, batch, utc)
+        yield from _commit((yield Write("writing", functools.partial(sink.take, rows, utc()))))
+        if sink.part_ends(False, utc()):
+            yield from _complete_part(sink, batch, utc)
+    if sink.part_ends(row.ended, utc()):
+        yield from _complete_part(sink, batch, utc)
+    settle = functools.partial(sink.settle, row.ended, utc())
+    yield from _commit((yield Write("writing", settle, True)))
+
+
+def _complete_part(sink: Sink, batch: int, utc: Callable[[], float]) -> Script:
+    steps: list[Step] = yield Write("joining", functools.partial(sink.begin_join, utc()), True)
+    for step in steps:
+        match step:
+            case Copy(piece):
+                yield Write("joining", functools.partial(sink.copy, piece), True)
+            case Rebuild(after, upto):
+                yield from _rebuild(sink, after, upto, batch)
+    yield from _commit((yield Write("joining", sink.complete, True)))
+    yield from _commit((yield Write("publishing", sink.publish, True)))
+    yield Write("tidying up", sink.tidy)
+
+
+def _rebuild(sink: Sink, after: int, upto: int, batch: int) -> Script:
+    while after < upto:
+        read: list[ItemRow] = yield Read(after, batch)
+        rows = [row for row in read if row.id <= upto]
+        if not rows:
+            raise StoreError(
+                f"the rows after {after} are not in the database any more", code=OUTPUT_ROWS_GONE
+            )
+        yield Write("rebuilding", functools.partial(sink.rebuild, rows))
+        after = rows[-1].id
+
+
+def _commit(mark: Mark | None) -> Script:
+    if mark is not None:
+        yield Commit(mark)

@@ -1,0 +1,115 @@
+"""The child process that parses costly pages: `python -m zcrawl.parse.children.page_child PARENT`.
+
+Started by `pages`. One page at a time: questions on stdin, answers on stdout. Pages are
+strangers' work and lexbor is written in C: this process may be killed for taking too long, crash,
+or run out of the memory that it may have. Its parent sees that, names the page and starts another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from zcrawl.errors import ParseError
+from zcrawl.frontier.url import LinkResolver
+from zcrawl.model.reasons.failure import INTERNAL_ERROR, PARSE_MEMORY
+from zcrawl.parse import page_protocol as wire
+from zcrawl.parse.page import PageOptions
+from zcrawl.parse.reading import read_page
+from zcrawl.runtime.confine import close_inherited, confine
+from zcrawl.runtime.parent import die_with_parent
+
+if TYPE_CHECKING:
+    from zcrawl.parse.extract.page_facts import PageFacts
+
+MOST_MEMORY: Final = 1 << 30  # bytes of address space; a page of 10 MB needs about 200 MB
+
+
+def main() -> None:
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    die_with_parent(int(sys.argv[1]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(ValueError, OSError):  # above the hard limit: that one holds
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    with contextlib.suppress(OSError):  # no Linux, or no /proc
+        # When the machine has no memory left this process goes first, not its worker.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    close_inherited()
+    confine()  # it reads foreign pages; where the system cannot, it has no secret of its own
+    setups: dict[int, tuple[PageOptions, LinkResolver]] = {}
+    target.write(wire.frame(wire.Ready()))
+    target.flush()
+    while (question := _next(source)) is not None:
+        if isinstance(question, wire.Prepare):
+            setup = question.setup
+            setups[question.number] = wire.options_of(setup), LinkResolver(setup.rules)
+        else:
+            answer(target, question, setups)
+            target.flush()
+
+
+def answer(
+    target: BinaryIO,
+    question: wire.Read | wire.ReadSitemap,
+    setups: dict[int, tuple[PageOptions, LinkResolver]],
+) -> None:
+    try:
+        if isinstance(question, wire.ReadSitemap):
+            target.write(wire.frame(_listed(question)))
+            return
+        options, resolver = setups[question.setup]
+        facts = _facts(question.facts)
+        page = read_page(
+            question.body, question.content_type, question.url, facts, options, resolver
+        )
+        for at in range(0, len(page.links), wire.LINKS_A_FRAME):
+            target.write(wire.frame(wire.Links(page.links[at : at + wire.LINKS_A_FRAME])))
+        target.write(wire.frame(wire.as_answer(page)))
+    except ParseError as error:
+        target.write(wire.frame(wire.Failed("unreadable", error.code, _text(error))))
+    except MemoryError as error:
+        target.write(wire.frame(wire.Failed("memory", PARSE_MEMORY, _text(error))))
+    except Exception as error:  # a bug, ours or a library's: told, and the next page is read
+        text = f"{type(error).__name__}: {_text(error)}"
+        target.write(wire.frame(wire.Failed("bug", INTERNAL_ERROR, text)))
+
+
+def _listed(question: wire.ReadSitemap) -> wire.Listed:
+    from zcrawl.parse.sitemap import read_sitemap  # most children never see one
+
+    sitemap = read_sitemap(question.body, question.utc)
+    return wire.Listed(
+        sitemap.entries, sitemap.children, sitemap.error, sitemap.lost, sitemap.repaired
+    )
+
+
+def _facts(facts: wire.Facts | None) -> PageFacts | None:
+    if facts is None:
+        return None
+    from zcrawl.parse.extract.page_facts import PageFacts  # of jobs that extract
+
+    return PageFacts(facts.url, facts.label, facts.values, facts.main)
+
+
+def _text(error: BaseException) -> str:
+    return str(error)[: wire.MOST_TEXT].encode("utf-8", "replace").decode()
+
+
+def _next(source: BinaryIO) -> wire.Question | None:
+    """None when the worker has closed its end."""
+    head = source.read(wire.LENGTH.size)
+    if len(head) < wire.LENGTH.size:
+        return None
+    (length,) = wire.LENGTH.unpack(head)
+    question: wire.Question = wire.decode_question(source.read(length))
+    return question
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)

@@ -1,0 +1,203 @@
+"""What a worker and the child that parses pages tell each other, and how it is framed.
+
+Used on both sides: `children.pages` asks, `children.page_child` answers. Pure. A message is
+MessagePack with its length before it. A `Prepare` comes before the first `Read` that names its
+number and has no answer. A `Read` is answered by any number of `Links` and then by one `Parsed`,
+`Listed` or `Failed`: a page can have half a million links, and no single frame may keep the event
+loop busy. The child's first word, before any question, is `Ready`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from zcrawl.frontier.url import CanonicalRules
+from zcrawl.parse.page import PageOptions, ParsedPage
+
+LENGTH: Final = struct.Struct("!I")
+MOST_FRAME_BYTES: Final = 64_000_000
+LINKS_A_FRAME: Final = 2_000
+MOST_TEXT: Final = 500
+
+Link = tuple[str, bytes]
+
+
+class PageSetup(msgspec.Struct, frozen=True):
+    """What a run decides about reading its pages; `spec` is its job, if it extracts."""
+
+    rules: CanonicalRules
+    follow_nofollow: bool = False
+    token: str = ""
+    fingerprint: bool = False
+    spec: bytes = b""
+
+
+class Facts(msgspec.Struct, frozen=True, array_like=True):
+    """`extract.page_facts.PageFacts` on its way."""
+
+    url: str
+    label: str
+    values: dict[str, Any]
+    main: dict[str, Any] | None
+
+
+class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
+    number: int
+    setup: PageSetup
+
+
+class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+    """A page, or JSON, to be read as the run of that number wants it."""
+
+    setup: int
+    body: bytes
+    content_type: str
+    url: str
+    facts: Facts | None = None
+
+
+class ReadSitemap(msgspec.Struct, frozen=True, array_like=True, tag="sitemap"):
+    body: bytes
+    utc: float
+
+
+Question: TypeAlias = Prepare | Read | ReadSitemap
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """Everything is loaded."""
+
+
+class Links(msgspec.Struct, frozen=True, array_like=True, tag="links"):
+    links: list[Link]
+
+
+class Found(msgspec.Struct, frozen=True, array_like=True):
+    """`extract.Extracted` on its way; `links` only tells whether there are any."""
+
+    items: list[bytes]
+    rejected: list[bytes]
+    problems: list[bytes]
+    reasons: dict[str, int]
+    fields: dict[str, list[int]]
+    labels: dict[str, list[bytes]]
+    paging: list[bytes]
+    size: int
+    examples: dict[str, str]
+
+
+class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
+    """A `ParsedPage` without its links, which came before."""
+
+    title: str | None
+    encoding: str
+    noindex: bool
+    rejected: dict[str, int]
+    extracted: Found | None
+    canonical: str | None
+    alternates: tuple[tuple[str, str], ...]
+    fingerprint: bytes
+
+
+class Listed(msgspec.Struct, frozen=True, array_like=True, tag="listed"):
+    """A `sitemap.Sitemap`."""
+
+    entries: list[tuple[str, int]]
+    children: list[str]
+    error: str
+    lost: int
+    repaired: int
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
+    """`kind`: the page is unreadable (a ParseError), needs too much memory, or met a bug."""
+
+    kind: Literal["unreadable", "memory", "bug"]
+    code: str
+    text: str
+
+
+Answer: TypeAlias = Ready | Links | Parsed | Listed | Failed
+
+_encode = msgspec.msgpack.Encoder().encode
+decode_question = msgspec.msgpack.Decoder(Question).decode
+decode_answer = msgspec.msgpack.Decoder(Answer).decode
+
+
+def frame(message: Question | Answer) -> bytes:
+    data = _encode(message)
+    return LENGTH.pack(len(data)) + data
+
+
+def options_of(setup: PageSetup) -> PageOptions:
+    """Compiled, in the child: once per run."""
+    plan = None
+    if setup.spec:
+        from zcrawl.model.spec import JobSpec
+        from zcrawl.parse.extract.plan import Plan  # of jobs that extract
+
+        spec = msgspec.json.decode(setup.spec, type=JobSpec)
+        plan = Plan(spec.extract, spec.schema)
+    return PageOptions(setup.follow_nofollow, plan, setup.token, setup.fingerprint)
+
+
+def as_answer(page: ParsedPage) -> Parsed:
+    """Without the links."""
+    found = page.extracted
+    extracted = None
+    if found is not None:
+        extracted = Found(
+            found.items,
+            found.rejected,
+            found.problems,
+            found.reasons,
+            found.fields,
+            found.labels,
+            found.paging,
+            found.size,
+            found.examples,
+        )
+    return Parsed(
+        page.title,
+        page.encoding,
+        page.noindex,
+        page.rejected,
+        extracted,
+        page.canonical,
+        page.alternates,
+        page.fingerprint,
+    )
+
+
+def as_page(answer: Parsed, links: list[Link]) -> ParsedPage:
+    """What `read` gave in the child, but for `extracted.links`: they are the page's."""
+    extracted = None
+    if answer.extracted is not None:
+        from zcrawl.parse.extract.plan import Extracted
+
+        found = answer.extracted
+        extracted = Extracted(
+            items=found.items,
+            rejected=found.rejected,
+            problems=found.problems,
+            reasons=found.reasons,
+            fields=found.fields,
+            labels=found.labels,
+            paging=found.paging,
+            size=found.size,
+            examples=found.examples,
+        )
+    return ParsedPage(
+        answer.title,
+        links,
+        answer.encoding,
+        answer.noindex,
+        answer.rejected,
+        extracted,
+        answer.canonical,
+        answer.alternates,
+        answer.fingerprint,
+    )

@@ -1,0 +1,92 @@
+"""Whose files are whose: what zcrawl makes is for its own user, what a user names is the user's.
+
+The rule is the process's umask: every process of zcrawl sets 077 first of all (`keep_private`), so
+no file or folder of it can come to be readable by others, whichever library makes it: database,
+logs, bodies, outputs in the data folder, temporary files, recordings. Children (workers, spiders,
+Chromium) inherit it.
+
+A file that a user names outside the data folder (`--out`, `init`) is made the same way and then
+gets the mode that the user's own umask gives (`give_to_user`). That is one chmod of one file; to
+change the umask for a moment would open whatever other threads make meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from zcrawl.runtime.durable_files import make_durable_folder
+
+PRIVATE_FILE: Final = 0o600
+PRIVATE_FOLDER: Final = 0o700
+_UMASK: Final = 0o077
+_OTHERS: Final = 0o077  # the bits of a mode that let others in
+
+_users_umask: int | None = None  # None: `keep_private` was not called, so files are the user's
+
+
+def keep_private() -> None:
+    """From now on nothing that this process makes can be read by others."""
+    global _users_umask
+    before = os.umask(_UMASK)
+    if _users_umask is None:
+        _users_umask = before
+
+
+def give_to_user(path: Path) -> None:
+    """Give a new file or folder, which the user named, the mode that the user's umask says."""
+    if _users_umask is not None:
+        whole = 0o777 if path.is_dir() else 0o666
+        path.chmod(whole & ~_users_umask)
+
+
+def users_file_mode() -> int | None:
+    """The mode of a new file that the user named; None: the process makes it right by itself."""
+    return None if _users_umask is None else 0o666 & ~_users_umask
+
+
+def make_folder_of_user(folder: Path) -> None:
+    """Make a folder for a file that the user named, and those above it."""
+    for one in make_durable_folder(folder):
+        give_to_user(one)
+
+
+def is_within(path: Path, folder: Path) -> bool:
+    """Whether a path leads into a folder, links and `..` resolved."""
+    return path.resolve().is_relative_to(folder.resolve())
+
+
+def make_private_folder(folder: Path) -> str:
+    """Make the folder unless it is there; a warning if others can look into it, else ''."""
+    make_durable_folder(folder, PRIVATE_FOLDER)
+    return folder_warning(folder)
+
+
+def folder_warning(folder: Path) -> str:
+    """What is wrong with who owns this folder and who may enter it; '' if nothing is."""
+    status = folder.stat()
+    if status.st_uid != os.geteuid():
+        return (
+            f"the data folder {folder} belongs to another user (uid {status.st_uid}), who can "
+            "read and replace what is kept there; use a folder of your own"
+        )
+    if status.st_mode & _OTHERS:
+        return (
+            f"the data folder {folder} is open to other users (mode "
+            f"{stat.S_IMODE(status.st_mode):o}); if they shall not see it: chmod 700 {folder}"
+        )
+    return ""
+
+
+def tighten(paths: Iterable[Path]) -> None:
+    """Close files to others that are ours and were made wider, by whatever made them."""
+    for path in paths:
+        with contextlib.suppress(OSError):  # there is none, or its disk knows no modes
+            status = path.lstat()
+            ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+            if ours and status.st_mode & _OTHERS:
+                path.chmod(PRIVATE_FILE)

@@ -1,0 +1,305 @@
+"""The store on MySQL or MariaDB: finding the writable server, sessions, and who holds the lock.
+
+`leaders` has one row a shard. Every transaction of a leader begins with SELECT … FOR UPDATE on
+it. A shared lock would fence as well, but it lets a leader's new connection read beside its own
+old one whose COMMIT is still under way, and ExtendLease would have to upgrade it, which can
+deadlock with a takeover. There is one writer, so the exclusive lock costs nothing.
+
+A leader that is paused inside a transaction keeps that lock. So the row also tells which
+connection its writer uses, and who takes over KILLs that one first. Isolation is READ COMMITTED
+for the writer (the lock is what keeps others out; gap locks would only cost) and REPEATABLE READ
+for the reader (one query may be several SELECTs).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import ssl
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Final
+
+import peewee
+import pymysql
+from pymysql.constants import CLIENT
+
+from zcrawl.errors import StoreError, StoreUnavailable
+from zcrawl.model.reasons.storage import STORE_READONLY, STORE_TLS
+from zcrawl.store.sql.dialects import mysql_errors
+from zcrawl.store.sql.dialects.dialect import Session
+from zcrawl.store.sql.dialects.mysql_session import MysqlSession, Seat
+from zcrawl.store.urls import MysqlUrl
+
+CONNECT_TIMEOUT_S: Final = 3.0
+WRITE_TIMEOUT_S: Final = 8.0
+LOCK_WAIT_S: Final = 2
+SCHEMA_LOCK_WAIT_S: Final = 60
+peewee.mysql = pymysql  # type: ignore[attr-defined] # it may have been loaded without (sql.light)
+SQL_MODE: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+
+
+class MysqlDialect:
+    lock_epoch = "SELECT epoch, commits FROM leaders WHERE shard = ? FOR UPDATE"
+    field_types: ClassVar[dict[str, str]] = {
+        "ZC_ID": "BIGINT",
+        "ZC_BYTES": "VARBINARY",
+        "BLOB": "LONGBLOB",
+        "TEXT": "MEDIUMTEXT",
+    }
+    # No partial indexes here: the state leads, so a lane and a sweep still read queued rows only.
+    # Failed rows are found by it too and sorted; an index (run, seq) for them would cost every
+    # new link 8 % of the server's time.
+    index_statements: tuple[str, ...] = (
+        "CREATE INDEX requests_queued ON requests (run, state, host, prio, depth, seq)",
+    )
+
+    def __init__(self, urls: Sequence[MysqlUrl], readonly: bool) -> None:
+        self.readonly = readonly
+        self.where = ", ".join(url.shown for url in urls)
+        self._urls = list(urls)
+        self._current: MysqlUrl | None = None  # where the writer is; the reader follows
+        self._writer_seat: Seat | None = None
+        self._kill_refused = ""
+
+    # ------------------------------------------------------------ connecting
+
+    def connect(self, role: str) -> MysqlSession:
+        """The first server that takes writes; for a read-only store any will do if none does."""
+        failures: list[StoreError] = []
+        spare: tuple[MysqlUrl, MysqlSession] | None = None
+        for url in self._in_order():
+            try:
+                session = self._connect_to(url, role)
+                writable = not self._is_readonly(session)
+            except Exception as error:
+                failures.append(self._named_at(url, error))
+                continue
+            if writable:
+                if spare is not None:
+                    spare[1].close()
+                return self._settle(url, session, role)
+            if self.readonly and spare is None:
+                spare = (url, session)
+                continue
+            session.close()
+            failures.append(StoreUnavailable(f"{url.shown} is read only", code=STORE_READONLY))
+        if spare is not None:
+            return self._settle(*spare, role)
+        if len(failures) == 1:
+            raise failures[0]
+        told = "; ".join(str(failure) for failure in failures)
+        raise StoreUnavailable(f"no address of database.urls takes writes: {told}")
+
+    def _in_order(self) -> list[MysqlUrl]:
+        """The one in use first: a lost connection mostly means a restart, not a failover."""
+        return sorted(self._urls, key=lambda url: url is not self._current)
+
+    def _connect_to(self, url: MysqlUrl, role: str) -> MysqlSession:
+        place: dict[str, Any] = {"host": url.host, "port": url.port}
+        if url.socket is not None:
+            place = {"unix_socket": url.socket}
+        database = peewee.MySQLDatabase(
+            url.database,
+            user=url.user,
+            password=url.password,
+            thread_safe=False,
+            autoconnect=False,
+            field_types=self.field_types,
+            sql_mode=SQL_MODE,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=CONNECT_TIMEOUT_S,  # of the handshake; the session sets its own
+            write_timeout=WRITE_TIMEOUT_S,
+            client_flag=CLIENT.FOUND_ROWS,  # an UPDATE counts the rows found, as SQLite does
+            program_name=f"zcrawl-{role}",
+            **place,
+            **tls_options(url),
+        )
+        database.connect()
+        session = MysqlSession(database)
+        try:
+            self._prepare(session, role)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    def _prepare(self, session: MysqlSession, role: str) -> None:
+        level = "READ COMMITTED" if role == "writer" else "REPEATABLE READ"
+        session.run(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        waits = ("innodb_lock_wait_timeout", "lock_wait_timeout")
+        session.run("SET SESSION " + ", ".join(f"{name} = {LOCK_WAIT_S}" for name in waits))
+        session.run("SET SESSION time_zone = '+00:00'")  # no hour is told twice in autumn
+        (session.max_packet,) = session.one("SELECT @@max_allowed_packet")
+        session.be_patient(False)
+
+    def _is_readonly(self, session: MysqlSession) -> bool:
+        return bool(session.one("SELECT @@global.read_only")[0])
+
+    def _settle(self, url: MysqlUrl, session: MysqlSession, role: str) -> MysqlSession:
+        self.where = url.shown
+        session.is_current = lambda: self._current is url
+        if role == "writer" or self._current is None:
+            self._current = url
+        if role == "writer" and not self.readonly:
+            session.seat = _seat_of(session)
+            # Our own last connection may be half open: the server would keep its transaction
+            # and its lock for hours. A COMMIT that is under way there ends before the lock does.
+            if self._writer_seat is not None:
+                self._kill(session, self._writer_seat)
+            self._writer_seat = session.seat
+        return session
+
+    # ------------------------------------------------------------ leaders
+
+    def before_takeover(self, session: Session, shard: int) -> None:
+        """KILL the connection of the leader before us, and leave our own to the one after us.
+
+        Each statement commits by itself: were we paused here, no lock would stay behind.
+        """
+        assert isinstance(session, MysqlSession)
+        held = session.one("SELECT connection, address FROM leaders WHERE shard = ?", (shard,))
+        if held is None:
+            with contextlib.suppress(pymysql.err.IntegrityError):  # somebody else just did it
+                session.run(
+                    "INSERT INTO leaders (shard, epoch, holder, taken_at) VALUES (?, 0, '', 0)",
+                    (shard,),
+                )
+        elif held != session.seat:
+            self._kill(session, held)
+        session.run(
+            "UPDATE leaders SET connection = ?, address = ? WHERE shard = ?",
+            (*session.seat, shard),
+        )
+
+    def committed(self, commits: int) -> None:
+        """The server keeps its own log; a copy that is behind is seen by `leaders.commits`."""
+
+    def close(self) -> None:
+        """Connections are closed by the store."""
+
+    def keep_leading(self, session: Session, epoch: int) -> None:
+        assert isinstance(session, MysqlSession)
+        session.run(
+            "UPDATE leaders SET connection = ?, address = ? WHERE shard = 0 AND epoch = ?",
+            (*session.seat, epoch),
+        )
+
+    def _kill(self, session: MysqlSession, seat: Seat) -> None:
+        """Only the very connection: ids begin anew with a server, addresses tell them apart."""
+        self._kill_refused = ""
+        if seat[0] == session.seat[0] or seat not in _seats(session):
+            return
+        try:
+            session.run(f"KILL CONNECTION {seat[0]:d}")
+        except pymysql.err.MySQLError as error:
+            code = mysql_errors.code_of(error)
+            if code == mysql_errors.KILL_DENIED:
+                # Told when the lock is really held; otherwise it does not matter.
+                self._kill_refused = (
+                    f"; connection {seat[0]} ({seat[1]}) may hold the lock and could not be "
+                    "killed: let all masters use the same database user, or grant CONNECTION ADMIN"
+                )
+            elif code != mysql_errors.NO_SUCH_THREAD:
+                raise
+
+    # ------------------------------------------------------------ schema
+
+    def table_options(self, session: Session) -> str:
+        """Binary collations that do not ignore spaces at the end, as neither does SQLite."""
+        (version,) = session.one("SELECT VERSION()")
+        collation = "utf8mb4_nopad_bin" if "maria" in version.lower() else "utf8mb4_0900_bin"
+        return f" ENGINE=InnoDB ROW_FORMAT=DYNAMIC CHARACTER SET utf8mb4 COLLATE {collation}"
+
+    @contextlib.contextmanager
+    def migration_lock(self, session: Session) -> Iterator[None]:
+        """Masters that start at the same time migrate once; DDL commits by itself here."""
+        name = "zcrawl." + hashlib.blake2b(self._urls[0].database.encode()).hexdigest()[:32]
+        session.be_patient(True)
+        if session.one("SELECT GET_LOCK(?, ?)", (name, SCHEMA_LOCK_WAIT_S))[0] != 1:
+            raise StoreUnavailable(f"{self.where}: another master migrates the schema")
+        try:
+            yield
+        finally:
+            if not session.lost:
+                session.one("SELECT RELEASE_LOCK(?)", (name,))
+                session.be_patient(False)
+
+    # ------------------------------------------------------------ errors
+
+    def error(self, error: BaseException) -> StoreError | None:
+        url = self._current or self._urls[0]
+        named = mysql_errors.named_error(error, url.shown, url.user, url.database)
+        if self._kill_refused and mysql_errors.code_of(error) == mysql_errors.LOCK_WAIT:
+            return StoreUnavailable(f"{named}{self._kill_refused}")
+        return named
+
+    def commit_error(self, error: Exception, rolled_back: bool) -> StoreError:
+        named = self.error(error) or StoreError(str(error))
+        return mysql_errors.commit_error(error, named, self.where)
+
+    def _named_at(self, url: MysqlUrl, error: Exception) -> StoreError:
+        named = mysql_errors.named_error(error, url.shown, url.user, url.database)
+        if named is None:
+            raise error
+        named.__cause__ = error
+        return named
+
+
+def _seats(session: MysqlSession) -> set[Seat]:
+    """All connections of our user; of everybody with the PROCESS privilege."""
+    return {(int(row[0]), str(row[2])) for row in session.all("SHOW PROCESSLIST")}
+
+
+def _seat_of(session: MysqlSession) -> Seat:
+    mine = session.seat[0]
+    return next((seat for seat in _seats(session) if seat[0] == mine), (mine, ""))
+
+
+def tls_options(url: MysqlUrl) -> dict[str, Any]:
+    if url.ssl_mode == "disabled":
+        return {"ssl_disabled": True}
+    if url.ssl_mode == "preferred" and url.ssl_cert is None:
+        return {}
+    verify = url.ssl_mode in ("verify_ca", "verify_identity")
+    try:
+        context = ssl.create_default_context(cafile=url.ssl_ca if verify else None)
+        context.check_hostname = url.ssl_mode == "verify_identity"
+        context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+        if url.ssl_cert is not None:
+            context.load_cert_chain(url.ssl_cert, url.ssl_key)
+    except OSError as error:
+        raise StoreError(
+            f"{url.shown}: cannot read ssl_ca, ssl_cert or ssl_key: {error}", code=STORE_TLS
+        ) from error
+    return {"ssl": context}
+
+
+def create_database(urls: Sequence[MysqlUrl]) -> None:
+    """Make the database that the addresses name, on the first server that takes it."""
+    failure: Exception | None = None
+    for url in urls:
+        try:
+            _create_at(url)
+        except pymysql.err.MySQLError as error:
+            named = mysql_errors.named_error(error, url.shown, url.user, url.database)
+            failure = named or error
+        else:
+            return
+    if failure is not None:
+        raise failure
+
+
+def _create_at(url: MysqlUrl) -> None:
+    connection = pymysql.connect(
+        host=url.host,
+        port=url.port,
+        unix_socket=url.socket,
+        user=url.user,
+        password=url.password,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=CONNECT_TIMEOUT_S,
+        **tls_options(url),
+    )
+    with contextlib.closing(connection), connection.cursor() as cursor:
+        name = url.database.replace("`", "``")
+        cursor.execute(f"CREATE DATABASE IF NOT EXISTS `{name}` CHARACTER SET utf8mb4")

@@ -1,0 +1,82 @@
+"""What keeps a client's request from being carried out twice: its answer, stored in the transaction
+that does it. FindReply for whoever asks again, and Forget for the answers and watermarks that
+nobody asks about any more.
+
+Called by `store` and its parts after the epoch check; it commits afterwards.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.model.rows import RunRow
+from zcrawl.store.commands import Asked, Forget, Forgotten
+from zcrawl.store.queries import ActionRow, FindReply, FoundReply
+from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
+from zcrawl.store.sql.dialects.dialect import Session
+
+TEXT_CHARS = 255  # of the columns
+
+
+def stored_reply(session: Session, request: str) -> bytes | None:
+    """The answer that was given under this id; None: nothing was done under it."""
+    select = "SELECT job, run, reply FROM client_requests WHERE id = ?"
+    found = session.one(select, (request,))
+    if found is None:
+        return None
+    job, run, reply = found
+    return bytes(reply) if reply is not None else msgspec.json.encode({"job": job, "run": run})
+
+
+def keep_request(
+    session: Session, asked: Asked, job: int, run: int, reply: bytes | None = None
+) -> None:
+    session.run(
+        "INSERT INTO client_requests (id, job, run, created_at, what, asked_by, via, reply) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            asked.request,
+            job,
+            run,
+            asked.at,
+            asked.what[:TEXT_CHARS],
+            asked.by[:TEXT_CHARS],
+            asked.via[:TEXT_CHARS],
+            reply,
+        ),
+    )
+
+
+def keep_run_reply(session: Session, asked: Asked | None, row: RunRow, changed: int) -> None:
+    if asked is not None:
+        keep_request(session, asked, row.job, row.id, msgspec.json.encode(run_reply(row, changed)))
+
+
+def given_before(session: Session, asked: Asked | None) -> bytes:
+    """The answer to a request that is done already; empty if it has to be done."""
+    return b"" if asked is None else stored_reply(session, asked.request) or b""
+
+
+def latest_actions(session: Session, run: int) -> list[ActionRow]:
+    select = (
+        "SELECT created_at, what, asked_by, via FROM client_requests WHERE run = ? AND what <> ? "
+        "ORDER BY created_at DESC LIMIT ?"
+    )
+    return [ActionRow(*row) for row in session.all(select, (run, SEEDING, MOST_ACTIONS))]
+
+
+def find_reply(session: Session, query: FindReply) -> FoundReply:
+    return FoundReply(stored_reply(session, query.request))
+
+
+def forget(session: Session, command: Forget) -> Forgotten:
+    """Few rows at a time: whoever commits results waits behind it."""
+    for worker, incarnation in command.streams:
+        session.run(
+            "DELETE FROM workers WHERE worker = ? AND incarnation = ? AND moved_at < ?",
+            (worker, incarnation, command.before),
+        )
+    select = "SELECT id FROM client_requests WHERE created_at < ? LIMIT ?"
+    old = [id for (id,) in session.all(select, (command.answers_before, command.limit))]
+    session.run_in("DELETE FROM client_requests WHERE id IN ({})", (), old)
+    return Forgotten(more=len(old) == command.limit)

@@ -1,0 +1,77 @@
+"""The fingerprints of a run's pages: looked up and written within the transaction of a batch.
+
+A part of `apply`; batches of runs that do not ask for it never come here. What is
+decided is decided in `near`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zcrawl.model.duplicates import OFF
+from zcrawl.store.commands import Change
+from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
+from zcrawl.store.rules import duplicates_of
+from zcrawl.store.sql.dialects.dialect import Session
+from zcrawl.store.sql.rows import RunRecord
+
+
+class NearPages:
+    def __init__(
+        self, session: Session, changes: Iterable[Change], runs: Mapping[int, RunRecord]
+    ) -> None:
+        self.skipped: list[int] = []  # requests that ended otherwise than their results said
+        self._session = session
+        self._rules = {id: duplicates_of(run.spec) for id, run in runs.items()}
+        self._originals: dict[tuple[int, int], list[Original]] = defaultdict(list)
+        self._inserts: list[tuple[Any, ...]] = []
+        wanted: dict[int, dict[int, None]] = defaultdict(dict)
+        for change in changes:
+            fingerprint = fingerprint_in(change)
+            if fingerprint and self._asks(change.run):
+                wanted[change.run].update(dict.fromkeys(bands(fingerprint)))
+        select = (
+            "SELECT f.band, f.fingerprint, f.seq, q.url FROM fingerprints f "
+            "JOIN requests q ON q.seq = f.seq WHERE f.run = ? AND f.band IN ({})"
+        )
+        for run, of_run in wanted.items():
+            for band, fingerprint, seq, url in session.all_in(select, (run,), of_run):
+                self._originals[(run, band)].append(Original(fingerprint, seq, url.decode()))
+
+    def _asks(self, run: int) -> bool:
+        return run in self._rules and self._rules[run].near != OFF
+
+    def judge(self, change: Change, url: bytes) -> Change:
+        """The change as the job wants it; a page that resembles no other is an original now."""
+        if not self._asks(change.run):
+            return change
+        rules, fingerprint = self._rules[change.run], fingerprint_in(change)
+        original = None
+        if fingerprint:
+            places = [(change.run, band) for band in bands(fingerprint)]
+            met = (one for place in places for one in self._originals.get(place, ()))
+            original = nearest(fingerprint, met, rules)
+            if original is None:
+                new = Original(fingerprint, change.seq, url.decode())
+                for place in places:
+                    if len(self._originals[place]) < MOST_IN_BAND:
+                        self._originals[place].append(new)
+                        self._inserts.append((*place, change.seq, fingerprint))
+        verdict = judged(change, original, rules)
+        if verdict.state is not change.state:
+            self.skipped.append(change.seq)
+        return verdict
+
+    def save(self) -> None:
+        self._session.insert_many("fingerprints", "run, band, seq, fingerprint", self._inserts)
+
+
+def forget_fingerprints(session: Session, run: int, limit: int) -> bool:
+    """Remove about `limit` rows of a run that is deleted; whether there were any."""
+    select = "SELECT band FROM fingerprints WHERE run = ? ORDER BY band LIMIT ?"
+    found = session.all(select, (run, limit))
+    if found:
+        session.run("DELETE FROM fingerprints WHERE run = ? AND band <= ?", (run, found[-1][0]))
+    return bool(found)

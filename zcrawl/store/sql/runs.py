@@ -1,0 +1,279 @@
+"""ChangeRun, Sweep, RetryDead, CountCrash: what happens to a run besides its results.
+
+Called by `store` after the epoch check; it commits afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from zcrawl.model.duplicates import OFF
+from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.failure import QUARANTINED
+from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.states import RequestState, RunState
+from zcrawl.store.commands import (
+    Asked,
+    CancelOffline,
+    ChangeRun,
+    CountCrash,
+    CrashCounted,
+    Retried,
+    RetryDead,
+    RunChanged,
+    Sweep,
+    Swept,
+    TuneRun,
+)
+from zcrawl.store.rules import crash_detail, duplicates_of, skip_reason
+from zcrawl.store.sql.dialects.dialect import Session
+from zcrawl.store.sql.examples import Examples
+from zcrawl.store.sql.idempotency import given_before, keep_run_reply
+from zcrawl.store.sql.intents import end_retry, find_retry, keep_retry
+from zcrawl.store.sql.load import raise_epoch
+from zcrawl.store.sql.rows import (
+    QUEUED_SELECT,
+    Ids,
+    RunRecord,
+    TallyChanges,
+    host_rows,
+    load_run,
+    queued_row,
+    save_run,
+    save_tallies,
+)
+
+SWEEP_ALL = 1 << 62
+
+
+def change_run(session: Session, command: ChangeRun) -> RunChanged:
+    run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
+    if run is None:
+        return RunChanged(NO_SUCH_RUN, None)
+    if run.state.ended and command.state not in (run.state, RunState.DELETED):
+        return RunChanged(RUN_ENDED, run.row())
+    found = (load_run(session, id) for id in command.others)
+    others = [other for other in found if other is not None]
+    for one in (run, *others):
+        _change(session, one, command)
+    changed = _changed(session, run, command.asked)
+    return msgspec.structs.replace(changed, others=[other.row() for other in others])
+
+
+def _change(session: Session, run: RunRecord, command: ChangeRun) -> None:
+    target = command.state
+    if run.state.ended and target in (run.state, RunState.RUNNING, RunState.PAUSED):
+        return
+    tallies = TallyChanges()
+    if run.state.ended or target is RunState.PAUSED:
+        run.state, run.reason = target, command.reason
+    elif target is RunState.RUNNING:
+        run.state, run.reason, run.seeding = target, "", False
+        run.complete_if_empty(command.now, tallies)
+    else:
+        run.end(target, command.reason, command.now, tallies)
+    save_run(session, run)
+    save_tallies(session, tallies)
+
+
+def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunChanged:
+    """`epoch` is the one that this transaction takes, if it changes anything."""
+    run = load_run(session, command.run)
+    if run is not None and run.state.ended:
+        return RunChanged(RUN_ENDED, run.row())
+    request = command.asked.request if command.asked is not None else ""
+    change = ChangeRun(
+        epoch, request, command.run, RunState.CANCELLED, CANCELLED, command.now, command.asked
+    )
+    changed = change_run(session, change)
+    if not changed.refused:
+        raise_epoch(session, command, epoch)
+    return changed
+
+
+def _changed(session: Session, run: RunRecord, asked: Asked | None) -> RunChanged:
+    row = run.row()
+    keep_run_reply(session, asked, row, asked.changed if asked is not None else 0)
+    return RunChanged("", row)
+
+
+def tune_run(session: Session, command: TuneRun) -> RunChanged:
+    run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
+    if run is None:
+        return RunChanged(NO_SUCH_RUN, None)
+    if run.state.ended:
+        return RunChanged(RUN_ENDED, run.row())
+    session.run("UPDATE runs SET spec = ? WHERE id = ?", (command.spec, run.id))
+    run.spec = command.spec
+    return _changed(session, run, command.asked)
+
+
+# ---------------------------------------------------------------- sweeping
+
+
+def sweep(session: Session, command: Sweep) -> Swept:
+    run = load_run(session, command.run)
+    if run is None or not run.state.ended:
+        return Swept(command.run, False)
+    if run.state is RunState.DELETED:
+        return Swept(run.id, _delete_rows(session, run, command.limit))
+    return Swept(run.id, _skip_rows(session, run, command.limit) == command.limit)
+
+
+def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
+    select = "SELECT seq FROM requests WHERE run = ? AND state = 0 LIMIT ?"
+    seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
+    session.run_in(
+        "UPDATE requests SET state = ?, reason = ? WHERE seq IN ({})",
+        (RequestState.SKIPPED, skip_reason(run.state, run.reason)),
+        seqs,
+    )
+    if run.recall is not None and seqs:
+        from zcrawl.store.sql.known import remember_unasked
+
+        ids = Ids(session)
+        remember_unasked(session, ids, run, seqs)
+        ids.save()
+    return len(seqs)
+
+
+def _delete_rows(session: Session, run: RunRecord, limit: int) -> bool:
+    """Examples, items, then requests with their pages, then the run itself, and with the last run
+    of its job what that remembers; True: call again."""
+    from zcrawl.store.sql.known import forget
+    from zcrawl.store.sql.near import forget_fingerprints
+
+    session.run("DELETE FROM examples WHERE run = ?", (run.id,))  # few, and of its requests
+    select = "SELECT id FROM items WHERE run = ? ORDER BY kind, id LIMIT ?"
+    items = [id for (id,) in session.all(select, (run.id, limit))]
+    session.run_in("DELETE FROM items WHERE id IN ({})", (), items)
+    limit -= len(items)
+    if limit == 0:
+        return True
+    select = "SELECT seq FROM requests WHERE run = ? LIMIT ?"
+    seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
+    session.run_in("DELETE FROM pages WHERE seq IN ({})", (), seqs)
+    session.run_in("DELETE FROM requests WHERE seq IN ({})", (), seqs)
+    limit -= len(seqs)
+    if limit == 0:
+        return True
+    if duplicates_of(run.spec).near != OFF and forget_fingerprints(session, run.id, limit):
+        return True
+    others = session.one("SELECT 1 FROM runs WHERE job = ? AND id <> ? LIMIT 1", (run.job, run.id))
+    if others is None and forget(session, run.job, limit) == limit:
+        return True
+    for table in ("tallies", "outputs"):
+        session.run(f"DELETE FROM {table} WHERE run = ?", (run.id,))
+    session.run("DELETE FROM runs WHERE id = ?", (run.id,))
+    if others is None:
+        session.run("DELETE FROM jobs WHERE id = ?", (run.job,))
+    return False
+
+
+# ---------------------------------------------------------------- dead requests
+
+
+def retry_dead(session: Session, command: RetryDead) -> Retried:
+    run = load_run(session, command.run)
+    reply = given_before(session, command.asked)
+    if reply:
+        return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
+    stands = find_retry(session, command.asked.request)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    full = run is not None and run.max_pages is not None and run.done >= run.max_pages
+    if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        return _end_retry_early(session, command, run, changed)
+    only = ("AND reason = ? " if command.reason else "") + ("AND host = ? " if command.host else "")
+    values = [one for one in (command.reason, command.host) if one]
+    dead: Sequence[tuple[int, str]] = session.all(
+        "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
+        + only
+        + "ORDER BY seq LIMIT ?",
+        (run.id, RequestState.DEAD, after, *values, command.limit),
+    )
+    if dead and run.state is RunState.COMPLETED:
+        # What it skipped when it ended stays skipped, also what no sweep has reached yet.
+        _skip_rows(session, run, SWEEP_ALL)
+        run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
+    tallies = TallyChanges()
+    for _, reason in dead:
+        tallies[(run.id, "failed", reason)] -= 1
+    seqs = [seq for seq, _ in dead]
+    session.run_in(
+        "UPDATE requests SET state = 0, attempts = 0, crashes = 0, due_at = 0, reason = '', "
+        "status = 0 WHERE seq IN ({})",
+        (),
+        seqs,
+    )
+    examples = Examples(session)
+    for seq in seqs:
+        examples.drop(run.id, seq)
+    examples.save()
+    run.failed -= len(dead)
+    run.pending += len(dead)
+    save_run(session, run)
+    save_tallies(session, tallies)
+    found = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
+    rows = sorted((queued_row(row) for row in found), key=lambda row: row.seq)
+    more = len(seqs) == command.limit
+    changed += len(seqs)
+    if more:
+        keep_retry(session, command, seqs[-1], changed)
+    else:
+        end_retry(session, command.asked.request)
+        keep_run_reply(session, command.asked, run.row(), changed)
+    return Retried(
+        refused="",
+        rows=rows,
+        hosts=host_rows(session, (row.host for row in rows)),
+        row=run.row(),
+        changed=changed,
+        more=more,
+    )
+
+
+def _end_retry_early(
+    session: Session, command: RetryDead, run: RunRecord | None, changed: int
+) -> Retried:
+    """Its run cannot go on. What was queued before is the answer; a refusal if that was nothing."""
+    end_retry(session, command.asked.request)
+    if run is None:
+        return Retried(NO_SUCH_RUN, [], [], None, 0, False)
+    if not changed:
+        return Retried(RUN_ENDED, [], [], run.row(), 0, False)
+    keep_run_reply(session, command.asked, run.row(), changed)
+    return Retried("", [], [], run.row(), changed, False)
+
+
+def count_crash(session: Session, command: CountCrash) -> CrashCounted:
+    stored = session.one("SELECT run, state FROM requests WHERE seq = ?", (command.seq,))
+    run = None if stored is None else load_run(session, stored[0])
+    if run is None:
+        return CrashCounted(None)
+    if stored[1] != RequestState.QUEUED or run.state.ended:
+        return CrashCounted(run.row())
+    session.run("UPDATE requests SET crashes = ? WHERE seq = ?", (command.crashes, command.seq))
+    if command.quarantine:
+        session.run(
+            "UPDATE requests SET state = ?, reason = ? WHERE seq = ?",
+            (RequestState.DEAD, QUARANTINED, command.seq),
+        )
+        run.pending -= 1
+        run.failed += 1
+        tallies = TallyChanges({(run.id, "failed", QUARANTINED): 1})
+        run.complete_if_empty(command.now, tallies)
+        save_run(session, run)
+        save_tallies(session, tallies)
+        examples = Examples(session)
+        detail = crash_detail(command.crashes)
+        examples.add((run.id, "failed", QUARANTINED), command.seq, detail)
+        examples.save()
+    return CrashCounted(run.row())

@@ -1,0 +1,442 @@
+"""The tables of the store, as peewee models, and the numbered migrations that lead to them.
+
+The models are the one description of the schema; the hot statements are raw SQL in
+`store.sql`, because peewee's query builder costs about 20 µs a row. What differs between
+SQLite and MySQL (types, indexes) comes from the dialect; no name is a reserved word in either.
+`store` calls `migrate` before anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import peewee
+
+from zcrawl.errors import StoreCorrupt, StoreError
+from zcrawl.model.reasons.storage import SCHEMA_NEWER
+from zcrawl.store.rules import MOST_DETAIL
+from zcrawl.store.sql.dialects.dialect import Dialect, Session
+from zcrawl.store.sql.fields import URL_BYTES, BytesField, IdField, default
+from zcrawl.store.sql.schema_idempotency import ClientRequest, Worker
+from zcrawl.store.sql.schema_intents import INTENTS
+from zcrawl.store.sql.schema_known import Fingerprint, KnownPage
+
+SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
+PROBLEM_CHARACTERS = 1_000
+PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
+
+
+class SchemaVersion(peewee.Model):
+    version = peewee.IntegerField(primary_key=True)
+
+    class Meta:
+        table_name = "schema_version"
+
+
+class Sequence_(peewee.Model):
+    """The last id given, of each kind. Ids are never used twice, also not after a delete."""
+
+    name = peewee.CharField(32, primary_key=True)
+    value = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "sequences"
+
+
+class Leader(peewee.Model):
+    shard = peewee.IntegerField(primary_key=True)
+    epoch = peewee.BigIntegerField()
+    holder = peewee.CharField(255)
+    lease_until = peewee.DoubleField(**default("0"))
+    taken_at = peewee.DoubleField()
+    connection = peewee.BigIntegerField(**default("0"))  # of its writer; see dialects.mysql
+    address = peewee.CharField(255, **default("''"))  # of that connection's client
+    commits = peewee.BigIntegerField(**default("0"))  # transactions of leaders, ever
+
+    class Meta:
+        table_name = "leaders"
+
+
+class Job(peewee.Model):
+    id = IdField(primary_key=True)
+    name = peewee.CharField(255, index=True)  # not unique: a name is free once its runs are deleted
+    spec = peewee.BlobField()
+    created_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "jobs"
+
+
+class Run(peewee.Model):
+    id = IdField(primary_key=True)
+    job = peewee.BigIntegerField(index=True)
+    state = peewee.CharField(16)
+    reason = peewee.CharField(255, **default("''"))
+    spec = peewee.BlobField()
+    max_pages = peewee.BigIntegerField(null=True)
+    seed_hosts = peewee.BlobField()  # JSON
+    seeding = peewee.BooleanField()
+    created_at = peewee.DoubleField()
+    started_at = peewee.DoubleField()
+    ended_at = peewee.DoubleField(**default("0"))
+    admitted = peewee.BigIntegerField(**default("0"))
+    pending = peewee.BigIntegerField(**default("0"))
+    done = peewee.BigIntegerField(**default("0"))
+    failed = peewee.BigIntegerField(**default("0"))
+    skipped = peewee.BigIntegerField(**default("0"))
+    items = peewee.BigIntegerField(**default("0"))
+    bytes = peewee.BigIntegerField(**default("0"))
+    cookies = peewee.BlobField(null=True)  # see cookie_jar
+    unchanged = peewee.BigIntegerField(**default("0"))
+    recall = peewee.BigIntegerField(null=True)  # among the known pages of its job; see RunRow
+    canonical = peewee.IntegerField(**default("1"))  # version of the canonical form of its keys
+
+    class Meta:
+        table_name = "runs"
+
+
+class Request(peewee.Model):
+    """A sequential primary key: a random one falls to a quarter of the speed beyond 1 M rows."""
+
+    seq = IdField(primary_key=True)
+    run = peewee.BigIntegerField()
+    url_key = BytesField(16)
+    url = BytesField(URL_BYTES)
+    host = peewee.BigIntegerField()
+    prio = peewee.IntegerField()
+    depth = peewee.IntegerField()
+    parent = peewee.BigIntegerField(null=True)
+    state = peewee.SmallIntegerField(**default("0"))
+    attempts = peewee.IntegerField(**default("0"))
+    crashes = peewee.IntegerField(**default("0"))
+    due_at = peewee.DoubleField(**default("0"))
+    reason = peewee.CharField(255, **default("''"))
+    status = peewee.IntegerField(**default("0"))
+    label = peewee.CharField(100, **default("''"))  # the extraction block that reads it
+    extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
+    known = BytesField(4_500, null=True)  # of a page that an earlier run has met
+
+    class Meta:
+        table_name = "requests"
+        indexes = ((("run", "url_key"), True),)
+
+
+class Host(peewee.Model):
+    id = IdField(primary_key=True)
+    origin = BytesField(300, unique=True)
+    owners = peewee.BlobField()  # JSON
+    owned = peewee.BooleanField(**default("0"))
+    next_at = peewee.DoubleField(**default("0"))
+    crawl_delay = peewee.DoubleField(**default("0"))
+    slow = peewee.DoubleField(**default("0"))  # seconds between requests that its answers ask for
+    failures = peewee.IntegerField(**default("0"))  # in a row
+    opens = peewee.IntegerField(**default("0"))  # of its breaker, since its last answer
+    address = peewee.CharField(45, **default("''"))  # that it was found at
+
+    class Meta:
+        table_name = "hosts"
+
+
+class Robots(peewee.Model):
+    """The newest robots.txt of a host. Apart from `hosts`, whose rows stay small."""
+
+    host = IdField(primary_key=True)
+    status = peewee.IntegerField()
+    body = peewee.BlobField()  # compressed
+    fresh_until = peewee.DoubleField()
+
+    class Meta:
+        table_name = "robots"
+
+
+class Page(peewee.Model):
+    seq = IdField(primary_key=True)
+    final_url = BytesField(URL_BYTES)
+    title = peewee.TextField(null=True)
+    content_type = peewee.CharField(255)
+    size = peewee.BigIntegerField()
+    fetched_at = peewee.DoubleField()
+    elapsed_ms = peewee.DoubleField()
+    body = peewee.CharField(255, null=True)
+    canonical = BytesField(URL_BYTES, null=True)
+    alternates = peewee.BlobField(null=True)  # JSON: (hreflang, URL)
+    files = peewee.CharField(255, null=True)  # JSON: kind → blob name
+
+    class Meta:
+        table_name = "pages"
+
+
+class Item(peewee.Model):
+    """The index holds the id too, on both backends: a run's items in order."""
+
+    id = IdField(primary_key=True)
+    run = peewee.BigIntegerField()
+    seq = peewee.BigIntegerField()
+    kind = peewee.SmallIntegerField(**default("0"))  # Kept
+    data = peewee.BlobField()
+
+    class Meta:
+        table_name = "items"
+        indexes = ((("run", "kind"), False),)
+
+
+class Output(peewee.Model):
+    run = peewee.BigIntegerField()
+    path = BytesField(PATH_BYTES)
+    format = peewee.CharField(32)
+    item_cursor = peewee.BigIntegerField(**default("0"))
+    length = peewee.BigIntegerField(**default("0"))
+    part = peewee.BigIntegerField(**default("0"))
+    part_at = peewee.DoubleField(**default("0"))
+    problem = peewee.CharField(PROBLEM_CHARACTERS, **default("''"))  # why it is not written now
+    progress = peewee.BlobField(null=True)  # JSON: store.output_pieces
+
+    class Meta:
+        table_name = "outputs"
+        primary_key = peewee.CompositeKey("run", "path")
+
+
+class Tally(peewee.Model):
+    run = peewee.BigIntegerField()
+    kind = peewee.CharField(16)  # status, failed, skipped, link, dropped, and those of extractions
+    name = peewee.CharField(255)
+    n = peewee.BigIntegerField()
+
+    class Meta:
+        table_name = "tallies"
+        primary_key = peewee.CompositeKey("run", "kind", "name")
+
+
+class Example(peewee.Model):
+    """The first requests of each reason of a tally, with what happened to them: bounded by
+    `rules`, so a run with a million failures has no more rows than a run with a thousand."""
+
+    run = peewee.BigIntegerField()
+    kind = peewee.CharField(16)  # failed, skipped, rejected
+    name = peewee.CharField(255)  # as in `tallies`
+    seq = peewee.BigIntegerField()
+    detail = peewee.CharField(MOST_DETAIL)
+
+    class Meta:
+        table_name = "examples"
+        primary_key = peewee.CompositeKey("run", "kind", "name", "seq")
+
+
+MODELS: tuple[type[peewee.Model], ...] = (
+    SchemaVersion,
+    Sequence_,
+    Leader,
+    Job,
+    Run,
+    Request,
+    Host,
+    Robots,
+    Page,
+    Item,
+    Worker,
+    ClientRequest,
+    Output,
+    Tally,
+    Example,
+    KnownPage,
+    Fingerprint,
+    *INTENTS,
+)
+
+
+def _create(session: Session, dialect: Dialect) -> None:
+    database = session.database
+    options = dialect.table_options(session)
+    with database.bind_ctx(MODELS):
+        if database.get_tables():  # DDL is no part of a transaction on MySQL: begun and never used
+            database.drop_tables([model for model in MODELS if model is not SchemaVersion])
+        else:
+            _create_table(session, SchemaVersion, options)
+            session.run("INSERT INTO schema_version (version) VALUES (0)")
+        for model in MODELS:
+            if model is not SchemaVersion:
+                _create_table(session, model, options)
+    for statement in dialect.index_statements:
+        session.run(statement)
+    for name in SEQUENCES:
+        session.run("INSERT INTO sequences (name, value) VALUES (?, 0)", (name,))
+
+
+def _create_table(session: Session, model: type[peewee.Model], options: str) -> None:
+    schema = model._schema  # type: ignore[attr-defined]
+    sql, _ = schema._create_table(safe=False).query()
+    session.run(sql + options)
+    schema.create_indexes(safe=False)
+
+
+def add_column(session: Session, table: str, column: str, definition: str) -> None:
+    """Harmless when it is there: a migration may have been cut short."""
+    known = [found.name for found in session.database.get_columns(table)]
+    if column not in known:
+        session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
+
+
+def _add_fields(session: Session, model: type[peewee.Model], *names: str) -> None:
+    """Columns in the words of their model, so that both ways lead to the same table."""
+    for name in names:
+        context: Any = session.database.get_sql_context()
+        ddl, _ = context.sql(model._meta.fields[name].ddl(context)).query()
+        add_column(session, model._meta.table_name, name, ddl.partition(" ")[2])
+
+
+def _tell_the_leaders_connection(session: Session) -> None:
+    add_column(session, "leaders", "connection", "BIGINT NOT NULL DEFAULT 0")
+    add_column(session, "leaders", "address", "VARCHAR(255) NOT NULL DEFAULT ''")
+    add_column(session, "leaders", "commits", "BIGINT NOT NULL DEFAULT 0")
+
+
+def _add_labels_and_kinds(session: Session) -> None:
+    """Extraction: the block that reads a request, what besides items is kept; parts of outputs."""
+    add_column(session, "requests", "label", "VARCHAR(100) NOT NULL DEFAULT ''")
+    add_column(session, "items", "kind", "SMALLINT NOT NULL DEFAULT 0")
+    add_column(session, "outputs", "part", "BIGINT NOT NULL DEFAULT 0")
+    add_column(session, "outputs", "part_at", "DOUBLE NOT NULL DEFAULT 0")
+    indexes = [found.name for found in session.database.get_indexes("items")]
+    if "item_run_kind" not in indexes:
+        session.run("CREATE INDEX item_run_kind ON items (run, kind)")
+    if "item_run" in indexes:
+        mysql = isinstance(session.database, peewee.MySQLDatabase)
+        session.run("DROP INDEX item_run" + (" ON items" if mysql else ""))
+
+
+def _keep_cookies(session: Session) -> None:
+    add_column(session, "runs", "cookies", "BLOB")
+
+
+def _add_manners(session: Session) -> None:
+    """What is known of hosts beyond their pace; the canonical links of pages."""
+    _add_fields(session, Host, "slow", "failures", "opens")
+    _add_fields(session, Page, "canonical", "alternates")
+    if "robots" not in session.database.get_tables():
+        with session.database.bind_ctx((Robots,)):
+            _create_table(session, Robots, "")  # it holds no text: no collation to choose
+
+
+def _name_pictures(session: Session) -> None:
+    add_column(session, "pages", "files", "VARCHAR(255)")
+
+
+def _add_extras(session: Session) -> None:
+    mysql = isinstance(session.database, peewee.MySQLDatabase)
+    add_column(session, "requests", "extra", "LONGBLOB" if mysql else "BLOB")
+
+
+def _remember_pages(session: Session) -> None:
+    """What jobs know of pages across their runs."""
+    _add_fields(session, Run, "unchanged", "recall")
+    _add_fields(session, Request, "known")
+    if "known_pages" not in session.database.get_tables():
+        with session.database.bind_ctx((KnownPage,)):
+            _create_table(session, KnownPage, "")
+    if session.one("SELECT 1 FROM sequences WHERE name = 'known'") is None:
+        session.run("INSERT INTO sequences (name, value) VALUES ('known', 0)")
+
+
+def _find_duplicates(session: Session) -> None:
+    _add_fields(session, KnownPage, "fingerprint")
+    if "fingerprints" not in session.database.get_tables():
+        with session.database.bind_ctx((Fingerprint,)):
+            _create_table(session, Fingerprint, "")
+
+
+def _keep_addresses(session: Session) -> None:
+    _add_fields(session, Host, "address")
+
+
+def _tell_ages_and_askers(session: Session) -> None:
+    """When watermarks moved; the answers to all that clients had done, and who asked for it."""
+    _add_fields(session, Worker, "moved_at")
+    _add_fields(session, ClientRequest, "what", "asked_by", "via", "reply")
+    indexes = [found.name for found in session.database.get_indexes("client_requests")]
+    if "clientrequest_run_created_at" not in indexes:
+        columns = "client_requests (run, created_at)"
+        session.run(f"CREATE INDEX clientrequest_run_created_at ON {columns}")
+
+
+def _tell_what_hinders_outputs(session: Session) -> None:
+    _add_fields(session, Output, "problem")
+
+
+def _keep_pieces_of_outputs(session: Session) -> None:
+    _add_fields(session, Output, "progress")
+
+
+def _tell_canonical_versions(session: Session) -> None:
+    """By which version of the canonical form the keys of a run are made; until now it was one."""
+    _add_fields(session, Run, "canonical")
+
+
+# Migration n leads from version n - 1 to n. A new database is made from the models as they are,
+# with the newest version at once; a test compares both ways. Each step can be repeated.
+MIGRATIONS: dict[int, Callable[[Session], None]] = {
+    2: _tell_the_leaders_connection,
+    3: _add_labels_and_kinds,
+    4: _keep_cookies,
+    5: _add_manners,
+    6: _name_pictures,
+    7: _add_extras,
+    8: _remember_pages,
+    9: _find_duplicates,
+    10: _keep_addresses,
+    11: _tell_ages_and_askers,
+    12: _tell_what_hinders_outputs,
+    13: _keep_pieces_of_outputs,
+    14: _tell_canonical_versions,
+}
+NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
+    14: INTENTS,  # drains, wishes and retries outlive their leader
+    15: (Example,),  # what happened to the first requests of each reason
+}
+VERSION = max(*MIGRATIONS, *NEW_TABLES)
+
+
+def migrate(session: Session, dialect: Dialect) -> None:
+    """Bring the schema to VERSION. The caller holds the lock and the transaction."""
+    stored = read_version(session, dialect.where)
+    if stored == VERSION:
+        return
+    if stored == 0:
+        _create(session, dialect)
+    else:
+        for version in range(stored + 1, VERSION + 1):
+            if version in MIGRATIONS:
+                MIGRATIONS[version](session)
+            _create_missing(session, dialect, NEW_TABLES.get(version, ()))
+    session.run("UPDATE schema_version SET version = ?", (VERSION,))
+
+
+def _create_missing(
+    session: Session, dialect: Dialect, models: tuple[type[peewee.Model], ...]
+) -> None:
+    tables = session.database.get_tables()
+    with session.database.bind_ctx(models):
+        for model in models:
+            if model._meta.table_name not in tables:
+                _create_table(session, model, dialect.table_options(session))
+
+
+def read_version(session: Session, where: str) -> int:
+    """0: an empty database. Refuses what is no database of ours, or a newer one."""
+    tables = session.database.get_tables()
+    if not tables:
+        return 0
+    if "schema_version" not in tables:
+        raise StoreCorrupt(
+            f"{where} is a database of another program (its tables: {', '.join(tables[:5])}); "
+            "choose another place"
+        )
+    row = session.one("SELECT version FROM schema_version")
+    version = int(row[0]) if row else 0
+    if version > VERSION:
+        raise StoreError(
+            f"{where} has schema version {version}, this zcrawl knows {VERSION}: "
+            "it was written by a newer zcrawl; upgrade this one",
+            code=SCHEMA_NEWER,
+        )
+    return version

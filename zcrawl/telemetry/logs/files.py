@@ -1,0 +1,109 @@
+"""Log events as JSON lines in a file, never on the terminal: that belongs to the commands.
+
+Every Note of a machine becomes one event, and a few of them a second wait in the tail for those who
+read the logs of all nodes (`take_lines`). A name that comes too often is written a few times a
+second, with the number of those left out: a storm must not fill the disk. (Written by hand and not
+by structlog, whose import brings rich along and costs 100 ms of each process's start.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import os
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.mesh.lines import Lines
+from zcrawl.runtime.private_files import PRIVATE_FILE
+from zcrawl.telemetry.log_tail import LogTail
+from zcrawl.text.terminal import shown, shown_json_bytes
+
+ROTATE_BYTES: Final = 10_000_000
+PER_SECOND: Final = 20  # events of one name
+
+Log = Callable[[str, str], None]
+
+
+class EventLog:
+    """One process's log. Lines are appended whole, so several processes may share the file."""
+
+    def __init__(self, place: Path | int, source: str, *, as_text: bool = False) -> None:
+        """`place`: a file, or a descriptor such as 2, where a service manager collects lines."""
+        self._source = source
+        self._line = _text_line if as_text else _json_line
+        self._file: io.FileIO | None = None
+        with contextlib.suppress(OSError):  # a log that cannot be written stops no crawl
+            if not isinstance(place, int):
+                place = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE_FILE)
+            else:
+                place = os.dup(place)
+            self._file = io.FileIO(place, "a")
+        self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
+        self._tail = LogTail()
+
+    def __call__(self, name: str, detail: str = "") -> None:
+        if self.quietly(name, detail):
+            self._tail.add(name, detail, time.monotonic())
+
+    def take_lines(self) -> Lines | None:
+        """What has been logged since this was called last."""
+        return self._tail.take(time.monotonic())
+
+    def quietly(self, name: str, detail: str = "") -> bool:
+        """Without its tail, for what the watchers are told in another way. Whether it was written:
+        it was not if there are too many of its name."""
+        second = int(time.monotonic())
+        then, count = self._counts.get(name, (0, 0))
+        left_out = 0
+        if then != second:
+            left_out, count = max(0, count - PER_SECOND), 0
+        self._counts[name] = (second, count + 1)
+        if count >= PER_SECOND:
+            return False
+        more = {"left_out": left_out} if left_out else {}
+        self._write(name, detail, more)
+        return True
+
+    def exception(self, name: str, error: BaseException) -> None:
+        trace = "".join(traceback.format_exception(error))
+        self._tail.add(name, str(error), time.monotonic())
+        self._write(name, str(error), {"trace": trace})
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, name: str, detail: str, more: dict[str, Any]) -> None:
+        if self._file is None:
+            return
+        at = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+        event = {"at": at, "source": self._source, "event": name, "detail": detail, **more}
+        with contextlib.suppress(OSError):  # the disk is full: the store says so
+            self._file.write(self._line(event))
+
+
+def _text_line(event: dict[str, Any]) -> bytes:
+    text = "{at} {source} {event} {detail}".format_map(event)
+    return shown(text.strip()).encode() + b"\n"
+
+
+def _json_line(event: dict[str, Any]) -> bytes:
+    try:
+        return shown_json_bytes(msgspec.json.encode(event)) + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate from somewhere
+        return msgspec.json.encode({k: ascii(v) for k, v in event.items()}) + b"\n"
+
+
+def rotate(path: Path) -> None:
+    """Put a long log aside, once, at start; the one before is replaced."""
+    with contextlib.suppress(OSError):  # there is none, or it goes on where it is
+        if path.stat().st_size > ROTATE_BYTES:
+            path.replace(path.with_suffix(".log.1"))

@@ -1,0 +1,68 @@
+"""What the workers of a simulated world fetch: visits of the fake web that take time and end.
+
+A part of the world. A worker that is told the address of a host visits it there only, like the
+wire; one that finds it elsewhere reports that and visits nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zcrawl.errors import AddressMoved
+from zcrawl.frontier.url import origin_of
+from zcrawl.testing.processes import SimWorker
+from zcrawl.testing.web import Visit
+from zcrawl.worker import events as w
+from zcrawl.worker.held_requests import Held
+from zcrawl.worker.results.outcome import failed_with
+
+if TYPE_CHECKING:
+    from zcrawl.testing.world import World
+
+
+class Fetches:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.to_lose = 0  # of the next fetches: what comes of them is forgotten
+        self.lost: set[str] = set()  # URLs that this happened to, each once
+
+    def start(self, worker: SimWorker, held: Held) -> None:
+        world, one = self._world, held.assignment
+        if held.address is not None:
+            address = world.web.address_of(origin_of(one.url), world.now)
+            if address != held.address:
+                result = failed_with(one, AddressMoved(one.url, address))
+                ended = w.FetchEnded(one.seq, result)
+                world.happens_to(worker, 0.01, lambda: world.tell_worker(worker, ended))
+                return
+        visit = world.web.start(one.url, worker.name, world.now)
+        worker.visits[one.seq] = visit
+        took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else 6.0
+        world.at(took, lambda: self.end_visit(visit))
+        world.happens_to(worker, took, lambda: self._fetched(worker, one.seq))
+
+    def cancel(self, worker: SimWorker, seq: int) -> None:
+        cut = worker.visits.pop(seq, None)
+        if cut is not None:
+            self.end_visit(cut)
+
+    def end_visit(self, visit: Visit) -> None:
+        if visit.ended is None:
+            visit.ended = self._world.now
+
+    def _fetched(self, worker: SimWorker, seq: int) -> None:
+        world = self._world
+        visit = worker.visits.pop(seq, None)
+        held = worker.machine.intake.held.get(seq)
+        if visit is None or held is None:
+            return
+        if world.web.page_behind(visit.url).kills:
+            world.chaos.crash_worker(worker)
+            return
+        if self.to_lose and visit.url not in self.lost:
+            self.to_lose -= 1
+            self.lost.add(visit.url)
+            world.trace.append((world.now, f"{worker.name} loses {visit.url}"))
+            return
+        result = world.web.answer(held.assignment, world.now)
+        world.tell_worker(worker, w.FetchEnded(seq, result))

@@ -1,0 +1,301 @@
+"""What each command does to the fake store's tables. Only `store` calls it, after the epoch
+check. A function that can refuse its data does so before its first write, so a failed command
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from zcrawl.errors import StoreDataError
+from zcrawl.model.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
+from zcrawl.model.reasons.skip import MAX_PAGES
+from zcrawl.model.rows import LaneCount, NewLink
+from zcrawl.model.states import Disposition, Kept, RequestState, RunState
+from zcrawl.store.commands import (
+    AddSeeds,
+    Applied,
+    ApplyResults,
+    Asked,
+    Change,
+    Loaded,
+    SubmitJob,
+    Submitted,
+)
+from zcrawl.store.cookies import merged
+from zcrawl.store.redirects import reason_name
+from zcrawl.store.rules import (
+    SEEDING,
+    check_changes,
+    first_recall,
+    max_pages_of,
+    max_pages_per_host_of,
+    outputs_of,
+    result_gap,
+)
+from zcrawl.testing.store.intents import wishes
+from zcrawl.testing.store.known import earlier_hosts, remember_all, remember_target
+from zcrawl.testing.store.redirects import RedirectTarget, collapse
+from zcrawl.testing.store.tables import (
+    FakeAnswer,
+    FakeItem,
+    FakeJob,
+    FakeOutput,
+    FakeRequest,
+    FakeRun,
+    Tables,
+)
+
+POISON = b"poison"  # an item that holds it cannot be stored
+
+
+def load(tables: Tables) -> Loaded:
+    sweeps = [
+        run.id
+        for run in tables.runs.values()
+        if run.state is RunState.DELETED or (run.state.ended and run.id in tables.queued)
+    ]
+    lanes = [
+        LaneCount(run.id, host, len(seqs))
+        for run in tables.runs.values()
+        if not run.state.ended
+        for host, seqs in sorted(tables.queued.get(run.id, {}).items())
+    ]
+    owned = [host.id for host in tables.hosts.values() if host.owners]
+    return Loaded(
+        epoch=tables.epoch,
+        lease_until=tables.lease_until,
+        runs=[r.row() for r in tables.runs.values() if not r.state.ended or r.id in sweeps],
+        lanes=lanes,
+        hosts=tables.host_rows([*owned, *(lane.host for lane in lanes)]),
+        watermarks=dict(tables.watermarks),
+        sweeps=sweeps,
+        pages=_pages(tables),
+        newest_seq=tables.sequences.get("requests", 0),
+        moved=dict(tables.moved),
+        drains=sorted(tables.drains.values(), key=lambda row: row.worker),
+        wishes=wishes(tables),
+        retries=list(tables.retries.values()),
+    )
+
+
+def _pages(tables: Tables) -> list[LaneCount]:
+    """Done requests by (run, host), of live runs that limit them."""
+    counts: dict[tuple[int, int], int] = {}
+    for request in tables.requests.values():
+        run = tables.runs[request.run]
+        limited = max_pages_per_host_of(run.spec) is not None
+        if request.state is RequestState.DONE and limited and not run.state.ended:
+            lane = (request.run, request.host)
+            counts[lane] = counts.get(lane, 0) + 1
+    return [LaneCount(*lane, n) for lane, n in sorted(counts.items())]
+
+
+# ---------------------------------------------------------------- results
+
+
+def apply_results(tables: Tables, command: ApplyResults) -> Applied:
+    _refuse_bad_changes(tables, command.changes)
+    dispositions: list[Disposition] = []
+    admitted: list[int] = []
+    seen: dict[tuple[int, bytes], None] = {}
+    touched: dict[int, FakeRun] = {}
+    skipped: list[int] = []
+    ended: list[tuple[FakeRun, FakeRequest, Change]] = []
+    targets: list[RedirectTarget] = []
+    newest = tables.sequences.get("requests", 0)  # nobody can have a result for a later one
+    for change in command.changes:
+        disposition = _settle(tables, change, newest, command.now)
+        if disposition is Disposition.APPLIED:
+            run = touched.setdefault(change.run, tables.runs[change.run])
+            change = collapse(tables, run, change, skipped, targets, command.now)
+            change = tables.judge(run, change, skipped)
+            _apply(tables, run, change)
+            ended.append((run, tables.requests[change.seq], change))
+            for link in change.links:
+                seen[(run.id, link.key)] = None
+                seq = tables.admit(run, link, link.depth, change.seq, command.now)
+                if seq is not None:
+                    admitted.append(seq)
+            if run.max_pages is not None and run.done >= run.max_pages:
+                tables.end(run, RunState.COMPLETED, MAX_PAGES, command.now)
+        dispositions.append(disposition)
+    for run in touched.values():
+        tables.complete_if_empty(run, command.now)
+    for run, request, change in ended:
+        _keep_examples(tables, run, request, change)
+    remember_all(tables, ended, command.now)
+    for run, change, target in targets:
+        remember_target(tables, run, change, target, command.now)
+    rows = [tables.requests[seq] for seq in admitted]
+    queued = [tables.queued_row(row) for row in rows if not tables.runs[row.run].state.ended]
+    return Applied(
+        dispositions=dispositions,
+        admitted=queued,
+        seen=list(seen),
+        hosts=tables.host_rows(row.host for row in queued),
+        runs=[touched[id].row() for id in sorted(touched)],
+        skipped=sorted(skipped),
+    )
+
+
+def _refuse_bad_changes(tables: Tables, changes: list[Change]) -> None:
+    check_changes(changes)
+    marks: dict[tuple[str, int], int] = {}
+    for change in changes:
+        worker = (change.worker, change.incarnation)
+        mark = marks.get(worker, tables.watermarks.get(worker, 0))
+        if change.number > mark + 1:
+            raise result_gap(change, mark)
+        marks[worker] = max(mark, change.number)
+        if any(POISON in item for item in change.items):
+            raise StoreDataError(f"request {change.seq} has a poisoned item")
+
+
+def _settle(tables: Tables, change: Change, newest: int, now: float) -> Disposition:
+    worker = (change.worker, change.incarnation)
+    if change.number <= tables.watermarks.get(worker, 0):
+        return Disposition.DUPLICATE
+    tables.watermarks[worker], tables.moved[worker] = change.number, now
+    run = tables.runs.get(change.run)
+    request = tables.requests.get(change.seq)
+    if change.dropped or run is None or run.state.ended:
+        return Disposition.DROPPED
+    if request is None or request.run != change.run or request.seq > newest:
+        return Disposition.DROPPED
+    if request.state is not RequestState.QUEUED:
+        return Disposition.DUPLICATE
+    return Disposition.APPLIED
+
+
+def _apply(tables: Tables, run: FakeRun, change: Change) -> None:
+    request = tables.requests[change.seq]
+    if change.state is not None:
+        request.attempts, request.due_at = change.attempts, change.due_at
+        request.reason, request.status = change.reason, change.status
+        if change.status:
+            tables.tally(run.id, "status", str(change.status))
+        if change.state is not RequestState.QUEUED:
+            tables.dequeue(request, change.state)
+            run.pending -= 1
+    if change.state is RequestState.DONE and change.page is not None:
+        tables.pages[change.seq] = change.page
+        run.done += 1
+        run.unchanged += change.traits is not None and change.traits.unchanged
+        run.bytes += change.page.size
+        run.items += len(change.items)
+        for tally, name, count in change.tallies:
+            tables.tally(run.id, tally, name, count)
+    elif change.state is RequestState.DEAD:
+        run.failed += 1
+        tables.tally(run.id, "failed", change.reason)
+    elif change.state is RequestState.SKIPPED:
+        run.skipped += 1
+        tables.tally(run.id, "skipped", reason_name(change.reason))
+    items = change.items if change.state is RequestState.DONE else ()
+    for kind, data in [*((Kept.ITEM, data) for data in items), *change.others]:
+        id = tables.next_id("items")
+        item = FakeItem(id, run.id, change.seq, data, kind)
+        tables.items.setdefault(run.id, {})[id] = item
+    for reason, count in change.rejected:
+        tables.tally(run.id, "link", reason, count)
+    for reason, count in change.links_dropped:
+        tables.tally(run.id, "dropped", reason, count)
+    run.add_seed_hosts(change.seed_hosts)
+    if change.cookies is not None:
+        run.cookies = merged(run.cookies, *change.cookies)
+    host = tables.hosts.get(change.host)
+    if host is not None:
+        host.next_at = max(host.next_at, change.host_next_at)
+        if change.crawl_delay_s > 0:
+            host.crawl_delay_s = change.crawl_delay_s
+        host.manner = change.manner or host.manner
+        host.robots = change.robots or host.robots
+        host.address = change.address or host.address
+
+
+def _keep_examples(tables: Tables, run: FakeRun, request: FakeRequest, change: Change) -> None:
+    """After all changes of a batch: one of them may have made this row another's page."""
+    if (request.state, request.reason) != (change.state, change.reason):
+        return
+    if request.state is RequestState.DONE:
+        for reason, detail in change.examples:
+            tables.add_example(run.id, "rejected", reason, request.seq, detail)
+    elif request.state is RequestState.DEAD:
+        tables.add_example(run.id, "failed", change.reason, request.seq, change.detail)
+    elif request.state is RequestState.SKIPPED and change.detail:
+        name = reason_name(change.reason)
+        tables.add_example(run.id, "skipped", name, request.seq, change.detail)
+
+
+# ---------------------------------------------------------------- jobs and runs
+
+
+def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
+    repeated = _repeated(tables, command.request)
+    if repeated is not None:
+        return repeated
+    job = _live_job(tables, command.name)
+    if job is not None and command.mode == "new":
+        return Submitted(job.id, 0, NAME_EXISTS, [], [], None)
+    spec = job.spec if job is not None and command.mode == "again" else command.spec
+    max_pages = max_pages_of(spec)
+    if job is None:
+        job = FakeJob(tables.next_id("jobs"), command.name, spec, command.now)
+        tables.jobs[job.id] = job
+    job.spec = spec
+    run = FakeRun(tables.next_id("runs"), job, spec, max_pages, [], command.seeding, command.now)
+    run.canonical = command.canonical
+    run.recall = first_recall(spec)
+    tables.runs[run.id] = run
+    for path, format in outputs_of(spec, command.name, command.output, run.id):
+        tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
+    hosts = command.seed_hosts + earlier_hosts(tables, run)
+    asked = Asked(command.request, f"submit {command.mode}", command.by, command.via, command.now)
+    return _admit_seeds(tables, run, asked, command.seeds, hosts)
+
+
+def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
+    repeated = _repeated(tables, command.request)
+    if repeated is not None:
+        return repeated
+    run = tables.runs.get(command.run)
+    if run is None:
+        return Submitted(0, command.run, NO_SUCH_JOB, [], [], None)
+    if run.state.ended:
+        return Submitted(run.job.id, run.id, RUN_ENDED, [], [], run.row())
+    if command.last:
+        run.seeding = False
+    asked = Asked(command.request, SEEDING, "", "", command.now)
+    return _admit_seeds(tables, run, asked, command.seeds, command.seed_hosts)
+
+
+def _repeated(tables: Tables, request: str) -> Submitted | None:
+    known = tables.answers.get(request)
+    if known is None:
+        return None
+    run = tables.runs.get(known.run)
+    row = None if run is None else run.row()
+    return Submitted(known.job, known.run, "", [], [], row, repeated=True)
+
+
+def _live_job(tables: Tables, name: str) -> FakeJob | None:
+    """The job of that name, unless all its runs are deleted: then the name is free again."""
+    for run in tables.runs.values():
+        if run.job.name == name and run.state is not RunState.DELETED:
+            return run.job
+    return None
+
+
+def _admit_seeds(
+    tables: Tables,
+    run: FakeRun,
+    asked: Asked,
+    seeds: tuple[NewLink, ...],
+    seed_hosts: tuple[str, ...],
+) -> Submitted:
+    run.add_seed_hosts(seed_hosts)
+    seqs = [tables.admit(run, seed, 0, None, asked.at) for seed in seeds]
+    tables.complete_if_empty(run, asked.at)
+    tables.answers[asked.request] = FakeAnswer(asked, run.job.id, run.id, None)
+    rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
+    hosts = tables.host_rows(row.host for row in rows)
+    return Submitted(run.job.id, run.id, "", rows, hosts, run.row())

@@ -1,0 +1,130 @@
+"""What the fake store's jobs remember of pages across their runs. Only `testing.store` uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
+from zcrawl.mesh.messages import Traits
+from zcrawl.model.rows import KnownRow, NewLink
+from zcrawl.model.states import RECALLED, SITEMAP_PRIO, RequestState
+from zcrawl.store.commands import AdmitKnown, Change, KnownAdmitted
+from zcrawl.store.queries import KnownPages, ReadKnown
+from zcrawl.store.rules import recrawl_of
+
+if TYPE_CHECKING:
+    from zcrawl.testing.store.tables import FakeRequest, FakeRun, Tables
+
+
+@dataclass(slots=True)
+class FakeKnown:
+    row: KnownRow
+    page: KnownPage
+
+
+def remember(
+    tables: Tables, run: FakeRun, request: FakeRequest, traits: Traits | None, now: float
+) -> None:
+    """The request has ended, or is left over by a run that has."""
+    if run.recall is None or request.prio == SITEMAP_PRIO or request.url == START_URL:
+        return
+    of_job = tables.known.setdefault(run.job.id, {})
+    known = of_job.get(request.key)
+    page = remembered(
+        known.page if known is not None else None,
+        request.state,
+        request.status,
+        request.reason,
+        traits,
+        recrawl_of(run.spec),
+        reading_of(run.spec),
+        now,
+    )
+    if known is not None:
+        known.page = page
+        return
+    row = KnownRow(
+        tables.next_id("known"),
+        request.url,
+        request.key,
+        tables.hosts[request.host].origin,
+        request.depth,
+        request.label,
+        request.extra,
+    )
+    of_job[request.key] = FakeKnown(row, page)
+
+
+def remember_all(
+    tables: Tables, ended: Iterable[tuple[FakeRun, FakeRequest, Change]], now: float
+) -> None:
+    """After the batch: what its own links are admitted by is what was known before it."""
+    for run, request, change in ended:
+        if change.state is not None and change.state is not RequestState.QUEUED:
+            # As it ended: a later change of the batch may have made it another's target.
+            end = replace(request, state=change.state, status=change.status, reason=change.reason)
+            remember(tables, run, end, change.traits, now)
+
+
+def remember_target(
+    tables: Tables, run: FakeRun, change: Change, target: FakeRequest, now: float
+) -> None:
+    """A page whose items came by a redirect is known as if it had been asked for by itself."""
+    asked = replace(target, state=RequestState.DONE, status=change.status, reason="")
+    remember(tables, run, asked, change.traits, now)
+
+
+def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:
+    if run.recall is not None:
+        of_job = tables.known.get(run.job.id, {})
+        for request in requests:
+            if request.key not in of_job:
+                state, request.state = request.state, RequestState.DEAD
+                remember(tables, run, request, None, 0.0)
+                request.state = state
+
+
+def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str, bytes]:
+    """(why it is not asked for now, what its request carries)"""
+    if run.recall is None or link.skip or link.prio == SITEMAP_PRIO:
+        return link.skip, b""
+    known = tables.known.get(run.job.id, {}).get(link.key)
+    if known is None:
+        return "", b""
+    return on_admission(known.page, run.spec, recrawl_of(run.spec), now)
+
+
+def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
+    """The default scope of the run before it, for one that starts from what its job knows."""
+    runs = [one for one in tables.runs.values() if one.job is run.job and one is not run]
+    return tuple(runs[-1].seed_hosts) if runs and run.recall is not None else ()
+
+
+def read_known(tables: Tables, query: ReadKnown) -> KnownPages:
+    of_job = tables.known.get(query.job, {}).values()
+    rows = [one.row for one in of_job if one.row.id > query.after and not one.page.gone]
+    return KnownPages(sorted(rows, key=lambda row: row.id)[: query.limit])
+
+
+def admit_known(tables: Tables, command: AdmitKnown) -> KnownAdmitted:
+    run = tables.runs.get(command.run)
+    if run is None or run.recall != command.after or run.state.ended:
+        return KnownAdmitted([], [], None if run is None else run.row(), repeated=True)
+    run.recall = RECALLED if command.last else command.upto
+    seqs = [tables.admit(run, link, link.depth, None, command.now) for link in command.links]
+    tables.complete_if_empty(run, command.now)
+    rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
+    return KnownAdmitted(rows, tables.host_rows(row.host for row in rows), run.row())
+
+
+def forget(tables: Tables, job: int, limit: int) -> int:
+    of_job = tables.known.get(job, {})
+    found = list(of_job)[:limit]
+    for key in found:
+        del of_job[key]
+    if not of_job:
+        tables.known.pop(job, None)
+    return len(found)

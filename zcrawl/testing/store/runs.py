@@ -1,0 +1,211 @@
+"""What the commands on whole runs do to the fake store's tables: the twin of `sql.runs`.
+
+Only `store` calls it, after the epoch check.
+"""
+
+from __future__ import annotations
+
+from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
+from zcrawl.model.reasons.failure import QUARANTINED
+from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.states import RequestState, RunState
+from zcrawl.store.commands import (
+    CancelOffline,
+    ChangeRun,
+    CountCrash,
+    CrashCounted,
+    Retried,
+    RetryDead,
+    RunChanged,
+    Sweep,
+    Swept,
+    TuneRun,
+)
+from zcrawl.store.rules import (
+    crash_detail,
+    skip_reason,
+)
+from zcrawl.testing.store import idempotency as once
+from zcrawl.testing.store import intents
+from zcrawl.testing.store.known import forget, remember_unasked
+from zcrawl.testing.store.tables import FakeRun, Tables
+
+
+def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
+    run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
+    if run is None:
+        return RunChanged(NO_SUCH_RUN, None)
+    if run.state.ended and command.state not in (run.state, RunState.DELETED):
+        return RunChanged(RUN_ENDED, run.row())
+    others = [tables.runs[id] for id in command.others if id in tables.runs]
+    for one in (run, *others):
+        _change(tables, one, command)
+    once.keep_run_reply(tables, command.asked, run)
+    return RunChanged("", run.row(), others=[other.row() for other in others])
+
+
+def _change(tables: Tables, run: FakeRun, command: ChangeRun) -> None:
+    if run.state.ended and command.state is not RunState.DELETED:
+        return
+    match command.state:
+        case RunState.RUNNING:
+            run.state, run.reason, run.seeding = RunState.RUNNING, "", False
+            tables.complete_if_empty(run, command.now)
+        case RunState.PAUSED:
+            run.state, run.reason = RunState.PAUSED, command.reason
+        case RunState.DELETED if run.state.ended:
+            if run.state is not RunState.DELETED:
+                run.state, run.reason = RunState.DELETED, command.reason
+        case _:
+            tables.end(run, command.state, command.reason, command.now)
+
+
+def cancel_offline(tables: Tables, command: CancelOffline) -> RunChanged:
+    run = tables.runs.get(command.run)
+    if run is None:
+        return RunChanged(NO_SUCH_RUN, None)
+    if run.state.ended:
+        return RunChanged(RUN_ENDED, run.row())
+    tables.epoch += 1
+    tables.holder = command.holder
+    tables.end(run, RunState.CANCELLED, CANCELLED, command.now)
+    once.keep_run_reply(tables, command.asked, run)
+    return RunChanged("", run.row())
+
+
+def tune_run(tables: Tables, command: TuneRun) -> RunChanged:
+    run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        return RunChanged("", None if run is None else run.row(), reply)
+    if run is None:
+        return RunChanged(NO_SUCH_RUN, None)
+    if run.state.ended:
+        return RunChanged(RUN_ENDED, run.row())
+    run.spec = command.spec
+    once.keep_run_reply(tables, command.asked, run)
+    return RunChanged("", run.row())
+
+
+def sweep(tables: Tables, command: Sweep) -> Swept:
+    run = tables.runs.get(command.run)
+    if run is None or not run.state.ended:
+        return Swept(command.run, False)
+    if run.state is RunState.DELETED:
+        return Swept(run.id, _delete_rows(tables, run, command.limit))
+    return Swept(run.id, _skip_rows(tables, run, command.limit) == command.limit)
+
+
+def _skip_rows(tables: Tables, run: FakeRun, limit: int | None) -> int:
+    lanes = tables.queued.get(run.id, {})
+    seqs = [seq for lane in lanes.values() for seq in lane][:limit]
+    for seq in seqs:
+        request = tables.requests[seq]
+        tables.dequeue(request, RequestState.SKIPPED)
+        request.reason = skip_reason(run.state, run.reason)
+    remember_unasked(tables, run, (tables.requests[seq] for seq in seqs))
+    return len(seqs)
+
+
+def _delete_rows(tables: Tables, run: FakeRun, limit: int) -> bool:
+    """Examples, items, then requests with their pages, then the run itself; True: call again."""
+    tables.examples = {key: kept for key, kept in tables.examples.items() if key[0] != run.id}
+    items = tables.items.get(run.id, {})
+    for id in list(items)[:limit]:
+        del items[id]
+        limit -= 1
+    if limit == 0:
+        return True
+    for request in [r for r in tables.requests.values() if r.run == run.id][:limit]:
+        if request.state is RequestState.QUEUED:
+            tables.dequeue(request, RequestState.SKIPPED)
+        tables.pages.pop(request.seq, None)
+        del tables.requests[request.seq], tables.seqs[(run.id, request.key)]
+        limit -= 1
+    if limit == 0:
+        return True
+    last = all(other is run or other.job is not run.job for other in tables.runs.values())
+    if last and forget(tables, run.job.id, limit) == limit:
+        return True
+    tables.items.pop(run.id, None)
+    tables.tallies = {key: n for key, n in tables.tallies.items() if key[0] != run.id}
+    tables.outputs = {key: o for key, o in tables.outputs.items() if key[0] != run.id}
+    tables.originals = {key: o for key, o in tables.originals.items() if key[0] != run.id}
+    del tables.runs[run.id]
+    if last:
+        del tables.jobs[run.job.id]
+    return False
+
+
+def retry_dead(tables: Tables, command: RetryDead) -> Retried:
+    run = tables.runs.get(command.run)
+    reply = once.given_before(tables, command.asked)
+    if reply:
+        return Retried("", [], [], None if run is None else run.row(), 0, False, reply)
+    id = command.asked.request
+    stands = tables.retries.get(id)
+    after, changed = (0, 0) if stands is None else (stands.after, stands.asked.changed)
+    full = run is not None and run.max_pages is not None and run.done >= run.max_pages
+    if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
+        tables.retries.pop(id, None)
+        if run is None:
+            return Retried(NO_SUCH_RUN, [], [], None, 0, False)
+        if changed:
+            once.keep_run_reply(tables, command.asked, run, changed)
+        return Retried("" if changed else RUN_ENDED, [], [], run.row(), changed, False)
+    dead = [
+        request
+        for request in tables.requests.values()
+        if request.run == run.id
+        and request.state is RequestState.DEAD
+        and request.seq > after
+        and command.reason in ("", request.reason)
+        and command.host in (0, request.host)
+    ][: command.limit]
+    if dead and run.state is RunState.COMPLETED:
+        _skip_rows(tables, run, None)  # what it skipped when it ended stays skipped
+        run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
+    for request in dead:
+        tables.tally(run.id, "failed", request.reason, -1)
+        tables.drop_examples(request.seq)
+        request.attempts, request.crashes, request.due_at = 0, 0, 0.0
+        request.reason, request.status = "", 0
+        tables.enqueue(request)
+    run.failed -= len(dead)
+    run.pending += len(dead)
+    changed += len(dead)
+    if len(dead) < command.limit:
+        tables.retries.pop(id, None)
+        once.keep_run_reply(tables, command.asked, run, changed)
+    else:
+        intents.keep_retry(tables, command, dead[-1].seq, changed)
+    return Retried(
+        refused="",
+        rows=[tables.queued_row(request) for request in dead],
+        hosts=tables.host_rows(request.host for request in dead),
+        row=run.row(),
+        changed=changed,
+        more=len(dead) == command.limit,
+    )
+
+
+def count_crash(tables: Tables, command: CountCrash) -> CrashCounted:
+    request = tables.requests.get(command.seq)
+    if request is None:
+        return CrashCounted(None)
+    run = tables.runs[request.run]
+    if request.state is RequestState.QUEUED and not run.state.ended:
+        request.crashes = command.crashes
+        if command.quarantine:
+            tables.dequeue(request, RequestState.DEAD)
+            request.reason = QUARANTINED
+            run.pending -= 1
+            run.failed += 1
+            tables.tally(run.id, "failed", QUARANTINED)
+            detail = crash_detail(command.crashes)
+            tables.add_example(run.id, "failed", QUARANTINED, request.seq, detail)
+            tables.complete_if_empty(run, command.now)
+    return CrashCounted(run.row())

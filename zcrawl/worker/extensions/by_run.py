@@ -1,0 +1,53 @@
+"""Which runs have a spider or plugins, and the files of spiders that came: for the pipeline.
+
+Kept by `pipeline.pipeline`. The parts that do the work are loaded when the first such run comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from zcrawl.mesh.messages import Code
+from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.runtime.tasks import Tell, supervised
+
+if TYPE_CHECKING:
+    from zcrawl.worker.extensions.extensions import RunExtras
+
+
+class ExtrasBook:
+    def __init__(self, closed: Sequence[str], tell: Tell) -> None:
+        self._closed = closed  # files of the worker that no spider may read
+        self._tell = tell
+        self._runs: dict[int, RunExtras] = {}
+        self._codes: dict[str, bytes] = {}  # hash → a spider's file
+        self._endings: set[asyncio.Task[None]] = set()  # of spiders whose run has ended
+        self.get = self._runs.get
+
+    def adopt(self, run: int, spec: JobSpec) -> None:
+        """PluginError: this worker does not have what the run needs."""
+        wanted = spec.spider or spec.middlewares or spec.parsers or spec.kind != CRAWL
+        if wanted and run not in self._runs:  # a newer revision keeps its spider's process
+            from zcrawl.worker.extensions.extensions import RunExtras
+
+            self._runs[run] = RunExtras(spec, self._codes.get, self._closed)
+
+    def adopt_code(self, code: Code) -> None:
+        self._codes[code.sha256] = code.source
+
+    def forget(self, run: int) -> None:
+        extras = self._runs.pop(run, None)
+        if extras is None:
+            return
+        if not self._runs:
+            self._codes.clear()
+        ending = supervised(extras.close(), f"end of run {run}", self._tell)
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+
+    async def close(self) -> None:
+        for run in [*self._runs]:
+            self.forget(run)
+        await asyncio.gather(*self._endings, return_exceptions=True)  # told by whoever looks after

@@ -1,0 +1,398 @@
+"""What a worker holds: assignments by request, queued per host, started at the host's pace.
+
+Who fills the host queues: ASSIGN, through the worker machine. Who empties them: `start_due`,
+when a slot is free, the host's pace allows, its grant has room and the permission to start is
+fresh; or a cancel, a drain, a lost grant.
+
+Of one host the runs take turns; each run's requests go by priority, attempt, depth and number: a
+worker holds some seconds of requests, and what comes later may be more urgent. Hosts that may start
+at the same moment take turns too.
+
+A request is held once, whatever the number of assignments that named it: a newer lease replaces
+the token. A lowered grant is in force, and is reported so, when no more than that many of the
+host's requests run.
+
+Invariants, asserted by `check()`:
+- running requests of a host never exceed the largest grant that has been in force
+- the pace of a host is the slowest of its grant, its robots.txt and its manners
+- a held request is queued or running, never both
+- running requests of a group (`shared_limits`) are those that were started under it
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections import deque
+
+import msgspec
+
+from zcrawl.frontier.pace import Pace
+from zcrawl.mesh.messages import Assignment, Grant, HeldLease, Result
+from zcrawl.model.host import Manner
+from zcrawl.model.reasons.cluster import ANOTHER_HOST, NO_GRANT, OVER_CAPACITY
+from zcrawl.worker.host_health import HostManners
+from zcrawl.worker.shared_limits import GroupBook, Keys
+
+MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
+LONGEST_WAIT_S = 7.0  # what cannot start sooner goes back: it would use up this worker's credit
+LONGEST_TOLD_S = 100_000.0  # until a host's next request; a RESULT that says more is refused
+STALLED_S = 1.0  # after this a request to a host that never answered takes nobody's slot
+MOST_STALLED = 4  # times the slots, of such requests
+STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
+
+
+NO_KEY = (0, 0, 0, 0, 0)
+
+
+def _key(one: Assignment) -> tuple[int, int, int, int, int]:
+    """The order within a host. What failed before goes behind what was not tried yet: pages that
+    hang would otherwise be the only ones that a host that is probed one by one is asked for."""
+    return one.run, one.prio, one.attempt, one.depth, one.seq
+
+
+class Held(msgspec.Struct):
+    """One assignment in the worker's hands."""
+
+    assignment: Assignment
+    epoch: int  # of the lease token
+    started: bool = False
+    started_at: float = 0.0
+    groups: Keys = ()  # that it was started under
+    address: str | None = None  # the only one to connect to; empty: to be found out
+
+    def as_message(self) -> HeldLease:
+        return HeldLease(self.epoch, self.started, self.assignment)
+
+
+class HostWork(msgspec.Struct):
+    grant: Grant
+    grant_epoch: int
+    pace: Pace
+    manners: HostManners = msgspec.field(default_factory=HostManners)
+    crawl_delay_s: float = 0.0  # from robots.txt, before the leader has put it into a grant
+    queue: deque[int] = msgspec.field(default_factory=deque)
+    last_key: tuple[int, int, int, int, int] = NO_KEY  # of the newest in the queue
+    mixed: bool = False  # the queue is not in the order in which it is to be worked off
+    turns: dict[int, int] = msgspec.field(default_factory=dict)  # run → its last turn, if mixed
+    hops: deque[int] = msgspec.field(default_factory=deque)  # running, want one more request
+    running: int = 0
+    scheduled: bool = False  # stands in the heap of those that want to start a request
+    hop_scheduled: bool = False  # stands in the heap of those that want a hop
+    groups: Keys = ()
+
+    @property
+    def has_room(self) -> bool:
+        most = 1 if self.manners.breaker.one_at_a_time else self.grant.concurrency
+        return self.running < min(most, self.grant.concurrency)
+
+    def renew_interval(self) -> None:
+        """A longer interval counts from the last start on, not only from the next one."""
+        wanted = max(self.grant.interval_s, self.crawl_delay_s, self.manners.throttle.slow_s)
+        self.pace.next_at += max(0.0, wanted - self.pace.interval_s)
+        self.pace.interval_s = wanted
+
+
+class Intake:
+    def __init__(self) -> None:
+        self.held: dict[int, Held] = {}
+        self.hosts: dict[int, HostWork] = {}
+        self.running = 0
+        self.groups = GroupBook()
+        self._first_asked: dict[
+            int, float
+        ] = {}  # running, of hosts that never answered: since when
+        self._timers: list[tuple[float, int, int]] = []  # (moment, turn, host)
+        self._hop_timers: list[tuple[float, int, int]] = []
+        self._turn = 0
+        self._unconfirmed: set[int] = set()  # hosts whose newest grant was not confirmed yet
+        self._turned_at = math.inf
+        self._stood_still_until = -math.inf
+
+    # ------------------------------------------------------------ taking in
+
+    def adopt_grant(self, epoch: int, grant: Grant, now: float) -> None:
+        """The newest (epoch, revision) wins; the pace is never pulled nearer."""
+        host = self.hosts.get(grant.host)
+        if host is None:
+            pace = Pace(grant.interval_s, grant.burst, now + grant.next_in_s)
+            host = self.hosts[grant.host] = HostWork(grant, epoch, pace)
+            self._unconfirmed.add(grant.host)
+            self._adopt_manner(host, grant.manner)
+            host.groups = self.groups.adopt(epoch, grant.groups, now)
+            return
+        if (epoch, grant.revision) < (host.grant_epoch, host.grant.revision):
+            return
+        self._unconfirmed.add(grant.host)
+        host.grant, host.grant_epoch = grant, epoch
+        host.pace.burst = grant.burst
+        host.renew_interval()
+        host.pace.next_at = max(host.pace.next_at, now + grant.next_in_s)
+        self._adopt_manner(host, grant.manner)
+        host.groups = self.groups.adopt(epoch, grant.groups, now)
+        self._schedule(grant.host)
+
+    def _adopt_manner(self, host: HostWork, manner: Manner | None) -> None:
+        if manner is not None:
+            host.manners.adopt(manner)
+            host.renew_interval()
+
+    def void_grants(self) -> None:
+        """What was granted up to here counts no more."""
+        for host in self.hosts.values():
+            host.grant = msgspec.structs.replace(host.grant, concurrency=0)
+        self._unconfirmed.clear()
+
+    def take(self, epoch: int, assignment: Assignment) -> str | None:
+        """None: taken in. Otherwise the reason of a REJECT."""
+        held = self.held.get(assignment.seq)
+        if held is not None:
+            if assignment.host != held.assignment.host:
+                return ANOTHER_HOST  # a confused leader: a request stays with its host
+            if (epoch, assignment.n) > (held.epoch, held.assignment.n):
+                held.epoch, held.assignment = epoch, assignment
+            return None
+        host = self.hosts.get(assignment.host)
+        if host is None or host.grant.concurrency == 0:
+            return NO_GRANT
+        if len(self.held) >= MOST_HELD:
+            return OVER_CAPACITY
+        self.held[assignment.seq] = Held(assignment, epoch)
+        key = _key(assignment)
+        if not host.queue:
+            host.mixed = False
+        elif key[0] != host.last_key[0] or key < host.last_key:
+            host.mixed = True
+        host.last_key = key
+        host.queue.append(assignment.seq)
+        self._schedule(assignment.host)
+        return None
+
+    # ------------------------------------------------------------ starting and ending
+
+    def start_due(self, now: float, most: int) -> tuple[list[Held], list[int]]:
+        """Up to `most` requests that start now, and running ones whose next hop may go: those
+        hold a slot already, so they come first and have no limit."""
+        hops: list[int] = []
+        while (host_id := self._next_due(self._hop_timers, now)) is not None:
+            host = self.hosts[host_id]
+            host.hop_scheduled = False
+            if host.hops:
+                host.pace.take(now)
+                seq = host.hops.popleft()
+                self.groups.hop(self.held[seq].groups, now)
+                hops.append(seq)
+            self._schedule(host_id)
+        started: list[Held] = []
+        while len(started) < most:
+            host_id = self._next_due(self._timers, now)
+            if host_id is None:
+                break
+            host = self.hosts[host_id]
+            host.scheduled = False
+            if host.groups and not self.groups.has_room(host.groups, host_id):
+                continue  # it is called when there is
+            if host.queue and host.has_room:
+                host.pace.take(now)
+                held = self.held[self._take_next(host)]
+                held.started, held.started_at = True, now
+                if host.manners.breaker.one_at_a_time:
+                    self._first_asked[held.assignment.seq] = now
+                held.groups, held.address = host.groups, host.grant.address
+                self.groups.start(held.groups, now)
+                host.running += 1
+                self.running += 1
+                started.append(held)
+            self._schedule(host_id)
+        return started, hops
+
+    def _take_next(self, host: HostWork) -> int:
+        """Off its queue: of the run whose turn it is, what sorts first."""
+        if not host.mixed:
+            return host.queue.popleft()
+        turns = host.turns
+
+        def order(seq: int) -> tuple[int, ...]:
+            key = _key(self.held[seq].assignment)
+            return turns.get(key[0], 0), *key[1:]
+
+        seq = min(host.queue, key=order)
+        host.queue.remove(seq)
+        self._turn += 1
+        turns[self.held[seq].assignment.run] = self._turn
+        if not host.queue:
+            turns.clear()
+        return seq
+
+    def _next_due(self, timers: list[tuple[float, int, int]], now: float) -> int | None:
+        """Take the next host off the heap whose pace allows a request now."""
+        while timers and timers[0][0] <= now:
+            host = self.hosts.get(timers[0][2])
+            if host is None:
+                heapq.heappop(timers)
+            elif (ready_at := self._ready_at(host)) > now:
+                heapq.heapreplace(timers, (ready_at, timers[0][1], timers[0][2]))
+            else:
+                return heapq.heappop(timers)[2]
+        return None
+
+    def _ready_at(self, host: HostWork) -> float:
+        """When its own pace and those of its groups allow a request."""
+        own = host.pace.ready_at()
+        return own if not host.groups else max(own, self.groups.ready_at(host.groups))
+
+    def want_hop(self, seq: int, crawl_delay_s: float = 0.0) -> bool:
+        """A running fetch wants one more request (a redirect, robots.txt), at the host's pace."""
+        held = self.held.get(seq)
+        if held is None or not held.started:
+            return False
+        host = self.hosts[held.assignment.host]
+        host.hops.append(seq)
+        if crawl_delay_s > host.crawl_delay_s:
+            host.crawl_delay_s = crawl_delay_s
+            host.renew_interval()
+        self._schedule(held.assignment.host)
+        return True
+
+    def put_off(self, seq: int, now: float) -> None:
+        """A request goes out only now: the next one keeps its distance from here. Lateness does
+        not add up, and a host without a pace has no distance to keep."""
+        held = self.held.get(seq)
+        if held is not None and held.started:
+            pace = self.hosts[held.assignment.host].pace
+            if pace.interval_s:
+                pace.next_at = max(pace.next_at, now + pace.interval_s)
+            self.groups.put_off(held.groups, now)
+
+    def finish(self, seq: int) -> Held | None:
+        """The fetch of a request ended, or was cut off."""
+        held = self.held.pop(seq, None)
+        if held is None:
+            return None
+        host = self.hosts[held.assignment.host]
+        if held.started:
+            host.running -= 1
+            self.running -= 1
+            self._first_asked.pop(seq, None)
+            for waiting in self.groups.end(held.groups):
+                self._schedule(waiting)
+            if seq in host.hops:
+                host.hops.remove(seq)
+        else:
+            host.queue.remove(seq)
+        self._schedule(held.assignment.host)
+        return held
+
+    def give_up(self, seq: int) -> bool:
+        """Nothing of this request will start here; False if it has started."""
+        held = self.held.get(seq)
+        if held is not None and held.started:
+            return False
+        self.finish(seq)
+        return True
+
+    def places(self, slots: int, now: float) -> int:
+        """Its slots, and one for each request that a host without any answer to show keeps waiting:
+        a hundred dead names at once would keep all other hosts from their first page."""
+        late = now - STALLED_S
+        waiting = itertools.takewhile(lambda at: at <= late, self._first_asked.values())
+        return slots + min(sum(1 for _ in waiting), MOST_STALLED * slots)
+
+    def turned(self, now: float, usual_s: float) -> None:
+        """Told of every turn of the loop, of which there is one in `usual_s`. After a longer pause
+        this process slept: what was under way tells nothing about its host's speed."""
+        if now - self._turned_at > usual_s + STOOD_STILL_S:
+            self._stood_still_until = now
+        self._turned_at = now
+
+    def learn(self, seq: int, result: Result, now: float) -> Manner | None:
+        """What a finished request tells about its host counts from now on; the news of it."""
+        held = self.held.get(seq)
+        host = self.hosts.get(result.host)
+        if held is None or host is None:
+            return None
+        host.crawl_delay_s = result.crawl_delay_s or host.crawl_delay_s
+        interval_s = max(host.grant.interval_s, host.crawl_delay_s)
+        timed = held.started_at >= self._stood_still_until
+        not_before = host.manners.ended(
+            result, held.started_at, interval_s, host.grant.concurrency, now, timed=timed
+        )
+        host.renew_interval()
+        if not_before is not None:
+            host.pace.not_before(not_before)
+        return host.manners.news()
+
+    def waiting_long(self, now: float) -> list[int]:
+        """Requests whose host is not asked again soon."""
+        late = {
+            host_id
+            for host_id, host in self.hosts.items()
+            if host.queue and self._ready_at(host) > now + LONGEST_WAIT_S
+        }
+        if not late:
+            return []
+        return [s for s, h in self.held.items() if not h.started and h.assignment.host in late]
+
+    def next_in_s(self, host_id: int, now: float) -> float:
+        host = self.hosts.get(host_id)
+        return 0.0 if host is None else min(max(0.0, host.pace.next_at - now), LONGEST_TOLD_S)
+
+    def granted(self) -> list[tuple[int, int]]:
+        """(host, requests at a time) of the hosts that it holds requests of."""
+        hosts = {held.assignment.host for held in self.held.values()}
+        return [(host_id, self.hosts[host_id].grant.concurrency) for host_id in sorted(hosts)]
+
+    def queued(self) -> list[int]:
+        return [seq for seq, held in self.held.items() if not held.started]
+
+    def confirmations(self) -> list[tuple[int, int]]:
+        """(host, revision) of grants that have come into force since the last call."""
+        confirmed = []
+        for host_id in list(self._unconfirmed):
+            host = self.hosts[host_id]
+            if host.running <= host.grant.concurrency:
+                self._unconfirmed.discard(host_id)
+                confirmed.append((host_id, host.grant.revision))
+        return confirmed
+
+    def forget_idle(self, now: float) -> None:
+        """Hosts that are not ours any more leave memory when their pace has nothing to tell."""
+        for host_id, host in list(self.hosts.items()):
+            busy = host.queue or host.running or host_id in self._unconfirmed
+            if host.grant.concurrency == 0 and not busy and host.pace.next_at <= now:
+                del self.hosts[host_id]
+        self.groups.forget_idle((host.groups for host in self.hosts.values()), now)
+
+    def next_start_at(self) -> float:
+        return self._timers[0][0] if self._timers else float("inf")
+
+    def next_hop_at(self) -> float:
+        return self._hop_timers[0][0] if self._hop_timers else float("inf")
+
+    # ------------------------------------------------------------ inside
+
+    def _schedule(self, host_id: int) -> None:
+        host = self.hosts.get(host_id)
+        if host is None:
+            return
+        if host.hops and not host.hop_scheduled:
+            host.hop_scheduled = True
+            self._turn += 1
+            heapq.heappush(self._hop_timers, (self._ready_at(host), self._turn, host_id))
+        if host.queue and host.has_room and not host.scheduled:
+            host.scheduled = True
+            self._turn += 1
+            heapq.heappush(self._timers, (self._ready_at(host), self._turn, host_id))
+
+    def check(self) -> None:
+        queued = [seq for host in self.hosts.values() for seq in host.queue]
+        running = [seq for seq, held in self.held.items() if held.started]
+        assert len(queued) == len(set(queued)), "a request is queued once"
+        assert set(queued).isdisjoint(running), "queued or running, never both"
+        assert set(queued) | set(running) == set(self.held), "held is queued or running"
+        assert self.running == len(running) == sum(h.running for h in self.hosts.values())
+        assert self._first_asked.keys() <= set(running), "who waits for a first answer runs"
+        for key, group in self.groups.groups.items():
+            under = sum(key in self.held[seq].groups for seq in running)
+            assert group.running == under, "a group's running requests are counted"

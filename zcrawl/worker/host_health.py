@@ -1,0 +1,77 @@
+"""How one host behaves, as its owner sees it: from each finished request to throttle and breaker.
+
+Called by the worker's intake, which keeps one `HostManners` per host between requests. What
+changes travels with the result to the leader, who stores it and tells the next owner, so that
+neither a restart nor a failover forgets that a server asked for patience. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zcrawl.errors import RetryClass
+from zcrawl.frontier.breaker import SILENT, Breaker
+from zcrawl.frontier.throttle import Throttle
+from zcrawl.mesh.messages import Result
+from zcrawl.model.host import Manner
+from zcrawl.model.reasons.skip import ROBOTS_UNAVAILABLE
+from zcrawl.model.states import Outcome
+
+NOTHING_SPECIAL = Manner()
+
+
+class HostManners(msgspec.Struct):
+    throttle: Throttle = msgspec.field(default_factory=Throttle)
+    breaker: Breaker = msgspec.field(default_factory=Breaker)
+    _told: Manner = NOTHING_SPECIAL
+
+    def adopt(self, manner: Manner) -> None:
+        """What a previous owner knew; for one that knows nothing yet."""
+        if not self.breaker.known and self.breaker.failures == 0:
+            self.throttle.slow_s = manner.slow_s
+            self.breaker.failures, self.breaker.opens = manner.failures, manner.opens
+            self.breaker.known = manner.failures == 0
+            self._told = manner
+
+    def ended(
+        self,
+        result: Result,
+        started_at: float,
+        interval_s: float,
+        concurrency: int,
+        now: float,
+        *,
+        timed: bool = True,
+    ) -> float | None:
+        """A request ended so; the moment before which the host must be left alone, if any.
+
+        `interval_s` is what the jobs allow, `concurrency` this owner's part. Without `timed` this
+        process slept meanwhile: neither silence nor a late answer was the host's.
+        """
+        if result.reason == ROBOTS_UNAVAILABLE and result.retry is RetryClass.POSTPONED:
+            return now + (result.retry_after_s or 0.0)
+        if result.reason in SILENT:
+            return self.breaker.failed(result.reason, started_at, now) if timed else None
+        if result.status == 0:
+            return None  # nothing was asked for
+        self.breaker.answered()
+        if result.retry is RetryClass.THROTTLED:
+            return self.throttle.refused(started_at, result.retry_after_s, interval_s, now)
+        if result.outcome is not Outcome.FAILED or result.status < 500:
+            took_s = self.throttle.usual_s
+            if timed and result.page is not None:
+                took_s = result.page.elapsed_ms / 1000
+            self.throttle.answered(took_s, interval_s, concurrency)
+        return None
+
+    def news(self) -> Manner | None:
+        """What the leader does not know yet."""
+        told, throttle, breaker = self._told, self.throttle, self.breaker
+        if (
+            told.slow_s == throttle.slow_s
+            and told.failures == breaker.failures
+            and told.opens == breaker.opens
+        ):
+            return None
+        self._told = Manner(throttle.slow_s, breaker.failures, breaker.opens)
+        return self._told

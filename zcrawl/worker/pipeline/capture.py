@@ -1,0 +1,113 @@
+"""Records the exchanges of a fetch for archives: each redirect on the way, then the last answer,
+whatever its status. The leader keeps those of an attempt that is the request's last.
+
+Made by the pipeline for runs that capture; for others this module is not even loaded. Bodies are
+kept as they came, compressed if they came so, where the engine can tell. What was sent is told
+without secrets: an archive is made to be passed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from zcrawl.fetch.ports import Response
+from zcrawl.mesh.messages import Assignment, Extracted, Page, Result
+from zcrawl.model.capture import Capture, Exchange, Form
+from zcrawl.model.reasons.skip import NOINDEX
+from zcrawl.model.spec import JobSpec
+from zcrawl.worker.pipeline.outgoing import Sending
+
+REMOVED: Final = "[removed]"
+_SECRET: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
+
+Keep = Callable[[bytes], Awaitable[str]]  # a body's name, after it was kept
+
+
+class Recording:
+    def __init__(
+        self, one: Assignment, spec: JobSpec, headers: Mapping[str, str], keep: Keep
+    ) -> None:
+        """`headers` are what the run sends, for engines that do not tell what they sent."""
+        self._one, self._headers, self._keep = one, headers, keep
+        written = [
+            *spec.fetch.headers.items(),
+            *(x for s in spec.fetch.header_sets for x in s.items()),
+        ]
+        self._secret = _SECRET | {name.lower() for name, value in written if "${" in value}
+        self._exchanges: list[Exchange] = []
+
+    async def add(self, url: str, response: Response, sending: Sending | None, utc: float) -> None:
+        """One more answer. A middleware may have made it another one: what came is kept."""
+        answer, method, sent = response, "GET", b""
+        if sending is not None and sending.out is not None:
+            method, sent = sending.out.method, sending.out.body
+            answer = sending.answer or response
+        told = answer.extensions
+        headers = _pairs(told.get("wire_headers") or answer.headers.raw)
+        wire = told.get("wire_body")
+        body = answer.content if wire is None else wire
+        self._exchanges.append(
+            Exchange(
+                url=url,
+                status=answer.status_code,
+                headers=headers,
+                request=self._shown(told.get("sent_headers") or self._headers.items()),
+                at=utc,
+                body=await self._keep(body) if body else "",
+                method=method,
+                sent=await self._keep(sent) if sent else "",
+                form=_form(answer, headers, wire is not None),
+            )
+        )
+
+    def told(self, result: Result) -> Result:
+        """With all that was answered, unless the last answer asked not to be kept."""
+        if not self._exchanges or result.reason == NOINDEX:
+            return result
+        found = result.extracted or Extracted()
+        found = msgspec.structs.replace(found, capture=self._encoded(result.page))
+        return msgspec.structs.replace(result, extracted=found)
+
+    def _encoded(self, page: Page | None) -> bytes:
+        *hops, last = self._exchanges
+        final_url, elapsed_ms = last.url, 0.0
+        if page is not None:  # a browser's page may have changed its URL
+            final_url, elapsed_ms = page.final_url, page.elapsed_ms
+        return msgspec.json.encode(
+            Capture(
+                url=self._one.url,
+                final_url=final_url,
+                status=last.status,
+                headers=last.headers,
+                request=last.request,
+                at=last.at,
+                body=last.body,
+                elapsed_ms=elapsed_ms,
+                depth=self._one.depth,
+                parent=self._one.parent,
+                method=last.method,
+                sent=last.sent,
+                form=last.form,
+                hops=hops,
+            )
+        )
+
+    def _shown(self, sent: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        return [(name, REMOVED if name.lower() in self._secret else v) for name, v in sent]
+
+
+def _form(answer: Response, headers: list[tuple[str, str]], as_it_came: bool) -> Form:
+    """An engine that does not tell what the wire carried may have decoded it."""
+    if answer.extensions.get("rendered"):
+        return "rendered"
+    if as_it_came:
+        return ""
+    encoded = any(name.lower() == "content-encoding" for name, _ in headers)
+    return "decoded" if encoded or "wire_headers" not in answer.extensions else ""
+
+
+def _pairs(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]

@@ -1,0 +1,160 @@
+"""One request that is more than a plain GET: a spider's, or one that passes middlewares.
+
+Called by the pipeline; a page of a job that uses neither never comes here. A middleware that
+raises costs its page only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from zcrawl.errors import FetchError, PageSkipped, RetryClass
+from zcrawl.fetch.ports import Engine, HopLimits, Response
+from zcrawl.fetch.wire.response import as_httpx
+from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_key
+from zcrawl.frontier.url import CanonicalRules
+from zcrawl.mesh.messages import Assignment, Extracted, Result
+from zcrawl.model.reasons.failure import MIDDLEWARE_ERROR
+from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
+from zcrawl.text.raised import raised_text
+
+MOST_REASON: Final = 80
+# What must not go to another host only because the first one said so.
+_PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
+_REWRITES: Final = frozenset({301, 302, 303})  # a POST becomes a GET, as in every browser
+
+
+class Sending:
+    def __init__(
+        self,
+        one: Assignment,
+        headers: dict[str, str],
+        rules: CanonicalRules,
+        middlewares: Sequence[tuple[str, Middleware]],
+        most_s: float = 30.0,
+    ) -> None:
+        """`rules` are the run's. `most_s` is how long a middleware may wait for something."""
+        self._rules = rules
+        self._most_s = most_s
+        self.extra: Extra = decode(one.extra)
+        self._one = one
+        self._headers = {**headers, **self.extra.headers}
+        self._middlewares = middlewares
+        self.out: Outgoing | None = None  # what was sent last, and the answer as it came
+        self.answer: Response | None = None
+
+    async def send(
+        self, engine: Engine, url: str, limits: HopLimits, condition: Mapping[str, str]
+    ) -> Response:
+        extra = self.extra
+        headers = {**self._headers, **condition}
+        out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
+        for name, one in self._middlewares:
+            await self._called(name, one.before_request, out)
+        if out.method == "GET" and not out.body:
+            response = await engine.get(url, out.headers, limits)
+        else:
+            response = await engine.send(out.method, url, out.headers, out.body, limits)
+        self.out, self.answer = out, response
+        for name, one in reversed(self._middlewares):
+            response = as_httpx(response)
+            changed = await self._called(name, one.after_response, out, response)
+            response = response if changed is None else changed
+        return response
+
+    def redirected(self, status: int) -> None:
+        """The next request of the same fetch follows a redirect."""
+        self.extra = _onward(self.extra, status)
+
+    def handed_over(self, result: Result, status: int) -> Result:
+        """A redirect to another host keeps the request's handler and what it knows."""
+        if result.handover is None or self.extra.is_plain:
+            return result
+        url = result.handover[0]
+        onward = _onward(self.extra, status)
+        headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
+        onward = msgspec.structs.replace(onward, headers=headers, redirected=True)
+        own_key = request_key(self._one.url, decode(self._one.extra), self._rules)
+        key = redirect_key(url, onward, own_key, self._rules)
+        asked = (url, key, self._one.prio, encode(onward))
+        return msgspec.structs.replace(result, handover=None, requests=[asked])
+
+    async def items(self, result: Result) -> Result:
+        """The result with its items as the middlewares want them stored. Those that a middleware
+        dropped are counted by its name and reason, like items that a schema set aside; what they
+        held is not kept, because that may be why they were dropped."""
+        page = result.page
+        if not self._middlewares or not result.items or page is None:
+            return result
+        facts = PageFacts(
+            self._one.url, page.final_url, result.status, self._one.depth, page.fetched_at
+        )
+        kept = []
+        dropped: Counter[str] = Counter()
+        for data in result.items:
+            try:
+                kept.append(_encoded(await self._passed(msgspec.json.decode(data), facts)))
+            except Drop as drop:
+                dropped[drop.reason] += 1
+        result = msgspec.structs.replace(result, items=kept)
+        if not dropped:
+            return result
+        extracted = result.extracted or Extracted()
+        reasons = {**extracted.reasons, **dropped}
+        extracted = msgspec.structs.replace(extracted, reasons=reasons)
+        return msgspec.structs.replace(result, extracted=extracted)
+
+    async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
+        """The item behind the last middleware. Drop names the middleware that stopped it."""
+        for name, one in self._middlewares:
+            try:
+                changed = await self._called(name, one.before_item, item, facts, may_drop=True)
+            except Drop as drop:
+                reason = str(drop.reason)[:MOST_REASON]
+                raise Drop(f"dropped by middleware {name}: {reason}") from None
+            if changed is None:
+                raise Drop(f"dropped by middleware {name}")
+            item = changed
+        return item
+
+    async def _called(self, name: str, call: Any, *arguments: Any, may_drop: bool = False) -> Any:
+        try:
+            result = call(*arguments)
+            if not inspect.isawaitable(result):
+                return result
+            async with asyncio.timeout(self._most_s):
+                return await result
+        except Skip as skip:
+            raise PageSkipped(f"middleware {name}", code=skip.reason[:MOST_REASON]) from None
+        except FetchError:
+            raise
+        except Drop as drop:
+            if may_drop:
+                raise
+            text = f"{name}: Drop({drop.reason!r}) is for before_item; Skip skips a whole page"
+            raise _failed(text) from drop
+        except (Exception, SystemExit) as error:  # an exit would be the whole worker's
+            raise _failed(f"{name}: {raised_text(error)}") from error
+
+
+def _onward(extra: Extra, status: int) -> Extra:
+    if status in _REWRITES and extra.method not in ("GET", "HEAD"):
+        return msgspec.structs.replace(extra, method="GET", body=b"")
+    return extra
+
+
+def _encoded(item: dict[str, Any]) -> bytes:
+    data = msgspec.json.encode(item)
+    if not data.startswith(b"{"):
+        raise _failed("an item must stay a JSON object")
+    return data
+
+
+def _failed(text: str) -> FetchError:
+    return FetchError(text, code=MIDDLEWARE_ERROR, retry=RetryClass.PERMANENT)

@@ -1,0 +1,254 @@
+"""The robots.txt of each origin, as this worker knows it: asked for once while it is fresh.
+
+Called by `pipeline` before a page is fetched. Who waits for an answer waits together. What
+was fetched here is reported with the next result of its host, stored, and given to the next owner
+of the host with its grant (`learn`), so that neither a restart nor another worker asks again.
+
+A robots.txt that could not be had (5xx, 429) is waited for, with growing pauses in which nothing
+of the origin is fetched; when the job's patience is over it counts as "disallow everything" for
+ten minutes. Redirects are followed, also to other origins, as RFC 9309 wants; there only by a page
+that was started at the pace of that origin too. Until then the way is reported and the page comes
+again (`frontier.robots_place`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import BlockedAddress, FetchError, RetryClass
+from zcrawl.fetch.headers import header_of
+from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain, fetch_error
+from zcrawl.fetch.ports import Engine, HopLimits
+from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
+from zcrawl.frontier.robots_place import ELSEWHERE, MAX_REDIRECTS, packed, way_in
+from zcrawl.frontier.url import DEFAULT, origin_of
+from zcrawl.model.host import RobotsFile
+from zcrawl.model.reasons.failure import (
+    ADDRESS_MOVED,
+    BAD_ENCODING,
+    BLOCKED_ADDRESS,
+    ENGINE,
+    PROTOCOL,
+    PROXIES_DOWN,
+    ROBOTS_ELSEWHERE,
+    TOO_LARGE,
+)
+from zcrawl.model.reasons.skip import ROBOTS_UNAVAILABLE
+
+RULES_KEPT_S: Final = 3_600.0
+DISALLOW_KEPT_S: Final = 600.0  # after the patience for a failing robots.txt was over
+FIRST_WAIT_S: Final = 2.0
+MOST_WAIT_S: Final = 30.0
+FAILURE_KEPT_S: Final = 2.0  # of a host that did not answer at all
+MOST_ORIGINS: Final = 10_000
+WAY_KEPT_S: Final = 600.0  # to another origin; then it is asked for from the beginning
+MAX_BYTES: Final = 10_000_000  # 500 KiB of it are read as rules
+MOST_SHARED_BYTES: Final = 65_536  # compressed; a longer one is fetched by each owner
+NOT_THE_PAGES_FATE: Final = frozenset((TOO_LARGE, BAD_ENCODING, PROTOCOL, ENGINE))
+# What failed one run, by its own guard or proxies, need not fail another: not shared, not kept.
+_OF_THE_RUN: Final = frozenset((BLOCKED_ADDRESS, PROXIES_DOWN, ADDRESS_MOVED, ROBOTS_ELSEWHERE))
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    status: int  # 0: nothing that could be read
+    body: bytes
+
+    @property
+    def tells_nothing(self) -> bool:
+        return self.status == 429 or self.status >= 500 or self.status < 200
+
+
+class _Entry(msgspec.Struct):
+    answer: asyncio.Future[_Answer]
+    until: float = float("inf")
+    failing_since: float | None = None
+    tries: int = 0  # that told nothing, in a row
+    given_up: bool = False
+    rules: dict[str, RobotsRules] = msgspec.field(default_factory=dict)
+
+
+class RobotsCache:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.unreported: dict[str, RobotsFile] = {}  # origin → what was fetched here
+        self._now = now
+        self._entries: dict[str, _Entry] = {}
+        self._ways: dict[str, tuple[float, list[str]]] = {}  # origin → fresh until, URLs
+
+    def learn(self, origin: str, file: RobotsFile) -> None:
+        """What another worker has fetched, with the host's grant."""
+        known = self._entries.get(origin)
+        if known is not None and (not known.answer.done() or known.until > self._now()):
+            return
+        if file.status == ELSEWHERE:
+            if way := way_in(file.status, file.body):
+                self._ways[origin] = (self._now() + file.lasts_s, way)
+            return
+        try:
+            body = zlib.decompressobj().decompress(file.body, MAX_ROBOTS_BYTES + 1)
+        except zlib.error:
+            return  # it is fetched again
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        future.set_result(_Answer(file.status, body))
+        self._make_room()
+        self._entries[origin] = _Entry(future, self._now() + file.lasts_s)
+        self._entries[origin].given_up = future.result().tells_nothing
+
+    def known(self, origin: str, user_agent: str) -> RobotsRules | None:
+        """The rules, if nobody has to wait for them."""
+        entry = self._fresh(origin)
+        return None if entry is None else _rules(entry, user_agent)
+
+    def _fresh(self, origin: str) -> _Entry | None:
+        entry = self._entries.get(origin)
+        if entry is None or not entry.answer.done() or entry.until <= self._now():
+            return None
+        return None if entry.answer.exception() is not None else entry
+
+    def wait_s(self, origin: str) -> float | None:
+        """How long a robots.txt that tells nothing is waited for; None: no longer."""
+        entry = self._entries.get(origin)
+        if entry is None:
+            return 0.0
+        return None if entry.given_up else max(0.0, entry.until - self._now())
+
+    async def get(
+        self,
+        origin: str,
+        user_agent: str,
+        engine: Engine,
+        limits: HopLimits,
+        next_hop: Callable[[], Awaitable[None]],
+        patience_s: float,
+        may_visit: Callable[[str], bool],
+    ) -> RobotsRules:
+        """The rules; FetchError when nobody answers. `next_hop` waits for the host's pace; the
+        first request goes without, on the permit of the page that asks. `may_visit` tells whether
+        that page is paced for another origin too."""
+        before = self._entries.get(origin)
+        if before is not None and (not before.answer.done() or before.until > self._now()):
+            try:
+                await asyncio.shield(before.answer)
+                return _rules(before, user_agent)
+            except FetchError as error:
+                if error.code not in _OF_THE_RUN:
+                    raise
+        self._make_room()
+        future: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        entry = self._entries[origin] = _Entry(future)
+        if before is not None and not before.given_up:
+            entry.failing_since, entry.tries = before.failing_since, before.tries
+        try:
+            answer = await self._fetch(origin, user_agent, engine, limits, next_hop, may_visit)
+        except BaseException as error:
+            # Cancelled or failed: the others who wait get an error, and the next one asks again.
+            failure = (
+                error
+                if isinstance(error, FetchError)
+                else FetchError(
+                    "the robots.txt request was cut off",
+                    code=ROBOTS_UNAVAILABLE,
+                    retry=RetryClass.TRANSIENT,
+                )
+            )
+            own = isinstance(error, FetchError) and error.code in _OF_THE_RUN
+            kept_s = 0.0 if own else FAILURE_KEPT_S
+            entry.until = self._now() + kept_s
+            future.set_exception(failure)
+            future.exception()  # retrieved: nobody else may be waiting
+            raise
+        self._keep(origin, entry, answer, patience_s)
+        future.set_result(answer)
+        return _rules(entry, user_agent)
+
+    def _keep(self, origin: str, entry: _Entry, answer: _Answer, patience_s: float) -> None:
+        now = self._now()
+        kept_s = RULES_KEPT_S
+        if answer.tells_nothing:
+            entry.failing_since = now if entry.failing_since is None else entry.failing_since
+            patience_ends = entry.failing_since + patience_s
+            entry.given_up = now >= patience_ends
+            wait_s = min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(entry.tries, 10))
+            entry.tries += 1
+            kept_s = min(wait_s, max(0.1, patience_ends - now))
+            if entry.given_up:
+                kept_s = DISALLOW_KEPT_S
+        else:
+            entry.failing_since, entry.tries = None, 0
+        entry.until = now + kept_s
+        body = zlib.compress(answer.body[:MAX_ROBOTS_BYTES])
+        if (entry.given_up or not answer.tells_nothing) and len(body) <= MOST_SHARED_BYTES:
+            self.unreported[origin] = RobotsFile(answer.status, body, kept_s)
+
+    async def _fetch(
+        self,
+        origin: str,
+        user_agent: str,
+        engine: Engine,
+        limits: HopLimits,
+        next_hop: Callable[[], Awaitable[None]],
+        may_visit: Callable[[str], bool],
+    ) -> _Answer:
+        until, way = self._ways.pop(origin, (0.0, []))
+        way = list(way) if until > self._now() else [robots_url(origin)]
+        chain = RedirectChain(way[0], MAX_REDIRECTS, DEFAULT)
+        limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
+        while len(way) <= MAX_REDIRECTS + 1:
+            url, place = way[-1], origin_of(way[-1])
+            if place != origin and (known := self._fresh(place)) and url == robots_url(place):
+                return known.answer.result()
+            try:
+                if place != origin and not may_visit(place):
+                    limits.guard.check(url)
+                    self._report_way(origin, way)
+                    raise fetch_error(ROBOTS_ELSEWHERE, f"{way[0]} leads to {url}")
+                response = await engine.get(url, {"User-Agent": user_agent}, limits)
+            except BlockedAddress:
+                if url == robots_url(origin):
+                    raise
+                break  # rules that lie where nobody may look are no rules
+            except FetchError as error:
+                if error.code in NOT_THE_PAGES_FATE:
+                    return _Answer(0, b"")
+                raise
+            if response.status_code not in REDIRECT_STATUSES:
+                return _Answer(response.status_code, response.content)
+            try:
+                step = chain.next_hop(url, header_of(response, b"location"))
+            except FetchError:  # a loop, too many, or to nowhere: there are no rules
+                break
+            if step.url in way:
+                break
+            way.append(step.url)
+            if origin_of(step.url) == origin or may_visit(origin_of(step.url)):
+                await next_hop()
+        return _Answer(404, b"")
+
+    def _report_way(self, origin: str, way: list[str]) -> None:
+        """Nobody goes there before the leader has heard of it."""
+        if len(self._ways) >= MOST_ORIGINS:
+            self._ways.clear()
+        self._ways[origin] = (self._now() + WAY_KEPT_S, way)
+        self.unreported[origin] = RobotsFile(ELSEWHERE, packed(way), WAY_KEPT_S)
+
+    def _make_room(self) -> None:
+        if len(self._entries) < MOST_ORIGINS:
+            return
+        now = self._now()
+        keep = {k: e for k, e in self._entries.items() if not e.answer.done() or e.until > now}
+        if len(keep) >= MOST_ORIGINS:  # all fresh: forget the older half
+            keep = dict(list(keep.items())[len(keep) // 2 :])
+        self._entries = keep
+
+
+def _rules(entry: _Entry, user_agent: str) -> RobotsRules:
+    rules = entry.rules.get(user_agent)
+    if rules is None:
+        answer = entry.answer.result()
+        rules = RobotsRules.parse(answer.status, answer.body, user_agent)
+        entry.rules[user_agent] = rules
+    return rules

@@ -1,0 +1,109 @@
+"""What a page is recognised by when it is met again: read from its answer, asked with the next one.
+
+Called by the pipeline for jobs that remember their pages. A condition is sent to the very URL whose
+answer gave it, never to where that redirects. A validator that could not be sent back as it came is
+not kept; a page without any is still recognised by the hash of its body.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from zcrawl.fetch.headers import header_of
+from zcrawl.fetch.ports import Response
+from zcrawl.mesh.messages import Assignment, Result, Traits
+from zcrawl.model.states import Outcome
+
+if TYPE_CHECKING:
+    from zcrawl.worker.pipeline.outgoing import Sending
+    from zcrawl.worker.results.outcome import RunContext
+
+_USUAL_DATE: Final = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (?:0[1-9]|1\d|2[0-8]) "
+    r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d "
+    r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d GMT"
+)
+
+NOT_MODIFIED: Final = 304
+HASH_BYTES: Final = 16
+MOST_ETAG: Final = 500  # characters
+NO_CONDITION: Final[dict[str, str]] = {}
+
+
+def decoded(known: bytes) -> Traits | None:
+    from zcrawl.frontier.recrawl import decode  # few runs know anything
+
+    return decode(known)
+
+
+def condition_of(
+    known: Traits | None, context: RunContext, sending: Sending | None
+) -> dict[str, str]:
+    """The headers that ask for the page only if it has changed."""
+    if known is None or context.spec.fetch.engine == "browser":
+        return NO_CONDITION  # a browser shows what it is given: an empty page
+    if sending is not None and sending.extra.method != "GET":
+        return NO_CONDITION
+    headers = {}
+    if known.etag:
+        headers["If-None-Match"] = known.etag
+    if known.last_modified:
+        headers["If-Modified-Since"] = known.last_modified
+    return headers
+
+
+def traits_of(one: Assignment, known: Traits | None, url: str, response: Response) -> Traits:
+    """The traits of a page that came whole; `url` is where it came from after redirects."""
+    content = blake2b(response.content, digest_size=HASH_BYTES).digest()
+    unchanged = known is not None and known.content == content
+    prints = known.fingerprint if known is not None and unchanged else b""
+    if url != one.url:  # its validators are the target's
+        return Traits(content=content, unchanged=unchanged, fingerprint=prints)
+    return Traits(_etag(response), _last_modified(response), content, unchanged, prints)
+
+
+def confirmed(known: Traits, response: Response) -> Traits:
+    """The traits of a page that its server calls unchanged; it may tell newer validators."""
+    return msgspec.structs.replace(
+        known,
+        etag=_etag(response) or known.etag,
+        last_modified=_last_modified(response) or known.last_modified,
+        unchanged=True,
+    )
+
+
+def with_traits(result: Result, traits: Traits | None, fingerprint: bytes) -> Result:
+    """What the page is recognised by, if its job wants to know any of it."""
+    if result.outcome is not Outcome.DONE or (traits is None and not fingerprint):
+        return result
+    traits = msgspec.structs.replace(traits or Traits(), fingerprint=fingerprint)
+    return msgspec.structs.replace(result, traits=traits)
+
+
+def _etag(response: Response) -> str:
+    """Strong or weak, quoted or (as some servers have it) not; all are sent back as they came. But
+    not `*`, which asks whether there is any page at all: the answer would be 304 for ever."""
+    value = (header_of(response, b"etag") or "").strip()
+    if value == "*":
+        return ""
+    return value if len(value) <= MOST_ETAG and value.isascii() and value.isprintable() else ""
+
+
+def _last_modified(response: Response) -> str:
+    """A date, in any form that can be read; servers answer to other texts as they like."""
+    value = (header_of(response, b"last-modified") or "").strip()
+    if not value or not value.isascii() or not value.isprintable():
+        return ""
+    if _USUAL_DATE.fullmatch(value):
+        return value
+    from email.utils import parsedate_to_datetime  # 5 ms of a start; servers write the usual form
+
+    try:
+        parsedate_to_datetime(value)
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return ""
+    return value[:MOST_ETAG]

@@ -1,0 +1,96 @@
+"""What becomes of the requests that a spider yields: canonical, in scope, bounded, keyed.
+
+Called by `extensions.extensions`. Pure. The spider's process is not trusted: whatever is wrong with
+a request is counted by its reason and told with the page, and the other requests go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from zcrawl.errors import BadUrl
+from zcrawl.frontier.extra import (
+    MOST_EXTRA_BYTES,
+    MOST_PRIORITY,
+    Extra,
+    encode,
+    request_key,
+)
+from zcrawl.frontier.scope import has_binary_extension
+from zcrawl.frontier.url import canonicalize, join
+from zcrawl.model.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
+from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.spider_protocol import Wanted
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+# The wire writes these itself; two of them would make one request into two.
+_FORBIDDEN: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
+
+Asked = tuple[str, bytes, int, bytes]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Reason → count of the requests that are not made: each URL once for what the scope says."""
+
+    rejected: dict[str, int]  # they cannot be
+    dropped: dict[str, int]  # they do not belong to the crawl
+
+
+def asked_of(
+    wanted: Iterable[Wanted], base: str | None, context: RunContext, depth: int
+) -> tuple[list[Asked], Refused]:
+    """The requests, and why others are not made. `base`: the page that yielded them; None for
+    what `start` yields, which is taken as seeds are: wherever it leads."""
+    found: dict[bytes, Asked] = {}
+    rejected: Counter[str] = Counter()
+    outside: dict[str, str] = {}  # URL → reason
+    for one in wanted:
+        try:
+            url = (
+                canonicalize(one.url, context.rules)
+                if base is None
+                else join(base, one.url, context.rules)
+            )
+        except BadUrl as error:
+            rejected[error.code] += 1
+            continue
+        refusal = _refusal(one)
+        verdict = _outside(context, url, depth) if refusal is None and base is not None else None
+        if verdict is not None:
+            outside[url] = verdict
+            continue
+        extra = Extra(one.method, one.body, one.headers, one.handler, one.meta)
+        data = encode(extra)
+        if refusal is None and len(data) > MOST_EXTRA_BYTES:
+            refusal = REQUEST_TOO_LARGE
+        if refusal is not None:
+            rejected[refusal] += 1
+            continue
+        key = request_key(url, extra, context.rules)
+        priority = max(-MOST_PRIORITY, min(MOST_PRIORITY, one.priority))
+        found.setdefault(key, (url, key, -priority, data))
+    return list(found.values()), Refused(dict(rejected), dict(Counter(outside.values())))
+
+
+def _outside(context: RunContext, url: str, depth: int) -> str | None:
+    """What a spider names is asked for on purpose: its extension does not count against it."""
+    verdict = context.scope.verdict(url, depth)
+    if verdict == BINARY_EXTENSION and has_binary_extension(url):
+        return None
+    return verdict
+
+
+def _refusal(one: Wanted) -> str | None:
+    if one.method not in METHODS:
+        return BAD_METHOD
+    for name, value in one.headers.items():
+        if not _TOKEN.fullmatch(name) or _CONTROL.search(value) or name.lower() in _FORBIDDEN:
+            return BAD_HEADER
+    return None
