@@ -16,7 +16,7 @@ from console.plain import plain
 from console.state import Answer, Happening, Page, View
 from console.tables import Column, Row, Table, number, text
 from console.units import clock_text
-from zcrawl.telemetry.log_filter import read_filter
+from zcrawl.telemetry.log_lines import read_filter
 
 ERRORS = Table(
     columns=(

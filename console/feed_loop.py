@@ -17,10 +17,9 @@ from console.feed import Emit
 from console.state import HappeningCame, LinkChanged, LinkState, SnapshotCame
 from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
 from zcrawl.master.desk.rights import READS
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody, Event, Snapshot
+from zcrawl.mesh.messages import BadBody, Event, Kind, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.model.reasons.cluster import READONLY
 from zcrawl.roles.client import MeshClient
 from zcrawl.roles.watching import WatchTarget

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from zcrawl.model.reasons.registry import find_reason
 
 REGISTRY = "zcrawl/model/reasons/"
-EVENTS = "zcrawl/telemetry/levels.py"  # the names of log events, some of them after reasons
+EVENTS = "zcrawl/telemetry/log_lines.py"  # the names of log events, some of them after reasons
 
 # Codes that are also ordinary words of the source: keys of jobs and configurations, states,
 # columns, names of commands. Only the second test finds these.
@@ -35,7 +35,7 @@ ORDINARY = frozenset({
 
 # Sentences that begin like a reason with a parameter.
 SENTENCES = {
-    "zcrawl/store/sql/dialects/sqlite_mark.py": "lacks ",
+    "zcrawl/store/sql/dialects/sqlite_files.py": "lacks ",
 }
 
 # Names of values that are reasons, and functions with the position of the reason among their

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.sockets.client import ZmqSubscriber
 
 
 async def listen(events: str, number: int) -> None:

@@ -18,9 +18,19 @@ import zmq
 from tests.contract.mesh_tools import Claimer
 from zcrawl.errors import DecodeError
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.memory import LinkFaults, MemoryHub
-from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, Drain, Message, Reply, Request, Result
+from zcrawl.mesh.messages import (
+    BadBody,
+    Beat,
+    Body,
+    Bye,
+    Drain,
+    Kind,
+    Message,
+    Reply,
+    Request,
+    Result,
+)
 from zcrawl.mesh.ports import Arrived, Endpoints, stamp
 from zcrawl.mesh.security import AllowedKey, MeshKeys
 from zcrawl.mesh.sockets.client import ZmqClientMesh

@@ -20,7 +20,6 @@ from zcrawl.errors import UnreachableError
 from zcrawl.mesh import border
 from zcrawl.mesh.border import REQUESTS, Allowance
 from zcrawl.mesh.codec import decode, encode, version_notice
-from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     KIND_OF,
     BadBody,
@@ -28,6 +27,7 @@ from zcrawl.mesh.messages import (
     Body,
     Bye,
     Drain,
+    Kind,
     Message,
     Reply,
     Request,
@@ -37,10 +37,9 @@ from zcrawl.mesh.messages import (
 from zcrawl.mesh.ports import Arrived, stamp
 from zcrawl.mesh.roles import SMALL_REQUEST_MOST, WORKER_KINDS, Channel, Role, kinds_on
 from zcrawl.mesh.security import AllowedKey
-from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.readers import topic
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.vitals import Vitals
 from zcrawl.roles.client import MeshClient

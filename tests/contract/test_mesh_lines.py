@@ -6,12 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 from tests.contract.mesh_tools import LOOPBACK, Ear
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Line, Lines
-from zcrawl.mesh.messages import Beat, Snapshot
+from zcrawl.mesh.messages import Beat, Kind, Line, Lines, Snapshot
+from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.vitals import Vitals
 

@@ -12,15 +12,12 @@ import zmq
 
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
 from zcrawl.errors import ConfigError
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Line, Lines
-from zcrawl.mesh.messages import Beat, Bye, Drain, Request
+from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Line, Lines, Request
 from zcrawl.mesh.security import AllowedKey, MeshKeys
-from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.keys import new_pair
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 BEAT = Beat("m1", 1.0, {})

@@ -10,13 +10,11 @@ import zmq
 from tests.contract.mesh_tools import LOOPBACK, Ear
 from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.address import parse_endpoint
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Beat, Bye, Event, Reply, Request, Snapshot
+from zcrawl.mesh.messages import Beat, Bye, Event, Kind, Reply, Request, Snapshot
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 

@@ -16,12 +16,10 @@ import pytest
 from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.codec import check_notice, version_notice
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Beat, Bye, Request
+from zcrawl.mesh.messages import Beat, Bye, Kind, Request
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.mesh.sockets.client import ZmqClientMesh
+from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 OTHER = 2

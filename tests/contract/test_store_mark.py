@@ -14,7 +14,7 @@ from tests.integration.crawling import command
 from zcrawl.cli.commands.doctor import check_database
 from zcrawl.errors import StoreCorrupt, ZcrawlError
 from zcrawl.roles import offline
-from zcrawl.store.sql.dialects.sqlite_mark import mark_path
+from zcrawl.store.sql.dialects.sqlite_files import mark_path
 from zcrawl.store.sql.store import open_sqlite
 
 DATABASE = "zcrawl.db"

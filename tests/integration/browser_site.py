@@ -15,7 +15,7 @@ import pytest
 from tests.web.listening import Listening
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Browser
 
 HEADERS = {"User-Agent": "zcrawl-test/1", "Accept": "*/*"}
 TIMEOUT_S = 40.0  # the machine may be busy

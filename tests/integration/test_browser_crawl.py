@@ -30,8 +30,7 @@ from tests.integration.crawling import (
     until,
 )
 from zcrawl.blobs.folder import FileBlobs
-from zcrawl.model.browser import Browser
-from zcrawl.model.spec import Fetch, JobSpec, Output
+from zcrawl.model.spec import Browser, Fetch, JobSpec, Output
 from zcrawl.roles.embedded import EmbeddedCluster
 
 need_chromium()

@@ -22,7 +22,7 @@ from tests.web.proxies import HttpProxy, SocksProxy
 from zcrawl.errors import FetchError
 from zcrawl.fetch.guard import Guard
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Browser
 
 need_chromium()
 

@@ -23,8 +23,7 @@ from tests.servers.s3 import BUCKET, objects
 from tests.web.server import WebThread
 from tests.web.shelf import Document
 from zcrawl.errors import ZcrawlError
-from zcrawl.model.browser import Browser
-from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
+from zcrawl.model.spec import Auth, Browser, Fetch, JobSpec, Login, Output, Politeness, Scope
 from zcrawl.submit.read import to_dict
 
 need_chromium()

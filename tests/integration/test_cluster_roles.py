@@ -25,8 +25,7 @@ from tests.servers.page_site import page_site
 from tests.unit.mesh.test_codec import BODIES
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.master.desk import rights
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Beat, Bye, Request
+from zcrawl.mesh.messages import Beat, Bye, Kind, Request
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.model.spec import Politeness
 

@@ -16,12 +16,10 @@ from tests.integration.keyed import Keyed, keyed
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import Beat, Request, Stale
+from zcrawl.mesh.messages import Beat, Kind, Lines, Request, Stale
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import MeshKeys
-from zcrawl.mesh.sockets.subscriber import ZmqSubscriber
+from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.spec import Politeness
 from zcrawl.roles import cluster as roles

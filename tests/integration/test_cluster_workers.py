@@ -21,8 +21,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from zcrawl.mesh.codec import decode
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody, Snapshot
+from zcrawl.mesh.messages import BadBody, Kind, Snapshot
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.model.spec import Politeness
 

@@ -21,7 +21,7 @@ from tests.web.echo_site import echo_site
 from zcrawl.model.spec import Fetch
 from zcrawl.parse.children.content import ContentReader
 from zcrawl.runtime.confine import landlock_version
-from zcrawl.runtime.run import run_async
+from zcrawl.runtime.loop import run_async
 from zcrawl.submit.code import code_of
 from zcrawl.worker import spider_protocol as wire
 from zcrawl.worker.extensions.spiders import SpiderProcess

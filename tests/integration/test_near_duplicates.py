@@ -12,9 +12,7 @@ from tests.integration.crawling import crawl, items
 from tests.unit.parse.test_fingerprint import prose
 from tests.web.server import MisbehavingWeb
 from tests.web.shelf import Document
-from zcrawl.model.duplicates import Duplicates
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import JobSpec, Politeness
+from zcrawl.model.spec import Duplicates, JobSpec, Politeness, Recrawl
 from zcrawl.roles.embedded import EmbeddedCluster
 
 ONE_BY_ONE = Politeness(rate=0.0, concurrency=1, robots=False)  # so that the order is known

@@ -15,8 +15,7 @@ from tests.integration.crawling import command, crawl, items, start, wait_until
 from tests.web.server import Hit, MisbehavingWeb, WebThread
 from tests.web.shelf import Document
 from zcrawl.model.extraction import Block, Field
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
+from zcrawl.model.spec import Fetch, JobSpec, Politeness, Recrawl, Scope
 from zcrawl.roles.embedded import EmbeddedCluster
 
 EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page

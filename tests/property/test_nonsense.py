@@ -16,8 +16,7 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, header, route_of, urls
 from zcrawl.master import events as m
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Result
+from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Kind, Result
 
 STORIES = 200
 STEPS = 60

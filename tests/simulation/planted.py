@@ -10,13 +10,13 @@ from unittest import mock
 
 import msgspec
 
-from zcrawl.dispatch.hearing import Hearing
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import Part
-from zcrawl.master import inheriting, leader
+from zcrawl.dispatch.roster import Hearing
+from zcrawl.master import leader, takeover
 from zcrawl.master.commits import Batch, Commits
-from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.overdue import OverdueLeases
+from zcrawl.master.takeover import EpochHints
 from zcrawl.mesh.messages import Header
 from zcrawl.model.states import Disposition, RequestState
 from zcrawl.result.plan import ResultPlanner
@@ -150,7 +150,7 @@ def step_down_by_hearsay() -> Iterator[None]:
 def forget_owners_when_their_lease_is_over() -> Iterator[None]:
     """After a long time without masters the first worker that greets gets every host."""
     with (
-        mock.patch.object(inheriting, "GREETING_S", -math.inf),
+        mock.patch.object(takeover, "GREETING_S", -math.inf),
         mock.patch.object(leader, "GREETING_S", -math.inf),
     ):
         yield

@@ -15,7 +15,7 @@ import pytest
 
 from tests.simulation.worlds import run_world
 from zcrawl.master.recall import Recall
-from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.spec import Recrawl
 from zcrawl.store.commands import KnownAdmitted
 from zcrawl.testing.faults import CALM, LEADER_CHANGES_ONLY, Faults, draw
 from zcrawl.testing.store import known as known_pages

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
-from zcrawl.dispatch import started
+from zcrawl.dispatch import crash_suspects
 from zcrawl.testing.faults import Faults
 from zcrawl.testing.verify import only_lost_attempts_are_overdue, verify
 from zcrawl.testing.world import World
@@ -16,7 +16,7 @@ def run_world(seed: int, faults: Faults, *checks: Callable[[World], None], **opt
     """`checks` are held to after those of every world; `options` are the world's own."""
     world = World(seed, faults, **options)
     try:
-        with mock.patch.multiple(started, OVERDUE_LEAST_S=8.0, STEPS=1, OVERDUE_FACTOR=1.0):
+        with mock.patch.multiple(crash_suspects, OVERDUE_LEAST_S=8.0, STEPS=1, OVERDUE_FACTOR=1.0):
             world.run()
         for check in (verify, only_lost_attempts_are_overdue, *checks):
             check(world)

@@ -17,7 +17,6 @@ from zcrawl.frontier.url import DEFAULT, canonicalize
 from zcrawl.master import events as m
 from zcrawl.master.leader import Leader
 from zcrawl.master.master import Master
-from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     KIND_OF,
     PROTOCOL_VERSION,
@@ -30,6 +29,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
+    Kind,
     Link,
     Message,
     Page,

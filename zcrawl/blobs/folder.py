@@ -16,7 +16,7 @@ from pathlib import Path
 
 from zcrawl.errors import DiskFull, StoreCorrupt, StoreError, StoreUnavailable
 from zcrawl.model.reasons.storage import BAD_BLOB_NAME, NO_BLOB
-from zcrawl.runtime.durable_files import make_durable_folder, replace_file, sync_folder
+from zcrawl.runtime.files import make_durable_folder, replace_file, sync_folder
 
 NAME_LENGTH = 64  # hexadecimal digits
 MOST_REMEMBERED = 50_000  # names that need no look at the disk

@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from zcrawl.errors import DiskFull, StoreUnavailable
 from zcrawl.model.reasons.storage import BLOBS_UNAVAILABLE
-from zcrawl.runtime.limited_thread import LimitedThread
+from zcrawl.runtime.threads import LimitedThread
 from zcrawl.store.breaker import Breaker
 
 LIMIT_S: Final = 60.0  # of one call; a body has megabytes at most

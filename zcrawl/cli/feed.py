@@ -18,7 +18,7 @@ from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
 from zcrawl.model.reasons.cluster import RUN_ENDED
 from zcrawl.outputs.render import render_jsonl
-from zcrawl.runtime.daemon_thread import in_daemon_thread
+from zcrawl.runtime.threads import in_daemon_thread
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import Items, ReadItems
 

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Final
 
 from zcrawl.cli import output
-from zcrawl.runtime import stuck
+from zcrawl.runtime import watchdog
 
 INTERRUPTED: Final = 130
 
@@ -33,7 +33,7 @@ class Interrupt:
         self._signals = (signal.SIGINT, signal.SIGTERM)
 
     def __enter__(self) -> Interrupt:
-        stuck.on_signals(self._signals, self.press)
+        watchdog.on_signals(self._signals, self.press)
         return self
 
     def __exit__(
@@ -42,7 +42,7 @@ class Interrupt:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        stuck.forget(self._signals)
+        watchdog.forget(self._signals)
 
     def press(self) -> None:
         if not self.asked.is_set():

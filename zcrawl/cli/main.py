@@ -22,7 +22,7 @@ from zcrawl.cli.base import LazyGroup, ReaderGone
 from zcrawl.errors import ZcrawlError
 from zcrawl.model.reasons.usage import INTERNAL, USAGE
 from zcrawl.model.reasons.usage import INTERRUPTED as INTERRUPTION
-from zcrawl.runtime.private_files import keep_private
+from zcrawl.runtime.files import keep_private
 from zcrawl.runtime.standard_streams import open_missing
 
 INTERRUPTED: Final = 130

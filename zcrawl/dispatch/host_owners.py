@@ -12,11 +12,10 @@ import math
 
 import msgspec
 
-from zcrawl.dispatch.group import Clan
 from zcrawl.dispatch.host_state import HostState, Part, Settlement, by_score, shares
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
-from zcrawl.dispatch.shared_limits import Groups
+from zcrawl.dispatch.shared_limits import Clan, Groups
 from zcrawl.frontier.domains import literal_address
 from zcrawl.frontier.pace import LONGEST_DELAY_S, Pace, combined_demand
 from zcrawl.frontier.robots_place import place_in, robots_group

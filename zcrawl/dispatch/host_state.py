@@ -16,7 +16,7 @@ import math
 
 import msgspec
 
-from zcrawl.dispatch.group import HOLD_S, NEAR_S, Clan, Group
+from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Clan, Group
 from zcrawl.frontier.pace import Demand, Pace
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import QueuedRow, StoredRobots

@@ -1,4 +1,4 @@
-"""The planner: which request goes to which worker now.
+"""Which request goes to which worker now: the planner, and the plans that it makes.
 
 Called by the leader after every event. Hosts with work stand in a heap by the moment at which
 their pace allows the next dispatch, so picking the next due host costs O(log hosts). URLs are
@@ -27,22 +27,38 @@ import heapq
 import itertools
 import math
 
+import msgspec
+
 from zcrawl.dispatch.crash_suspects import Trials
 from zcrawl.dispatch.early_ends import Verdicts
-from zcrawl.dispatch.group import NEAR_S
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
 from zcrawl.dispatch.leases import Leases
-from zcrawl.dispatch.plan import Plan, Sending
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.shared_limits import NEAR_S
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.frontier.hours import opens_in_s
+from zcrawl.frontier.pace import opens_in_s
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import QueuedRow
+
+
+class Sending(msgspec.Struct):
+    """What one worker is to be sent now."""
+
+    worker: WorkerInfo
+    number: int
+    urls: list[Assignment] = msgspec.field(default_factory=list)
+    hosts: dict[int, None] = msgspec.field(default_factory=dict)
+
+
+class Plan(msgspec.Struct):
+    sendings: dict[str, Sending] = msgspec.field(default_factory=dict)
+    owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
+
 
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
 

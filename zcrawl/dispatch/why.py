@@ -14,7 +14,7 @@ from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.frontier.hours import opens_in_s
+from zcrawl.frontier.pace import opens_in_s
 from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,

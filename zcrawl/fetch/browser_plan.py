@@ -13,7 +13,6 @@ from typing import Any, Final
 from zcrawl.errors import BadUrl
 from zcrawl.fetch.policy import MAX_MESSAGE, REDIRECT_STATUSES
 from zcrawl.frontier.url import host_name_of, join, origin_of
-from zcrawl.model.browser import Browser
 from zcrawl.model.reasons.failure import (
     BAD_ENCODING,
     BAD_URL,
@@ -29,6 +28,7 @@ from zcrawl.model.reasons.failure import (
     TLS,
     TRUNCATED,
 )
+from zcrawl.model.spec import Browser
 
 MOST_RELOADS: Final = 3  # of a page by itself
 # What the wire's answer says that is not true of the rendered document any more.

@@ -17,10 +17,17 @@ part of one run. Pure: the environment comes in. The rule:
 
 Invariant: a value leaves this module only together with the URL that it goes to (`Sealed.text`), or
 inside the credentials of a proxy that it is released for.
+
+Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
+
+Called by `keyring`, which knows the hosts that each secret may go to. Pure: the environment comes
+in. Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send a worker's other
+variables anywhere. The job's stored form, its views and the logs have the names only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -31,12 +38,35 @@ from zcrawl.errors import BadUrl, FetchError, JobError
 from zcrawl.fetch.host_patterns import HostPattern, parse_pattern, port_of
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import TlsFiles
-from zcrawl.fetch.secrets import expand, names_in
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of, origin_of
 from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
-from zcrawl.model.reasons.usage import BAD_SECRET, PATH_NOT_ALLOWED
+from zcrawl.model.reasons.usage import BAD_SECRET, NO_SECRET, PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
+
+PREFIX: Final = "ZCRAWL_SECRET_"
+REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+
+
+def names_in(text: str) -> list[str]:
+    """The secrets that a text refers to."""
+    return REFERENCE.findall(text) if "${" in text else []
+
+
+def expand(text: str, environ: Mapping[str, str]) -> str:
+    """`text` with every `${NAME}` replaced by ZCRAWL_SECRET_NAME; JobError if one is not set."""
+
+    def value(match: re.Match[str]) -> str:
+        name = PREFIX + match[1]
+        if name not in environ:
+            why = ""
+            if match[1].startswith("URL_"):
+                why = ": it stood in a URL, and is not kept; set it, or crawl anew with the URL"
+            raise JobError(f"{name} is not set in the worker's environment{why}", code=NO_SECRET)
+        return environ[name]
+
+    return REFERENCE.sub(value, text) if "${" in text else text
+
 
 _PLAIN_PORT: Final = 80
 _TLS_PORT: Final = 443

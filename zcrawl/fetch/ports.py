@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from zcrawl.fetch.guard import STRICT, Guard
-from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Browser
 
 if TYPE_CHECKING:
     import httpx

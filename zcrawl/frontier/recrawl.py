@@ -17,7 +17,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.reasons.skip import HOST_PAGE_LIMIT, NOT_DUE, TRAP_SHAPE
-from zcrawl.model.recrawl import Recrawl
+from zcrawl.model.spec import Recrawl
 from zcrawl.model.states import RequestState
 
 # Ends that say nothing of the page, because nobody asked for it.

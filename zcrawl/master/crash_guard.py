@@ -17,8 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.master.events import Event, MessageCame
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody, Header
+from zcrawl.mesh.messages import BadBody, Header, Kind
 
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 30.0

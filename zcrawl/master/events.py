@@ -11,8 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zcrawl.errors import StoreError
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import BadBody, Body, Message, Reply, Request
+from zcrawl.mesh.messages import BadBody, Body, Lines, Message, Reply, Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome

@@ -1,19 +1,25 @@
-"""The leader: one epoch's worth of deciding. Built at takeover, dropped when leadership ends.
+"""The leader: one epoch's worth of deciding.
+
+Built at takeover, dropped when leadership ends.
 
 It composes membership (workers), commits (results), the desk (clients) and the planner, and keeps
 time: beats, the stored lease, refills, sweeps. `handle(Ticked)` follows every batch of messages;
 planning and committing happen there, once per batch.
+
+What a plan's share for one worker comes to as messages: what it has to know first, then ASSIGN.
+
+Called by the leader for each worker that a plan has something for. Pure. A worker is told of a
+run's configuration and code before it gets the first of its URLs, and of each later revision.
 """
 
 from __future__ import annotations
 
+from zcrawl.dispatch.planner import Sending
 from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreError
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.master.assigning import assigned
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.commits import Commits
 from zcrawl.master.desk.desk import Desk, request_of
-from zcrawl.master.epoch_hints import EpochHints
 from zcrawl.master.events import (
     Ask,
     ClientAsked,
@@ -32,23 +38,24 @@ from zcrawl.master.events import (
     StepDown,
     Ticked,
 )
-from zcrawl.master.inheriting import GREETING_S, LEASE_S, inherit
-from zcrawl.master.leader_state import LeaderState
+from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.membership import Membership
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.master.pruning import Pruning
 from zcrawl.master.recall import Recall
-from zcrawl.master.refusals import REQUEST, Refusals
 from zcrawl.master.snapshot import published, snapshot
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Lines
+from zcrawl.master.takeover import GREETING_S, LEASE_S, REQUEST, EpochHints, Refusals, inherit
 from zcrawl.mesh.messages import (
     Accept,
+    Assign,
     BadBody,
     Beat,
     Bye,
+    Config,
     Heartbeat,
     Hello,
+    Kind,
+    Lines,
     Reject,
     Result,
     Snapshot,
@@ -83,6 +90,31 @@ from zcrawl.store.commands import (
     TuneRun,
 )
 from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, StoredEpoch
+
+
+def assigned(state: LeaderState, sending: Sending, now: float) -> Effects:
+    worker = sending.worker
+    fresh, codes = [], []
+    for url in sending.urls:
+        active = state.runs.get(url.run)
+        if active is not None and worker.runs.get(url.run) != active.revision:
+            if url.run not in worker.runs:  # a newer revision has the same code
+                codes.append(active.code())
+            worker.runs[url.run] = active.revision
+            fresh.append(active.config())
+    effects: Effects = []
+    if fresh:
+        effects.append(to_worker(worker, Config(fresh)))
+    effects.extend(to_worker(worker, code) for code in codes if code is not None)
+    planner = state.planner
+    grants = [
+        planner.granter.grant_of(planner.hosts[host], worker.name, now)
+        for host in sending.hosts
+        if worker.name in planner.hosts[host].parts
+    ]
+    effects.append(to_worker(worker, Assign(grants, sending.urls), sending.number))
+    return effects
+
 
 LEASE_MARGIN_S = 10.0  # no BEAT goes out closer to its end than this
 LEASE_LOST_S = 15.0  # after the last extension, which comes every 5 s

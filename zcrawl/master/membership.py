@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.dispatch.hearing import LOSSES_MOST, PATIENCE_S
-from zcrawl.dispatch.roster import Greeting, WorkerInfo
-from zcrawl.dispatch.started import suspects
+from zcrawl.dispatch.crash_suspects import suspects
+from zcrawl.dispatch.roster import LOSSES_MOST, PATIENCE_S, Greeting, WorkerInfo
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.overdue import OverdueLeases
-from zcrawl.mesh.kinds import Kind
 from zcrawl.mesh.messages import (
     Accept,
     Bye,
@@ -24,6 +22,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
+    Kind,
     Rehello,
     Reject,
     Stale,

@@ -34,9 +34,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from zcrawl.dispatch.crash_suspects import longest_attempt_s
 from zcrawl.dispatch.leases import Lease, Token
 from zcrawl.dispatch.roster import WorkerInfo
-from zcrawl.dispatch.started import longest_attempt_s
 from zcrawl.master.events import Effects, Note
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.mesh.messages import Cancel

@@ -15,12 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import Event, Page
-from zcrawl.telemetry.history import History, Second
-from zcrawl.telemetry.levels import INFO, ORDER, WARNING, level_of
-from zcrawl.telemetry.log_filter import run_of
-from zcrawl.telemetry.trends import Trends
+from zcrawl.mesh.messages import Event, Lines, Page
+from zcrawl.telemetry.history import History, Second, Trends
+from zcrawl.telemetry.log_lines import INFO, ORDER, WARNING, level_of, run_of
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000

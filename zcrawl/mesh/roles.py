@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zcrawl.mesh.codec import MAX_FRAME_BYTES
-from zcrawl.mesh.kinds import Kind
+from zcrawl.mesh.messages import Kind
 
 
 class Role(enum.StrEnum):

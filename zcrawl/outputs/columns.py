@@ -13,9 +13,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from zcrawl.model.duplicates import MARK
 from zcrawl.model.extraction import Field
-from zcrawl.model.spec import CRAWL, JobSpec
+from zcrawl.model.spec import CRAWL, MARK, JobSpec
 from zcrawl.outputs.render import COLUMNS
 
 # "string", "int", "float", "bool", "json" (anything, written as JSON text), or nested:

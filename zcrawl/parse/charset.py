@@ -23,8 +23,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from zcrawl.parse.declarations import header_encoding, meta_encoding, xml_encoding
-from zcrawl.parse.encodings import decode_as
+from zcrawl.parse.encodings import decode_as, header_encoding, meta_encoding, xml_encoding
 
 _BINARY_WINDOW: Final = 1024  # bytes that are searched for binary data
 _SAMPLE: Final = 4096  # bytes that a guess is based on: 0.4 to 2 ms a guess

@@ -1,6 +1,6 @@
 """Searches a page for a <meta> that names its encoding, tag by tag: 1 us each.
 
-Called by `parse.declarations` for pages that do not begin as most do. Pure; never raises, and takes
+Called by `parse.encodings` for pages that do not begin as most do. Pure; never raises, and takes
 time in proportion to what it reads.
 """
 
@@ -10,8 +10,7 @@ import html
 import re
 from typing import Final
 
-from zcrawl.parse.declarations import UNCONDITIONAL_BYTES, readable
-from zcrawl.parse.encodings import encoding_named
+from zcrawl.parse.encodings import UNCONDITIONAL_BYTES, encoding_named, readable
 
 _MOST_STEPS: Final = 10_000  # a tag is one, of about 1 us
 _STEPS_A_META: Final = 20

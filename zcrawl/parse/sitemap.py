@@ -27,8 +27,7 @@ from zcrawl.model.reasons.skip import (
     SITEMAP_TOO_LARGE,
     SITEMAP_TOO_MANY,
 )
-from zcrawl.parse.declarations import xml_encoding
-from zcrawl.parse.encodings import REPLACEMENT, codec_of
+from zcrawl.parse.encodings import REPLACEMENT, codec_of, xml_encoding
 from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
 
 MAX_BYTES: Final = 50_000_000

@@ -2,11 +2,23 @@
 
 Pure planning (rule 14): nothing in memory changes here; the leader changes its state when the
 store says `Applied`. Called once per result and batch.
+
+How many steps led to a request without any page: redirects to other hosts, canonical links.
+
+Each of them becomes a request of its own, at the depth of the one before, and counts as no page. A
+worker sees one step; so two servers that send a crawler to each other, to another URL each time,
+would keep a run going for ever, whatever its limits. The leader sees all steps. It remembers them
+while it leads: another leader begins to count anew, which is an end as well.
+
+What an extraction tells besides its items, as rows and tallies of a change.
+
+Counts and names come from a worker, so they are bounded here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -23,18 +35,80 @@ from zcrawl.frontier.extra import (
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
-from zcrawl.mesh.messages import BadBody, Result
+from zcrawl.mesh.messages import BadBody, Extracted, Result
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
 from zcrawl.model.reasons.skip import CANONICAL, REDIRECTED, START
 from zcrawl.model.rows import NewLink, StoredRobots
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import SITEMAP_PRIO, Outcome, RequestState
-from zcrawl.result.chains import MOST_CANONICAL, Chains
-from zcrawl.result.extracted import examples_of, others_of, tallies_of
+from zcrawl.model.states import SITEMAP_PRIO, Kept, Outcome, RequestState
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.store.rules import MOST_DETAIL
+
+MOST_CANONICAL: Final = 10  # steps of that kind
+_MOST_REMEMBERED: Final = 50_000
+
+
+class Chains:
+    def __init__(self) -> None:
+        self._steps: dict[tuple[int, str], int] = {}  # (run, URL) → steps that led there
+
+    def follow(self, run: int, url: str, target: str) -> int:
+        """The steps that lead to `target`, if `url` leads there. Asked again it tells the same."""
+        steps = self._steps.get((run, url), 0) + 1
+        if len(self._steps) >= _MOST_REMEMBERED:
+            # The older half: their targets were asked for long ago, or wait for longer than that.
+            self._steps = dict(list(self._steps.items())[_MOST_REMEMBERED // 2 :])
+        self._steps[(run, target)] = steps
+        return steps
+
+
+MOST_ROWS: Final = 10_001  # as many items as a page can have, and why there are no more
+MOST_FIELDS: Final = 500  # as many as a block can have
+MOST_REASONS: Final = 50
+MOST_NAME: Final = 200  # characters
+MOST_COUNT: Final = 1_000_000
+_KINDS: Final = ("filled", "empty", "unread")
+
+
+def others_of(extracted: Extracted | None) -> tuple[tuple[Kept, bytes], ...]:
+    if extracted is None:
+        return ()
+    rows = [(Kept.REJECTED, data) for data in extracted.rejected[:MOST_ROWS]]
+    rows += [(Kept.PROBLEM, data) for data in extracted.problems[:MOST_ROWS]]
+    if extracted.capture is not None:
+        rows.append((Kept.CAPTURE, extracted.capture))
+    return tuple(rows)
+
+
+def tallies_of(extracted: Extracted | None) -> tuple[tuple[str, str, int], ...]:
+    """(kind, name, count): how often each field was filled, empty or unreadable, and why items
+    were set aside."""
+    if extracted is None:
+        return ()
+    tallies = [
+        (kind, name[:MOST_NAME], min(count, MOST_COUNT))
+        for name, counts in list(extracted.fields.items())[:MOST_FIELDS]
+        for kind, count in zip(_KINDS, counts, strict=True)
+        if count
+    ]
+    tallies += [
+        ("rejected", reason[:MOST_NAME], min(count, MOST_COUNT))
+        for reason, count in list(extracted.reasons.items())[:MOST_REASONS]
+    ]
+    return tuple(tallies)
+
+
+def examples_of(extracted: Extracted | None) -> tuple[tuple[str, str], ...]:
+    """(reason, what is wrong with the first item) for each reason that `tallies_of` counts."""
+    if extracted is None or not extracted.reasons:
+        return ()
+    return tuple(
+        (reason[:MOST_NAME], extracted.examples.get(reason, "")[:MOST_DETAIL])
+        for reason in list(extracted.reasons)[:MOST_REASONS]
+    )
+
 
 SAMPLE_EVERY = 64  # one link in so many is canonicalised and hashed again
 MOST_REASON = 100

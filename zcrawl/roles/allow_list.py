@@ -9,7 +9,7 @@ from typing import Final
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.security import AllowedKey
 from zcrawl.mesh.sockets.keys import AllowList
-from zcrawl.runtime.tasks import TASK_FAILED, in_full
+from zcrawl.runtime.loop import TASK_FAILED, in_full
 
 LOOK_AGAIN_S: Final = 2.0
 

@@ -27,8 +27,8 @@ from zcrawl.roles.blobs import body_getter, in_loop
 from zcrawl.roles.client import answer, who_asks
 from zcrawl.roles.vouching import Vouching
 from zcrawl.runtime import clock
+from zcrawl.runtime.files import make_private_folder, tighten
 from zcrawl.runtime.nursery import Nursery
-from zcrawl.runtime.private_files import make_private_folder, tighten
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
 from zcrawl.runtime.watchdog import STUCK_CPU_S
 from zcrawl.submit.output_rights import OutputRights

@@ -36,9 +36,9 @@ from zcrawl.roles.blobs import blobs_place, body_getter, in_loop
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import OUTPUTS
 from zcrawl.runtime import clock
+from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.notify import Notify
 from zcrawl.runtime.supervisor import new_incarnation
-from zcrawl.runtime.tasks import supervised
 from zcrawl.store.ports import Store
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.telemetry.logs.files import EventLog

@@ -22,7 +22,7 @@ from zcrawl.store.commands import Asked, CancelOffline, RunChanged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
-from zcrawl.store.sql.dialects.sqlite_mark import check_mark
+from zcrawl.store.sql.dialects.sqlite_files import check_mark
 from zcrawl.telemetry.views import chosen_run
 
 HOLDER = "offline"

@@ -20,7 +20,7 @@ import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
-from zcrawl.fetch.secrets import PREFIX, names_in
+from zcrawl.fetch.keyring import PREFIX, names_in
 from zcrawl.model.reasons.usage import (
     MISSING_EXTRA,
     NO_BROWSER,

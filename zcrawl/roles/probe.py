@@ -17,11 +17,10 @@ import httpx
 import msgspec
 
 from zcrawl.errors import BadUrl, FetchError
-from zcrawl.fetch.keyring import JobRights, Keyring
+from zcrawl.fetch.keyring import JobRights, Keyring, names_in
 from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
-from zcrawl.fetch.secrets import names_in
 from zcrawl.fetch.wire.engine import HttpEngine
 from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group

@@ -1,7 +1,7 @@
 """Finds out, when a job is submitted here, what its typed names mean, and so what they open.
 
 Used by the embedded master and by `zcrawl test`, which are on the operator's own machine; a
-cluster's master does not ask. `fetch.vouching` decides. Look-ups run in threads that keep no
+cluster's master does not ask. `fetch.guard` decides. Look-ups run in threads that keep no
 process alive, all of them within one time limit: a name that is not found by then opens nothing.
 """
 
@@ -15,11 +15,10 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import BadUrl
-from zcrawl.fetch.guard import as_address
-from zcrawl.fetch.vouching import entries_for
+from zcrawl.fetch.guard import as_address, entries_for
 from zcrawl.frontier.url import canonicalize, netloc_of
 from zcrawl.mesh.messages import Request
-from zcrawl.runtime.daemon_thread import in_daemon_thread
+from zcrawl.runtime.threads import in_daemon_thread
 
 LOOK_UP_S: Final = 5.0  # for all names of a submission
 AT_ONCE: Final = 32

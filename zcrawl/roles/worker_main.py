@@ -20,8 +20,8 @@ import msgspec
 from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.waiting import DRAINED as WORKER_DRAINED
+from zcrawl.runtime.files import keep_private
 from zcrawl.runtime.parent import DRAINED, REFUSED, end_with_parent
-from zcrawl.runtime.private_files import keep_private
 from zcrawl.runtime.watchdog import STUCK_CPU_S, Watchdog
 from zcrawl.text.terminal import shown
 
@@ -84,7 +84,7 @@ def work(told: str | bytes) -> Never:
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     gc.disable()  # while modules are loaded: nothing of them is garbage
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     reason, code = run_async(run_worker(spec))
     if code == REFUSED:
@@ -189,13 +189,13 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
     """In a cluster: masters come and go, and the supervisor wants to see that this loop turns."""
     if not spec.masters_file:
         return
-    from zcrawl.roles import worker_pulse
-    from zcrawl.roles.masters_list import MastersFile
+    from zcrawl.roles import worker_files
+    from zcrawl.roles.worker_files import MastersFile
 
     file = MastersFile(Path(spec.masters_file))
     known = {one.master: one for one in spec.masters}
     while True:
-        worker_pulse.touch(Path(spec.pulses), spec.id)
+        worker_files.touch(Path(spec.pulses), spec.id)
         if file.changed():
             wanted = {one.master: one for one in file.read()}
             for master in known.keys() - wanted.keys():
@@ -204,7 +204,7 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
                 if known.get(master) != endpoints:
                     mesh.connect(endpoints)
             known = wanted
-        await asyncio.sleep(worker_pulse.PULSE_S)
+        await asyncio.sleep(worker_files.PULSE_S)
 
 
 if __name__ == "__main__":

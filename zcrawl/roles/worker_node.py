@@ -23,15 +23,14 @@ from zcrawl.model.reasons.cluster import WORKERS_FAIL
 from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
 from zcrawl.roles.embedded import WORKER_MODULE
-from zcrawl.roles.masters_list import FILE, MastersFile
 from zcrawl.roles.own_id import Look, id_taken, require_free
 from zcrawl.roles.place import WORKER_ERRORS
-from zcrawl.roles.worker_pulse import Pulses
+from zcrawl.roles.worker_files import FILE, MastersFile, Pulses
 from zcrawl.runtime import clock
 from zcrawl.runtime import lives as lives_files
+from zcrawl.runtime.loop import TASK_FAILED, in_full, supervised
 from zcrawl.runtime.notify import Notify
 from zcrawl.runtime.supervisor import Supervisor, new_incarnation
-from zcrawl.runtime.tasks import TASK_FAILED, in_full, supervised
 from zcrawl.telemetry.logs.files import EventLog
 
 STDERR: Final = 2

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.runtime.private_files import PRIVATE_FILE
+from zcrawl.runtime.files import PRIVATE_FILE
 
 FILE: Final = "lives.json"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -23,9 +23,9 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.runtime.lives import Lives
+from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.nursery import Forked, Nursery
 from zcrawl.runtime.parent import DRAINED, REFUSED
-from zcrawl.runtime.tasks import supervised
 from zcrawl.runtime.watchdog import STUCK
 
 BACKOFF_LEAST_S: Final = 0.1

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from zcrawl.model.duplicates import MARK, SKIP, Duplicates
 from zcrawl.model.reasons.skip import NEAR_DUPLICATE
+from zcrawl.model.spec import MARK, SKIP, Duplicates
 from zcrawl.model.states import RequestState
 from zcrawl.store.commands import Change
 

@@ -13,13 +13,11 @@ from typing import Any
 import msgspec
 
 from zcrawl.errors import Fenced, StoreDataError
-from zcrawl.model.duplicates import Duplicates
 from zcrawl.model.reasons.reason import without_detail
 from zcrawl.model.reasons.storage import NO_PAGE, RESULT_GAP
 from zcrawl.model.reasons.usage import BAD_SPEC
-from zcrawl.model.recrawl import Recrawl
 from zcrawl.model.rows import RunRow
-from zcrawl.model.spec import UNREADABLE, Output
+from zcrawl.model.spec import UNREADABLE, Duplicates, Output, Recrawl
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import Change, SetDrain
 from zcrawl.submit.outputs import targets

@@ -23,7 +23,7 @@ from zcrawl.errors import BadUrl, UsageError
 from zcrawl.frontier.url import canonicalize, netloc_of
 from zcrawl.model.reasons.usage import PASSWORD_IN_URL
 
-ENVIRONMENT: Final = "ZCRAWL_SECRET_"  # what fetch.secrets reads
+ENVIRONMENT: Final = "ZCRAWL_SECRET_"  # what fetch.keyring reads
 NAME_PREFIX: Final = "URL_"
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _TYPED_REFERENCE = re.compile(r"\$\{(URL_[A-Za-z0-9_]+)\}")

@@ -2,6 +2,10 @@
 
 Called by `read` for TOML, by the CLI for flags and by the leader for what a client sent.
 Pure. Every refusal is one `JobError` that names the source, the key and the remedy.
+
+What a person should know of a job that is right as it is.
+
+Called by `crawl` and `submit`. Pure.
 """
 
 from __future__ import annotations
@@ -14,13 +18,17 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import BadUrl, JobError
-from zcrawl.frontier.hours import parse_hours
+from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
-from zcrawl.model.browser import check_rendering
-from zcrawl.model.duplicates import check_duplicates
 from zcrawl.model.reasons.usage import UNKNOWN_KEY
-from zcrawl.model.recrawl import check_recrawl
-from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
+from zcrawl.model.spec import (
+    CRAWL,
+    ENGINES,
+    JobSpec,
+    check_duplicates,
+    check_recrawl,
+    check_rendering,
+)
 from zcrawl.submit import extraction, keys
 from zcrawl.submit.access import check_access
 from zcrawl.submit.code import check_code, check_engine, check_kind
@@ -191,3 +199,18 @@ def _check_fetch(spec: JobSpec) -> None:
         check_private_host(entry)
     if _CONTROL.search(fetch.user_agent) or not fetch.user_agent.strip():
         raise JobError("fetch.user_agent is empty or has control characters")
+
+
+def advice(spec: JobSpec) -> str:
+    """One line, or nothing: most jobs need none."""
+    inside = [f"middleware {name!r}" for name in spec.middlewares]
+    inside += [f"parser {name!r}" for name in spec.parsers]
+    if spec.kind != CRAWL:
+        inside.append(f"executor {spec.kind!r}")
+    if not inside:
+        return ""
+    names, verb = ", ".join(inside), "runs" if len(inside) == 1 else "run"
+    return (
+        f"{names} {verb} inside the workers: unlike a spider's, code that hangs or exits there is "
+        "not cut off cleanly (docs/plugins.md)"
+    )

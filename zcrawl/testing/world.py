@@ -25,8 +25,7 @@ from zcrawl.mesh.messages import (
     Message,
     Result,
 )
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import Politeness
+from zcrawl.model.spec import Politeness, Recrawl
 from zcrawl.store.commands import Command
 from zcrawl.store.queries import Query
 from zcrawl.testing.chaos import Chaos

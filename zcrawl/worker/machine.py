@@ -30,6 +30,8 @@ paused in between.
 
 A leader has no way to a worker that it has forgotten, and one that it believes deaf does not hear
 it: both are missing in BEAT, and greet by themselves.
+
+Why a leader refuses a worker, in words; a worker that stays refused ends with them. Pure.
 """
 
 from __future__ import annotations
@@ -57,7 +59,12 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.model.reasons.cluster import DUPLICATE_ID, STALE_EPOCH
+from zcrawl.model.reasons.cluster import (
+    DUPLICATE_ID,
+    KEY_NOT_ALLOWED,
+    NAME_NOT_ALLOWED,
+    STALE_EPOCH,
+)
 from zcrawl.model.reasons.storage import STORE_BEHIND
 from zcrawl.model.reasons.waiting import DRAINED
 from zcrawl.model.states import Disposition
@@ -84,9 +91,15 @@ from zcrawl.worker.events import (
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
-from zcrawl.worker.pulse import Pulse
-from zcrawl.worker.refusal import refusal_text
-from zcrawl.worker.report import About, by_verdict, hello_of, parts, unsendable
+from zcrawl.worker.report import About, Pulse, by_verdict, hello_of, parts, unsendable
+
+
+def refusal_text(worker: str, stale: Stale) -> str:
+    """Empty if this STALE is about something else than whether the worker may join at all."""
+    if stale.reason == DUPLICATE_ID:
+        return f"another live process has the id {worker}: {stale.other}"
+    return stale.other if stale.reason in (NAME_NOT_ALLOWED, KEY_NOT_ALLOWED) else ""
+
 
 HELLO_AGAIN_S = 1.0
 DUPLICATE_PATIENCE_S = 15.0  # a dead process of the same id is lost after 10 s; lists are edited

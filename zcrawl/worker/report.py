@@ -1,6 +1,11 @@
 """What a worker reports: results cut into parts or made without any fetch, and itself by HELLO.
 
 Called by the worker machine. Pure.
+
+A worker's pulse: when the next heartbeat is due, and what it says.
+
+A part of the worker machine. A heartbeat tells what the worker holds, has produced and has heard,
+and what was measured since the last one. Pure.
 """
 
 from __future__ import annotations
@@ -8,11 +13,67 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import RetryClass
-from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Hello, Result
+from zcrawl.mesh.messages import LINKS_PER_RESULT, Assignment, Heartbeat, Hello, Result
+from zcrawl.mesh.timing import HEARTBEAT_MOST_S
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE, HOST_DOWN, RESULT_UNSENDABLE
 from zcrawl.model.states import Outcome
+from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.outbox import Outbox
+
+
+class Pulse:
+    def __init__(
+        self, intake: Intake, outbox: Outbox, assignments: Assignments, slots: int
+    ) -> None:
+        self.interval_s = 1.0  # as the leader says
+        self.due_at = 0.0
+        self._intake, self._outbox, self._assignments = intake, outbox, assignments
+        self._slots = slots
+        self._rate = 0.0  # results per second, smoothed
+        self._counted = 0
+        self._rss_bytes = 0
+        self._lag_ms = 0.0
+
+    def adopt_interval(self, interval_s: float, now: float) -> None:
+        """As a WELCOME or BEAT says: it follows the number of workers, and the leader judges the
+        silence of all by it."""
+        if interval_s != self.interval_s and interval_s > 0:
+            self.interval_s = min(interval_s, HEARTBEAT_MOST_S)
+            self.due_at = min(self.due_at, now + self.interval_s)
+
+    def count(self) -> None:
+        """A fetch has ended."""
+        self._counted += 1
+
+    def measured(self, rss_bytes: int, lag_ms: float) -> None:
+        self._rss_bytes, self._lag_ms = rss_bytes, lag_ms
+
+    def beat(self, now: float, hello: int, draining: bool) -> Heartbeat:
+        """The heartbeat that goes out now; `hello` is the number of the HELLO that is in force."""
+        elapsed = max(0.001, now - (self.due_at - self.interval_s))
+        self._rate += (self._counted / elapsed - self._rate) * 0.5
+        self._counted = 0
+        self.due_at = now + self.interval_s
+        intake, outbox, assignments = self._intake, self._outbox, self._assignments
+        return Heartbeat(
+            held=[(one.epoch, one.assignment.n, one.started) for one in intake.held.values()],
+            produced=outbox.produced,
+            acked=outbox.acked,
+            assigned=assignments.assigned,
+            rate=self._rate,
+            slots=intake.places(self._slots, now),
+            running=intake.running,
+            waiting=len(intake.held) - intake.running,
+            outbox=len(outbox),
+            rss_bytes=self._rss_bytes,
+            lag_ms=self._lag_ms,
+            draining=draining,
+            hello=hello,
+            sent_at=now,
+            heard=assignments.heard,
+        )
+
 
 MOST_DETAIL = 200
 

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from zcrawl.cli import output
-from zcrawl.cli.display import Silent, draw, line
-from zcrawl.cli.progress import RateMeter, Totals, sparkline, tally, totals
+from zcrawl.cli.display import RateMeter, Silent, Totals, draw, line, sparkline, tally, totals
 
 
 def snapshot(**more: Any) -> dict[str, Any]:

@@ -18,9 +18,8 @@ from zcrawl.cli.commands.jobs import readable
 from zcrawl.cli.commands.test import describe, extraction_rows
 from zcrawl.cli.commands.up import describe as describe_up
 from zcrawl.cli.crawl_session import closing_lines
-from zcrawl.cli.display import Lines, Silent, draw, line
+from zcrawl.cli.display import Lines, RateMeter, Silent, draw, line
 from zcrawl.cli.main import run
-from zcrawl.cli.progress import RateMeter
 from zcrawl.telemetry.logs.files import _json_line, _text_line
 
 SEEDS = range(20)

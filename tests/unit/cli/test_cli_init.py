@@ -11,8 +11,7 @@ import pytest
 
 from zcrawl.cli.main import run
 from zcrawl.cli.specs import prepare
-from zcrawl.submit.read import parse_job
-from zcrawl.submit.schema import job_schema
+from zcrawl.submit.read import job_schema, parse_job
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 

@@ -18,7 +18,7 @@ from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlErro
 from zcrawl.model.rows import RunCounters, RunRow
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept, RequestState, RunState
-from zcrawl.runtime.daemon_thread import in_daemon_thread
+from zcrawl.runtime.threads import in_daemon_thread
 from zcrawl.store.queries import (
     FailedRow,
     Failures,

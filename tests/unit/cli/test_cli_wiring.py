@@ -121,7 +121,7 @@ class World:
                 "controls_in": lambda data: [data],
             },
             "zcrawl.roles.offline": {"open_readonly": lambda data: Closable()},
-            "zcrawl.runtime.run": {"run_async": asyncio.run},
+            "zcrawl.runtime.loop": {"run_async": asyncio.run},
             "zcrawl.runtime.nursery": {"Nursery": lambda work, count: _Forks(count)},
         }
         for name, content in modules.items():

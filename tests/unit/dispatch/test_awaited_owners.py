@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.machine_tools import LeaderStory, held_leases, spec, urls
-from zcrawl.master.inheriting import GREETING_S
+from zcrawl.master.takeover import GREETING_S
 from zcrawl.mesh.messages import Accept, Assignment, Welcome
 from zcrawl.model.spec import Politeness
 from zcrawl.store.commands import ExtendLease

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.machine_tools import LeaderStory, hello, result_of, route_of, urls
-from zcrawl.dispatch.hearing import PATIENCE_S, Hearing
+from zcrawl.dispatch.roster import PATIENCE_S, Hearing
 from zcrawl.mesh.messages import Accept, Beat, Bye, Rehello, Reject, Stale, Welcome
 from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.model.states import NodeState

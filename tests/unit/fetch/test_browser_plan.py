@@ -7,7 +7,7 @@ import pytest
 from zcrawl.fetch import browser_plan as plan
 from zcrawl.fetch.browser_plan import Budget, Move, Step
 from zcrawl.fetch.policy import RETRY_CLASS_OF
-from zcrawl.model.browser import BLOCKABLE, Browser
+from zcrawl.model.spec import BLOCKABLE, Browser
 
 HERE = "https://site.example/a"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zcrawl.fetch.http2.frames import MAX_FRAME_BYTES, FrameWatch
+from zcrawl.fetch.http2.backend import MAX_FRAME_BYTES, FrameWatch
 
 SETTINGS = bytes(3) + b"\x04\x00" + bytes(4)
 

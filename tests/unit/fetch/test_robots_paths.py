@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zcrawl.fetch.robots import RobotsRules
-from zcrawl.fetch.robots_paths import PathRules, normal_path
+from zcrawl.fetch.robots import PathRules, RobotsRules, normal_path
 
 SITE = "https://h.test"
 

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from zcrawl.fetch.guard import Guard
-from zcrawl.fetch.vouching import entries_for
+from zcrawl.fetch.guard import Guard, entries_for
 from zcrawl.mesh.messages import Request
 from zcrawl.roles import vouching
 from zcrawl.roles.vouching import Vouching, look_up

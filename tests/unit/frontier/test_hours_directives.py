@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import JobError
-from zcrawl.frontier.hours import opens_in_s, parse_hours
-from zcrawl.frontier.pace import combined_demand
+from zcrawl.frontier.pace import combined_demand, opens_in_s, parse_hours
 from zcrawl.model.spec import Politeness
 from zcrawl.parse.directives import (
     agent_token,

@@ -15,8 +15,7 @@ from zcrawl.frontier.recrawl import (
     validators,
 )
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness, Scope
+from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness, Recrawl, Scope
 from zcrawl.model.states import RequestState
 from zcrawl.submit.validate import spec_from_dict
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.worker.test_outcome import context
-from zcrawl.frontier.shapes import (
+from zcrawl.frontier.traps import (
     MOST_BYTES,
     MOST_COUNTED,
     MOST_ENDED,
@@ -17,10 +17,10 @@ from zcrawl.frontier.shapes import (
     PAGES_BEFORE,
     PAGES_IN_ROW,
     ShapeWatch,
+    TrapFilter,
     shape_of,
     text_hash,
 )
-from zcrawl.frontier.traps import TrapFilter
 from zcrawl.frontier.url import url_key
 from zcrawl.mesh.messages import Assignment
 from zcrawl.model.spec import Scope, Traps

@@ -10,7 +10,7 @@ from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.store.commands import ApplyResults
 from zcrawl.submit.tags import NO_TAG
-from zcrawl.telemetry.trends import Trends
+from zcrawl.telemetry.history import Trends
 
 FAST = Politeness(robots=False, rate=0, concurrency=3)
 SUMS = ("ready", "delayed", "beyond", "queued", "leased", "unacked", "backlog")

@@ -6,11 +6,9 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, header, heartbeat, hello, result
 from zcrawl.master import events as m
-from zcrawl.master.epoch_hints import CHECK_AGAIN_S
 from zcrawl.master.master import Role
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, Message, Stale
+from zcrawl.master.takeover import CHECK_AGAIN_S
+from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, Kind, Lines, Message, Stale
 from zcrawl.store.queries import ReadEpoch
 
 BOGUS = 1 << 40

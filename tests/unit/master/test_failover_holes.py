@@ -22,8 +22,8 @@ from tests.unit.machine_tools import (
 from zcrawl.master import events as m
 from zcrawl.master.driver.loop import MasterLoop
 from zcrawl.master.driver.store_threads import StoreThreads
-from zcrawl.master.inheriting import LEASE_S
 from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, Role
+from zcrawl.master.takeover import LEASE_S
 from zcrawl.mesh.memory import MemoryHub
 from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
 from zcrawl.store.commands import ApplyResults, ExtendLease, Sweep

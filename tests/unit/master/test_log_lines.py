@@ -14,12 +14,9 @@ from zcrawl.master.driver.loop import MasterLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
-from zcrawl.mesh.lines import LINE_TEXT_MOST, Line, Lines
 from zcrawl.mesh.memory import MemoryHub
-from zcrawl.mesh.messages import Event
-from zcrawl.telemetry.levels import LEVELS, level_of
-from zcrawl.telemetry.log_filter import read_filter, run_of
-from zcrawl.telemetry.log_tail import MOST, LogTail
+from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, Line, Lines
+from zcrawl.telemetry.log_lines import LEVELS, MOST, LogTail, level_of, read_filter, run_of
 from zcrawl.telemetry.logs.files import EventLog
 from zcrawl.testing.store.store import FakeStore
 

@@ -7,8 +7,8 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, held_leases, hello, result_of, row, spec, urls
 from tests.unit.worker.test_worker_machine import Worker, of, sent
 from tests.unit.worker.test_worker_machine_results import working
-from zcrawl.dispatch import started
-from zcrawl.dispatch.started import longest_attempt_s, suspects
+from zcrawl.dispatch import crash_suspects
+from zcrawl.dispatch.crash_suspects import longest_attempt_s, suspects
 from zcrawl.master.overdue import AGAIN_S
 from zcrawl.mesh.messages import Assignment, Cancel, Heartbeat, Result
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
@@ -22,8 +22,8 @@ PATIENCE_S = 40.0
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(started, "OVERDUE_LEAST_S", PATIENCE_S)
-    monkeypatch.setattr(started, "OVERDUE_FACTOR", 0.0)
+    monkeypatch.setattr(crash_suspects, "OVERDUE_LEAST_S", PATIENCE_S)
+    monkeypatch.setattr(crash_suspects, "OVERDUE_FACTOR", 0.0)
 
 
 class Watched(LeaderStory):
@@ -197,7 +197,7 @@ def test_an_attempt_that_nobody_asked_for_is_cancelled_when_it_is_as_old() -> No
 
 def test_patience_grows_with_what_an_attempt_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
     """Timeouts, redirects, plugins, proxies and limits of domains make an attempt longer."""
-    monkeypatch.setattr(started, "OVERDUE_FACTOR", 2.0)
+    monkeypatch.setattr(crash_suspects, "OVERDUE_FACTOR", 2.0)
     plain = longest_attempt_s(JobSpec("j"), None, 4)
     assert plain > 10 * Fetch().timeout
     longer = (

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.desk_tools import leading
 from tests.unit.master.test_follower import Story
 from zcrawl.errors import RefusedError
-from zcrawl.master.desk import reads, steering
+from zcrawl.master.desk import actions, reads
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.mesh.messages import Request
@@ -40,7 +40,7 @@ def raising(error: Exception) -> Any:
         ("overview", {}, DeskViews, "answer"),
         ("job", {"ref": "1"}, reads, "proceed"),
         ("jobs", {}, reads, "question"),
-        ("tune", {"ref": "1", "rate": 1}, steering, "tuned_spec"),
+        ("tune", {"ref": "1", "rate": 1}, actions, "tuned_spec"),
     ],
 )
 def test_a_bug_of_the_leader_is_not_the_clients(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.machine_tools import LeaderStory, result_of, urls
 from zcrawl.master import pruning
 from zcrawl.master.follower import FORWARD_PATIENCE_S
-from zcrawl.master.inheriting import LEASE_S
+from zcrawl.master.takeover import LEASE_S
 from zcrawl.mesh.messages import Stale
 from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.model.spec import Fetch

@@ -18,8 +18,7 @@ from zcrawl.errors import CommitUnknown
 from zcrawl.master import recall
 from zcrawl.master.events import Ask, CommandFailed
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import JobSpec, Scope
+from zcrawl.model.spec import JobSpec, Recrawl, Scope
 from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, Sweep
 from zcrawl.store.queries import ReadKnown, Refill

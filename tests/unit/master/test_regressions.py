@@ -27,8 +27,7 @@ from zcrawl.master import events as m
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.leader import Leader
 from zcrawl.mesh import codec
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Ack, BadBody, Cancel, Header, HeldLease, Stale
+from zcrawl.mesh.messages import Ack, BadBody, Cancel, Header, HeldLease, Kind, Stale
 from zcrawl.model.rows import HostRow, LaneCount, RunCounters, RunRow
 from zcrawl.model.spec import Politeness, Scope
 from zcrawl.model.states import Outcome, RunState

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.master.events import CommandDone, Elected, Execute
-from zcrawl.master.inheriting import LEASE_S
 from zcrawl.master.master import Master
+from zcrawl.master.takeover import LEASE_S
 from zcrawl.model.rows import HostRow, LaneCount
 from zcrawl.store.commands import Loaded, TakeOver
 

@@ -7,15 +7,16 @@ import random
 
 import pytest
 
-from zcrawl.mesh.answer_pace import ANSWER_S, AnswerPace
 from zcrawl.mesh.border import (
     ANSWER_BYTES,
+    ANSWER_S,
     DEBT_MOST,
     LOCAL,
     REFUSALS,
     REQUESTS,
     ROUTES_KEPT,
     Allowance,
+    AnswerPace,
     Border,
     Buckets,
     Refusal,
@@ -25,8 +26,7 @@ from zcrawl.mesh.border import (
     worker_advice,
 )
 from zcrawl.mesh.codec import encode, peek_request_id
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Header, Request
+from zcrawl.mesh.messages import Header, Kind, Request
 from zcrawl.mesh.ports import stamp
 from zcrawl.mesh.roles import SMALL_REQUEST_MOST, Channel, Role, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey

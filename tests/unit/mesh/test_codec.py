@@ -11,8 +11,6 @@ import pytest
 from tests.unit.machine_tools import assignment, grant, header, heartbeat, hello, link, result
 from zcrawl.errors import DecodeError
 from zcrawl.mesh import codec
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.lines import Line, Lines
 from zcrawl.mesh.messages import (
     BODY_TYPES,
     Accept,
@@ -28,6 +26,9 @@ from zcrawl.mesh.messages import (
     Drain,
     Event,
     HeldLease,
+    Kind,
+    Line,
+    Lines,
     Message,
     NotLeader,
     Rehello,

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from zcrawl.mesh.codec import MAX_FRAME_BYTES
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BODY_TYPES
+from zcrawl.mesh.messages import BODY_TYPES, Kind
 from zcrawl.mesh.roles import (
     ANYBODY,
     ARRIVALS,

@@ -12,9 +12,8 @@ import pytest
 
 from zcrawl.model.spec import JobSpec, Output
 from zcrawl.outputs.columns import Layout, layout_of
-from zcrawl.outputs.csv_cells import neutralise, restore
 from zcrawl.outputs.files.growing import OutputFile
-from zcrawl.outputs.render import read_header, render_csv
+from zcrawl.outputs.render import neutralise, read_header, render_csv, restore
 from zcrawl.submit.read import parse_job
 
 FORMULAS = [

@@ -9,11 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zcrawl.parse.charset import decode, encoding_of
-from zcrawl.parse.declarations import (
-    header_encoding,
-    meta_encoding,
-    xml_encoding,
-)
+from zcrawl.parse.encodings import header_encoding, meta_encoding, xml_encoding
 from zcrawl.parse.meta_search import search_meta
 
 

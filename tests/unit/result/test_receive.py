@@ -7,8 +7,7 @@ import random
 import pytest
 
 from tests.unit.machine_tools import header, result
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody
+from zcrawl.mesh.messages import BadBody, Kind
 from zcrawl.result.receive import STREAM_WINDOW, Received, Receiver
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zcrawl.mesh.messages import Extracted
 from zcrawl.model.states import Kept
-from zcrawl.result.extracted import (
+from zcrawl.result.plan import (
     MOST_FIELDS,
     MOST_REASONS,
     MOST_ROWS,

@@ -21,8 +21,7 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.extra import REDIRECT, decode, encode
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody, Extracted, Result
+from zcrawl.mesh.messages import BadBody, Extracted, Kind, Result
 from zcrawl.model.reasons.failure import BAD_RESULT
 from zcrawl.model.reasons.skip import REDIRECTED
 from zcrawl.model.spec import Fetch, JobSpec, Scope

@@ -17,7 +17,7 @@ from zcrawl.coord.ports import (
     Sighting,
 )
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.roles import worker_pulse
+from zcrawl.roles import worker_files
 from zcrawl.roles.worker_node import WorkerNode
 from zcrawl.runtime.notify import Notify
 
@@ -71,7 +71,7 @@ async def test_masters_that_cannot_be_written_down_are_told(tmp_path: Path) -> N
 
 def test_a_pulse_that_cannot_be_left_ends_no_worker(tmp_path: Path) -> None:
     """It is taken for silent, which the catalogue shows."""
-    worker_pulse.touch(tmp_path / "gone", "w1")
-    pulses = worker_pulse.Pulses(tmp_path / "gone")
+    worker_files.touch(tmp_path / "gone", "w1")
+    pulses = worker_files.Pulses(tmp_path / "gone")
     assert pulses.is_alive("w1", 0.0)
-    assert not pulses.is_alive("w1", worker_pulse.SILENT_S)
+    assert not pulses.is_alive("w1", worker_files.SILENT_S)

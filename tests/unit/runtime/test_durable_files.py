@@ -16,8 +16,8 @@ from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.keys import new_pair, write_key_file
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile
-from zcrawl.roles.masters_list import MastersFile
-from zcrawl.store.sql.dialects.sqlite_mark import CommitMark
+from zcrawl.roles.worker_files import MastersFile
+from zcrawl.store.sql.dialects.sqlite_files import CommitMark
 from zcrawl.store.sql.store import open_sqlite
 from zcrawl.submit.output_rights import OutputRights
 

@@ -10,7 +10,7 @@ import pytest
 from tests.contract.store_world import page
 from zcrawl.errors import JobError
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.duplicates import Duplicates
+from zcrawl.model.spec import Duplicates
 from zcrawl.model.states import RequestState
 from zcrawl.store.commands import Change
 from zcrawl.store.near import Original, bands, fingerprint_in, judged, nearest

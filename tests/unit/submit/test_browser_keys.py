@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import JobError
-from zcrawl.model.browser import Browser
+from zcrawl.model.spec import Browser
 from zcrawl.submit.read import parse_job
 
 HEAD = 'name = "j"\n[fetch]\nengine = "browser"\n[browser]\n'

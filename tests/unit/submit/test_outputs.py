@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import JobError
-from zcrawl.model.browser import Browser
-from zcrawl.model.spec import JobSpec, Output
+from zcrawl.model.spec import Browser, JobSpec, Output
 from zcrawl.outputs.columns import Layout, ListOf, ObjectOf, columns_of, layout_of
 from zcrawl.submit.outputs import key_of, part_path, targets, wants_capture
 from zcrawl.submit.read import parse_job

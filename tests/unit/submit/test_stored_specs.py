@@ -12,8 +12,7 @@ from zcrawl.errors import JobError
 from zcrawl.master import recall
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Code, Traits
-from zcrawl.model.recrawl import Recrawl
-from zcrawl.model.spec import JobSpec, Scope
+from zcrawl.model.spec import JobSpec, Recrawl, Scope
 from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, ChangeRun
 from zcrawl.submit.code import code_of

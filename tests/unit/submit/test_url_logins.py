@@ -12,8 +12,7 @@ from tests.unit.machine_tools import LeaderStory
 from zcrawl.cli.specs import output_for, prepare
 from zcrawl.errors import BadUrl, JobError, UsageError, ZcrawlError
 from zcrawl.fetch.identity import Identity
-from zcrawl.fetch.keyring import JobRights, Keyring
-from zcrawl.fetch.secrets import expand
+from zcrawl.fetch.keyring import JobRights, Keyring, expand
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.read import to_json

@@ -20,7 +20,7 @@ from zcrawl.mesh.messages import Assign, Assignment, Heartbeat, Result, RunConfi
 from zcrawl.model.reasons.failure import RESULT_UNSENDABLE
 from zcrawl.model.spec import Fetch, JobSpec, Politeness
 from zcrawl.model.states import Outcome
-from zcrawl.runtime.tasks import TASK_FAILED, supervised, tell_unhandled
+from zcrawl.runtime.loop import TASK_FAILED, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.driver.loop import WorkerLoop
 from zcrawl.worker.pipeline.pipeline import Pipeline

@@ -15,7 +15,7 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import DEFAULT
 from zcrawl.mesh.messages import Extracted, Page, Result
 from zcrawl.plugins import Drop, Middleware
-from zcrawl.result.extracted import tallies_of
+from zcrawl.result.plan import tallies_of
 from zcrawl.worker.pipeline.outgoing import Sending
 from zcrawl.worker.results import outcome
 

@@ -15,8 +15,8 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import DEFAULT
 from zcrawl.model.spec import JobSpec
 from zcrawl.plugins import Middleware, Outgoing
-from zcrawl.runtime.daemon_thread import in_daemon_thread
-from zcrawl.submit.advice import advice
+from zcrawl.runtime.threads import in_daemon_thread
+from zcrawl.submit.validate import advice
 from zcrawl.worker.extensions.threads import MOST_STUCK, Aside
 from zcrawl.worker.pipeline.outgoing import Sending
 

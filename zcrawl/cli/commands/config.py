@@ -58,7 +58,7 @@ def schema(of: str) -> int:
 
     from zcrawl.cli import output
     from zcrawl.config import Config
-    from zcrawl.submit.schema import job_schema, of_type
+    from zcrawl.submit.read import job_schema, of_type
 
     found = job_schema() if of == "job" else of_type(Config, "A zcrawl config file")
     output.print_json_text(json.dumps(found, indent=2, ensure_ascii=False))

@@ -56,7 +56,7 @@ def crawl_command(
     """
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import Plan
-    from zcrawl.submit.advice import advice
+    from zcrawl.submit.validate import advice
 
     if resume:
         given = {"URLs": urls, "--job": job_file, "--seeds": seeds, "--out": out, **changes}
@@ -95,14 +95,14 @@ def check_before(submission: Submission, to: tuple[str, str] | None) -> None:
 
     preflight.check_machine(submission.spec, to, os.environ)
     if submission.spec.spider:
-        from zcrawl.runtime.run import run_async
+        from zcrawl.runtime.loop import run_async
 
         run_async(preflight.check_spider(submission.spec, bool(submission.first)))
 
 
 def start(plan: Plan, settings: Settings, workers: int, verbose: bool) -> int:
     """Run a plan on a cluster of its own."""
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     with first_workers(workers) as nursery:
         return run_async(run_plan(plan, settings, workers, nursery, verbose))
@@ -166,7 +166,7 @@ def check_unfinished(data: Path) -> None:
 
 def make_folder(data: Path) -> str:
     """Make the data folder; a warning if others can look into it, else ''."""
-    from zcrawl.runtime.private_files import make_private_folder
+    from zcrawl.runtime.files import make_private_folder
 
     try:
         return make_private_folder(data)

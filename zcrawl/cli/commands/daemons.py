@@ -14,7 +14,7 @@ import click
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
 from zcrawl.errors import ConfigError
-from zcrawl.runtime import stuck
+from zcrawl.runtime import watchdog
 
 if TYPE_CHECKING:
     from zcrawl.config import Config
@@ -31,7 +31,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
     Masters find each other and elect a leader through Consul; all state is in the database. Any
     number may run; SIGTERM hands leadership over at once, SIGHUP reads the allow-list again.
     """
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     async def run() -> int:
         from zcrawl.coord.ports import Role
@@ -72,7 +72,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
     Consul, or through cluster.masters, and needs no open port. SIGTERM lets it finish what it
     began; SIGHUP reads the configuration again and gives new limits to one process after another.
     """
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     async def run() -> int:
         from zcrawl.coord.ports import Role
@@ -124,7 +124,7 @@ async def _until_told(
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     if even_if_stuck:
-        stuck.on_signals((signal.SIGTERM, signal.SIGINT), stop.set)
+        watchdog.on_signals((signal.SIGTERM, signal.SIGINT), stop.set)
     else:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)

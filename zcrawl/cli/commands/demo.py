@@ -48,7 +48,7 @@ def demo_command(
 ) -> int:
     """Crawl a book shop that ships with zcrawl."""
     from zcrawl.cli import output
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     if settings.resolved.origins["data.dir"] == "default":
         settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())

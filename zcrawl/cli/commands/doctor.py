@@ -129,7 +129,7 @@ def check_clock() -> Check:
 
 
 def check_folder(data: Path) -> Check:
-    from zcrawl.runtime.private_files import folder_warning
+    from zcrawl.runtime.files import folder_warning
 
     place = _existing(data)
     try:
@@ -226,8 +226,7 @@ def check_cluster(settings: Settings) -> Check:
 
 
 def check_database(data: Path) -> Check:
-    from zcrawl.store.sql.dialects.sqlite_mark import check_mark
-    from zcrawl.store.sql.dialects.sqlite_uri import quick_check
+    from zcrawl.store.sql.dialects.sqlite_files import check_mark, quick_check
 
     file = data / DATABASE
     try:

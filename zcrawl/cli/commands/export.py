@@ -59,7 +59,7 @@ def export_command(
     from zcrawl.cli.rows import Source, chunks_of, parquet_file
     from zcrawl.cli.specs import format_of
     from zcrawl.model.states import Kept
-    from zcrawl.runtime.private_files import is_within
+    from zcrawl.runtime.files import is_within
     from zcrawl.telemetry.views import chosen_run
 
     if failed + rejected + problems > 1:
@@ -133,8 +133,7 @@ def write_out(out: str, write: Callable[[Path], object], of_user: bool = True) -
 
 
 def write_file(path: Path, write: Callable[[Path], object], of_user: bool = True) -> int:
-    from zcrawl.runtime.durable_files import sync_file, sync_folder
-    from zcrawl.runtime.private_files import give_to_user
+    from zcrawl.runtime.files import give_to_user, sync_file, sync_folder
 
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

@@ -92,7 +92,7 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
 
 
 def _write(path: Path, text: str, force: bool) -> None:
-    from zcrawl.runtime.private_files import give_to_user
+    from zcrawl.runtime.files import give_to_user
 
     new = not path.exists()
     try:

@@ -25,7 +25,7 @@ MOST_EXAMPLES = 10  # of each kind; --json has all
 def jobs_command(settings: Settings, tag: str) -> int:
     """List all jobs."""
     from zcrawl.cli import connect, output
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     reply = run_async(connect.jobs(settings, tag))
     views = reply["jobs"]
@@ -62,7 +62,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
     """Show one job."""
     from zcrawl.cli import connect, output
     from zcrawl.cli.commands.submit import with_remedy
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     view = run_async(connect.job(settings, ref, run))
     output.note_if(connect.stale_note(view))
@@ -148,7 +148,7 @@ def _examples(view: dict[str, Any]) -> dict[str, object]:
 
 def _act(settings: Settings, ref: str, action: str, **only: str | int | None) -> int:
     from zcrawl.cli import connect, output
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     chosen = {name: value for name, value in only.items() if value}
 
@@ -193,7 +193,7 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
     no doubt."""
     from zcrawl.cli import connect, output
     from zcrawl.cli.crawl_session import ENDED
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     async def act() -> list[dict[str, Any]]:
         replies = []

@@ -70,7 +70,7 @@ def _told(settings: Settings, reply: dict[str, Any], text: str) -> int:
 
 def _ask(settings: Settings, op: str, args: dict[str, Any]) -> dict[str, Any]:
     from zcrawl.cli import connect
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     async def ask() -> dict[str, Any]:
         async with connect.running(settings) as running:

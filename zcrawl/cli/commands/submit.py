@@ -86,7 +86,7 @@ def submit_command(
         here = not settings.in_cluster
         to = output_for(out, settings.data, submission.spec) if here else output_on_cluster(out)
     mode = "update" if update else "again" if again else "new"
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     return run_async(_submit(settings, submission, mode, to, wait))
 
@@ -154,8 +154,8 @@ async def _submit(
     from zcrawl.cli.crawl_session import closing_lines, exit_code
     from zcrawl.cli.feed import send_seeds
     from zcrawl.roles.extras import needs_more
-    from zcrawl.submit.advice import advice
     from zcrawl.submit.outputs import is_remote
+    from zcrawl.submit.validate import advice
     from zcrawl.telemetry.views import REASON_KEYS, summary
 
     async with connect.running(settings) as ask:

@@ -62,7 +62,7 @@ def test_command(
     from zcrawl.cli import output
     from zcrawl.frontier.extra import START_URL
     from zcrawl.roles.vouching import Vouching
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
     from zcrawl.submit.private import with_right
 
     def once() -> int:

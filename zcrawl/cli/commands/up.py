@@ -25,7 +25,7 @@ def up_command(settings: Settings, workers: int | None) -> int:
     It goes on with jobs that were running, and stays until Ctrl-C or SIGTERM.
     """
     from zcrawl.cli import output
-    from zcrawl.runtime.run import run_async
+    from zcrawl.runtime.loop import run_async
 
     output.note_if(make_folder(settings.data))
     return run_async(_stay_up(settings, settings.workers(workers)))

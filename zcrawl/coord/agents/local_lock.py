@@ -18,7 +18,7 @@ from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.model.reasons.cluster import IN_USE
 from zcrawl.model.reasons.usage import DATA_UNWRITABLE
-from zcrawl.runtime.private_files import PRIVATE_FILE
+from zcrawl.runtime.files import PRIVATE_FILE
 
 LOCK_NAME: Final = "lock"
 LOOK_AGAIN_S: Final = 0.02

@@ -38,7 +38,7 @@ from zcrawl.coord.ports import (
     WorkersChanged,
 )
 from zcrawl.coord.records import read_lock, service_id, write_lock_value
-from zcrawl.runtime.private_files import PRIVATE_FILE, make_private_folder
+from zcrawl.runtime.files import PRIVATE_FILE, make_private_folder
 
 MEMBERS: Final = "members"
 LOOK_EVERY_S: Final = 0.05

@@ -33,9 +33,9 @@ from zcrawl.fetch.http2.backend import Resolve, resolve
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.frontier.url import origin_of
-from zcrawl.model.browser import Browser
 from zcrawl.model.reasons.failure import BROWSER, BROWSER_MEMORY, ENGINE, TOTAL_TIMEOUT
-from zcrawl.runtime.tasks import in_full
+from zcrawl.model.spec import Browser
+from zcrawl.runtime.loop import in_full
 
 LOOK_EVERY_S: Final = 0.5  # at the memory, and at what has rested long enough
 IDLE_S: Final = 30.0  # without a page: Chromium is ended

@@ -21,8 +21,8 @@ from zcrawl.fetch import browser_plan as plan
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import canonicalize, origin_of
-from zcrawl.model.browser import Browser
 from zcrawl.model.reasons.failure import BROWSER, CONNECT, ENGINE, RESET, TOO_LARGE
+from zcrawl.model.spec import Browser
 
 IDLE_S: Final = 5.0  # longest wait for a network that never rests
 CLICK_S: Final = 3.0  # longest wait for something that can be seen to be clickable

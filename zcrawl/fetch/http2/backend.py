@@ -1,4 +1,4 @@
-"""How the httpx engine connects: look up, ask the guard, connect to exactly that address.
+"""How the httpx engine connects, and what it looks at in the frames of HTTP/2.
 
 Used by `engine`. httpcore hands a name to its network backend and lets the operating system
 look it up while it connects, which leaves no moment for a check. This backend does the look-up
@@ -12,6 +12,12 @@ It also looks at what comes, for the request at hand (its `Allowance`):
   a server that hangs up before it has the same error as for one that said nothing.
 - On HTTP/2 many requests share a connection. What breaks it fails all of them at once, with the
   same words, instead of the one that happened to read.
+
+Follows the frames that an HTTP/2 server sends, to see at once what cannot be frames.
+
+h2 looks at a frame when it is
+whole: a server that sends something else (HTTP/1.1, an error page of a proxy) announces frames of
+megabytes by it, and all pages of the connection would wait for the rest until they time out. Pure.
 """
 
 from __future__ import annotations
@@ -30,11 +36,47 @@ import httpx
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.guard import Guard
-from zcrawl.fetch.http2.frames import FrameWatch
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
 from zcrawl.fetch.wire.connection import lenient_parser
 from zcrawl.frontier.domains import only_at
 from zcrawl.model.reasons.failure import HTTP2, PROTOCOL, TOO_LARGE
+
+# Our side never allows longer frames, so every server has to keep to what the standard begins with.
+MAX_FRAME_BYTES: Final = 16_384
+_HEAD_BYTES: Final = 9  # of each frame: 3 of its length, then type, flags and stream
+_SETTINGS: Final = 4
+
+
+class FrameWatch:
+    """One connection, in the direction from the server."""
+
+    def __init__(self) -> None:
+        self._head = b""  # of a frame whose first bytes have come
+        self._payload_left = 0
+        self._began = False
+
+    def feed(self, data: bytes) -> str:
+        """Look at what came next; return what is wrong with it, or nothing."""
+        at = 0
+        while at < len(data):
+            if self._payload_left:
+                skipped = min(self._payload_left, len(data) - at)
+                self._payload_left -= skipped
+                at += skipped
+                continue
+            missing = _HEAD_BYTES - len(self._head)
+            self._head += data[at : at + missing]
+            at += missing
+            if len(self._head) == _HEAD_BYTES:
+                length, kind = int.from_bytes(self._head[:3], "big"), self._head[3]
+                if length > MAX_FRAME_BYTES:
+                    return f"a frame of {length} bytes; {MAX_FRAME_BYTES} are allowed"
+                if not self._began and kind != _SETTINGS:
+                    return f"the first frame is of type {kind}, not SETTINGS"
+                self._began = True
+                self._payload_left, self._head = length, b""
+        return ""
+
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 NO_POOL_LIMIT: Final = httpx.Limits(

@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.errors import RefusedError, StoreError, UnreachableError, ZcrawlError
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION
-from zcrawl.master.desk import idempotency, reads, replies, steering
+from zcrawl.master.desk import actions, idempotency, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.actions import Intents, NodeUnknown
 from zcrawl.master.desk.arguments import Arguments
@@ -279,7 +279,7 @@ class Desk:
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
-        run, spec = steering.tuned_spec(job, pending.args)
+        run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
         asked = self._asked(pending, now)
         effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
@@ -298,7 +298,7 @@ class Desk:
         effects.append(Execute(self._intents.drain(pending.args, on, asked)))
 
     def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
-        data = steering.step_down(self._state, pending.args)
+        data = actions.step_down(self._state, pending.args)
         self._reply(pending, data, effects)
         if data["epoch"] == data["now"]:
             effects.append(StepDown("asked to by an operator"))

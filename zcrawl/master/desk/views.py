@@ -27,7 +27,7 @@ from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.watch import FailureGroup
 from zcrawl.model.reasons.cluster import BAD_REQUEST
-from zcrawl.telemetry.log_filter import read_filter
+from zcrawl.telemetry.log_lines import read_filter
 
 KEPT_S: Final = 1.0
 ROWS_PER_KEPT_S: Final = 2_500  # an answer with twice as many rows behind it is kept twice as long

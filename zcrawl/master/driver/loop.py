@@ -19,11 +19,10 @@ from zcrawl.master import events as m
 from zcrawl.master.crash_guard import in_words
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master, Role
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import BadBody, Reply, Request
+from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
-from zcrawl.runtime.tasks import in_full, tell_unhandled
+from zcrawl.runtime.loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 

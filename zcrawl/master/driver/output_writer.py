@@ -41,8 +41,8 @@ from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, batch_of, kind_of, open_sink
 from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Write, write_output
 from zcrawl.outputs.warc import GetBody
-from zcrawl.runtime.limited_thread import LimitedThread, outcome_of
-from zcrawl.runtime.tasks import supervised
+from zcrawl.runtime.loop import supervised
+from zcrawl.runtime.threads import LimitedThread, outcome_of
 from zcrawl.store.commands import AdvanceOutput, NoteOutput
 from zcrawl.store.output_mark import Mark
 from zcrawl.store.output_pieces import Writer

@@ -25,8 +25,7 @@ from zcrawl.mesh.border import (
     worker_advice,
 )
 from zcrawl.mesh.codec import decode_body, decode_header, peek_request_id
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import BadBody, Body, Header, Message, Reply, Request, Stale
+from zcrawl.mesh.messages import BadBody, Body, Header, Kind, Message, Reply, Request, Stale
 from zcrawl.mesh.ports import Arrived, Handler, Log
 from zcrawl.mesh.roles import HEADER_MOST, Channel
 from zcrawl.mesh.sockets.readers import OnBadFrame, OnNotice, Socket, SocketReader

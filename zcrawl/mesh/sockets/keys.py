@@ -28,7 +28,7 @@ from zcrawl.mesh.security import (
     parse_key_file,
 )
 from zcrawl.model.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, FILE_EXISTS, OPEN_KEY_FILE
-from zcrawl.runtime.durable_files import sync_folder
+from zcrawl.runtime.files import sync_folder
 
 KEY_FILE_MODE = 0o600
 

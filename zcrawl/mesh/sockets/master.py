@@ -14,11 +14,9 @@ from collections.abc import Callable, Mapping
 import zmq
 
 from zcrawl.errors import VersionMismatch
-from zcrawl.mesh.answer_pace import AnswerPace
-from zcrawl.mesh.border import Border
+from zcrawl.mesh.border import AnswerPace, Border
 from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Beat, Body, Header, Reply
+from zcrawl.mesh.messages import Beat, Body, Header, Kind, Reply
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import AllowedKey, MeshKeys, judge

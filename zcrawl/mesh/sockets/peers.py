@@ -8,8 +8,7 @@ import zmq
 
 from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.codec import VERSION_TOPIC, encode
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import Body
+from zcrawl.mesh.messages import Body, Kind
 from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys

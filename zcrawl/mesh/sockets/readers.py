@@ -17,8 +17,7 @@ import zmq
 from zcrawl.errors import DecodeError, VersionMismatch
 from zcrawl.mesh.border import Refusal
 from zcrawl.mesh.codec import check_notice, decode_body, decode_header
-from zcrawl.mesh.kinds import Kind
-from zcrawl.mesh.messages import PROTOCOL_VERSION, Header
+from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, Kind
 from zcrawl.mesh.ports import Arrived, Handler, Log
 from zcrawl.mesh.roles import Channel, Role, kinds_on
 

@@ -9,7 +9,7 @@ A member is the code itself, a plain `str`, because it is stored, sent and compa
 
     raise fetch_error(DNS, f"{name}: {error}")
 
-Names of log events are not reasons (`telemetry.levels` has those), though some events are named
+Names of log events are not reasons (`telemetry.log_lines` has those), though some events are named
 after the reason that they report. Plugins and spiders may give reasons of their own; those are
 stored as they come and are not registered.
 """

@@ -9,7 +9,7 @@ be links: they are the operator's.
 
 The machine's own user may name any path and use links as they like. A new file of theirs outside
 the data folder gets the mode that their own umask says; all others are closed to other users
-(`runtime.private_files`).
+(`runtime.files`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from typing import BinaryIO, Final
 from zcrawl.errors import RefusedError, StoreUnavailable, UsageError
 from zcrawl.model.reasons.storage import OUTPUT_UNWRITABLE, OUTPUTS_NOT_SHARED
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
-from zcrawl.runtime.durable_files import make_durable_folder
-from zcrawl.runtime.private_files import (
+from zcrawl.runtime.files import (
     PRIVATE_FOLDER,
     is_within,
+    make_durable_folder,
     make_folder_of_user,
     users_file_mode,
 )

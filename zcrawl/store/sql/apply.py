@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from zcrawl.model.duplicates import OFF
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.skip import MAX_PAGES
 from zcrawl.model.rows import NewLink, StoredRobots
+from zcrawl.model.spec import OFF
 from zcrawl.model.states import Disposition, Kept, RequestState, RunState
 from zcrawl.store.commands import Applied, ApplyResults, Change
 from zcrawl.store.redirects import reason_name

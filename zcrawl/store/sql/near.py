@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from zcrawl.model.duplicates import OFF
+from zcrawl.model.spec import OFF
 from zcrawl.store.commands import Change
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.rules import duplicates_of

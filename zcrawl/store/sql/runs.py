@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.model.duplicates import OFF
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.failure import QUARANTINED
 from zcrawl.model.reasons.skip import CANCELLED
+from zcrawl.model.spec import OFF
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import (
     Asked,

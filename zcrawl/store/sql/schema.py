@@ -1,9 +1,24 @@
-"""The tables of the store, as peewee models, and the numbered migrations that lead to them.
+"""The tables of the store, as peewee models, and the numbered migrations.
 
 The models are the one description of the schema; the hot statements are raw SQL in
 `store.sql`, because peewee's query builder costs about 20 µs a row. What differs between
 SQLite and MySQL (types, indexes) comes from the dialect; no name is a reserved word in either.
 `store` calls `migrate` before anything else.
+
+The tables of what people asked for and what outlives a transaction.
+
+Whoever leads loads them at its takeover and goes on from there: `master.desk.actions`.
+
+The tables of what pages are recognised by.
+
+`known_pages` belongs to jobs, across their runs, and only jobs with `recrawl.incremental` have rows
+in it; `fingerprints` belongs to runs that look for near duplicates. No column holds text, so that
+the tables are the same whichever way they were made.
+
+The tables that keep anything from being done twice.
+
+Both would grow for ever, so the leader removes what nobody can ask about any more: `master.pruning`
+says what that is.
 """
 
 from __future__ import annotations
@@ -17,10 +32,144 @@ from zcrawl.errors import StoreCorrupt, StoreError
 from zcrawl.model.reasons.storage import SCHEMA_NEWER
 from zcrawl.store.rules import MOST_DETAIL
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
-from zcrawl.store.sql.fields import URL_BYTES, BytesField, IdField, default
-from zcrawl.store.sql.schema_idempotency import ClientRequest, Worker
-from zcrawl.store.sql.schema_intents import INTENTS
-from zcrawl.store.sql.schema_known import Fingerprint, KnownPage
+
+URL_BYTES = 8_192
+
+
+class IdField(peewee.Field):
+    """An id given by the store. SQLite needs the word INTEGER to make it the row id."""
+
+    field_type = "ZC_ID"
+
+
+class BytesField(peewee.BlobField):
+    """Bytes of bounded length: BLOB on SQLite, VARBINARY(n) on MySQL, so no collation applies."""
+
+    def __init__(self, length: int, **options: Any) -> None:
+        self.length = length
+        super().__init__(**options)
+
+    field_type = "ZC_BYTES"
+
+    def get_modifiers(self) -> list[int]:
+        return [self.length]
+
+
+def default(value: str) -> dict[str, Any]:
+    return {"constraints": [peewee.SQL(f"DEFAULT {value}")]}
+
+
+class Drain(peewee.Model):
+    """Workers that get no work until they are undrained, or their node is started anew."""
+
+    worker = peewee.CharField(255, primary_key=True)
+    life = peewee.BigIntegerField()
+    created_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "drains"
+
+
+class Wish(peewee.Model):
+    """Hosts that a person gave to a worker."""
+
+    host = IdField(primary_key=True)
+    worker = peewee.CharField(255)
+    created_at = peewee.DoubleField()
+
+    class Meta:
+        table_name = "wishes"
+
+
+class Retry(peewee.Model):
+    """Retries that are under way. The last part removes its row and stores the answer."""
+
+    request = peewee.CharField(255, primary_key=True)
+    run = peewee.BigIntegerField()
+    reason = peewee.CharField(255)
+    host = peewee.BigIntegerField()
+    after_seq = peewee.BigIntegerField()
+    changed = peewee.BigIntegerField()
+    created_at = peewee.DoubleField()
+    what = peewee.CharField(255)
+    asked_by = peewee.CharField(255)
+    via = peewee.CharField(255)
+
+    class Meta:
+        table_name = "retries"
+
+
+INTENTS: tuple[type[peewee.Model], ...] = (Drain, Wish, Retry)
+
+
+class KnownPage(peewee.Model):
+    id = IdField(primary_key=True)
+    job = peewee.BigIntegerField()
+    url_key = BytesField(16)
+    url = BytesField(URL_BYTES)
+    host = peewee.BigIntegerField()
+    depth = peewee.IntegerField()
+    label = BytesField(400)
+    extra = peewee.BlobField(null=True)  # of a spider's request: frontier.extra
+    content = BytesField(16)  # hash of its body
+    etag = BytesField(2_000)
+    last_modified = BytesField(2_000)
+    reading = BytesField(8)  # what it was read by: frontier.recrawl
+    checked_at = peewee.DoubleField(**default("0"))
+    changed_at = peewee.DoubleField(**default("0"))
+    interval_s = peewee.DoubleField(**default("0"))
+    checks = peewee.IntegerField(**default("0"))
+    changes = peewee.IntegerField(**default("0"))
+    gone = peewee.BooleanField(**default("0"))
+    fingerprint = BytesField(32, **default("''"))  # of its text
+
+    class Meta:
+        table_name = "known_pages"
+        indexes = ((("job", "url_key"), True), (("job", "id"), False))
+
+
+class Fingerprint(peewee.Model):
+    """The originals of a run, a row for each band: see `near`."""
+
+    run = peewee.BigIntegerField()
+    band = peewee.BigIntegerField()
+    seq = peewee.BigIntegerField()
+    fingerprint = BytesField(32)
+
+    class Meta:
+        table_name = "fingerprints"
+        primary_key = peewee.CompositeKey("run", "band", "seq")
+
+
+class Worker(peewee.Model):
+    """Watermarks: results up to here are committed."""
+
+    worker = peewee.CharField(255)
+    incarnation = peewee.BigIntegerField()
+    watermark = peewee.BigIntegerField()
+    moved_at = peewee.DoubleField(**default("0"))  # 0: nobody noted it yet
+
+    class Meta:
+        table_name = "workers"
+        primary_key = peewee.CompositeKey("worker", "incarnation")
+
+
+class ClientRequest(peewee.Model):
+    """What clients had done, so that a repeat is answered and not done again."""
+
+    id = peewee.CharField(255, primary_key=True)
+    job = peewee.BigIntegerField()
+    run = peewee.BigIntegerField()
+    created_at = peewee.DoubleField()
+    what = peewee.CharField(255, **default("''"))
+    asked_by = peewee.CharField(255, **default("''"))
+    via = peewee.CharField(255, **default("''"))  # the master that took it
+    reply = peewee.BlobField(null=True)  # JSON; none: job and run say it all
+
+    class Meta:
+        table_name = "client_requests"
+        indexes = ((("run", "created_at"), False),)
+
 
 SEQUENCES = ("jobs", "runs", "requests", "hosts", "items", "known")
 PROBLEM_CHARACTERS = 1_000

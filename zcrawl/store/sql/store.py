@@ -19,8 +19,7 @@ import msgspec
 from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.model.reasons.cluster import READONLY
 from zcrawl.model.reasons.storage import NO_DATABASE, STORE_BEHIND, STORE_UNWRITABLE
-from zcrawl.runtime.durable_files import sync_folder
-from zcrawl.runtime.private_files import PRIVATE_FILE, make_private_folder, tighten
+from zcrawl.runtime.files import PRIVATE_FILE, make_private_folder, sync_folder, tighten
 from zcrawl.store.breaker import Breaker
 from zcrawl.store.commands import (
     AddSeeds,
@@ -65,7 +64,7 @@ from zcrawl.store.rules import check_epoch
 from zcrawl.store.sql import apply, idempotency, intents, load, read, runs, submit
 from zcrawl.store.sql.dialects.dialect import Dialect, Session
 from zcrawl.store.sql.dialects.sqlite import SqliteDialect
-from zcrawl.store.sql.dialects.sqlite_mark import check_mark
+from zcrawl.store.sql.dialects.sqlite_files import check_mark
 from zcrawl.store.sql.schema import VERSION, migrate, read_version
 from zcrawl.store.urls import parse_mysql_urls
 

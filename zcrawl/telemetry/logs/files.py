@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.mesh.lines import Lines
-from zcrawl.runtime.private_files import PRIVATE_FILE
-from zcrawl.telemetry.log_tail import LogTail
+from zcrawl.mesh.messages import Lines
+from zcrawl.runtime.files import PRIVATE_FILE
+from zcrawl.telemetry.log_lines import LogTail
 from zcrawl.text.terminal import shown, shown_json_bytes
 
 ROTATE_BYTES: Final = 10_000_000

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import Page
-from zcrawl.model.duplicates import OFF
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
+from zcrawl.model.spec import OFF
 from zcrawl.model.states import RECALLED, Kept, RequestState, RunState
 from zcrawl.store.commands import Asked, Change, DrainRow, RetryRow
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from zcrawl.mesh.lines import Lines
-from zcrawl.mesh.messages import Accept, BadBody, Result
+from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
-from zcrawl.runtime.tasks import in_full, supervised, tell_unhandled
+from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 from zcrawl.worker.pipeline.pipeline import Pipeline

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from zcrawl.mesh.messages import Code
 from zcrawl.model.spec import CRAWL, JobSpec
-from zcrawl.runtime.tasks import Tell, supervised
+from zcrawl.runtime.loop import Tell, supervised
 
 if TYPE_CHECKING:
     from zcrawl.worker.extensions.extensions import RunExtras

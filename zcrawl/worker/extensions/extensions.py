@@ -32,7 +32,7 @@ from zcrawl.worker.extensions.spiders import SpiderProcess
 from zcrawl.worker.extensions.threads import Aside
 from zcrawl.worker.pipeline.outgoing import Sending
 from zcrawl.worker.results import outcome
-from zcrawl.worker.results.item_schema import held_to
+from zcrawl.worker.results.items import held_to
 from zcrawl.worker.results.outcome import RunContext
 from zcrawl.worker.results.spider_requests import asked_of
 from zcrawl.worker.spider_protocol import Handle, Load, Start, Yielded

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from zcrawl.errors import FetchError, RetryClass
 from zcrawl.model.reasons.failure import PLUGIN_STUCK
-from zcrawl.runtime.daemon_thread import begin
+from zcrawl.runtime.threads import begin
 
 T = TypeVar("T")
 MOST_STUCK: Final = 4

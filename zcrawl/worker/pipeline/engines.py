@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from zcrawl.fetch.ports import Engine
 from zcrawl.model.spec import ENGINES, JobSpec
-from zcrawl.runtime.tasks import supervised
+from zcrawl.runtime.loop import supervised
 
 EngineOf = Callable[[JobSpec], Engine]
 OnError = Callable[[str, str], None]

@@ -37,7 +37,7 @@ from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.states import Outcome
 from zcrawl.parse.directives import agent_token, forbids_following, header_directives
 from zcrawl.parse.page import NOTHING_PARSED, is_html, is_json
-from zcrawl.runtime.tasks import in_full
+from zcrawl.runtime.loop import in_full
 from zcrawl.worker.extensions.by_run import ExtrasBook
 from zcrawl.worker.pipeline import traits as page_traits
 from zcrawl.worker.pipeline.engines import EngineBook, EngineOf
@@ -58,9 +58,9 @@ from zcrawl.worker.pipeline.reading import PageReader
 from zcrawl.worker.pipeline.robots import RobotsCache
 from zcrawl.worker.pipeline.special import SpecialPages
 from zcrawl.worker.results import outcome, readings, sitemaps
+from zcrawl.worker.results.items import page_facts
 from zcrawl.worker.results.link_filter import SortedLinks
 from zcrawl.worker.results.outcome import RunContext
-from zcrawl.worker.results.pages import page_facts
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:

@@ -18,11 +18,9 @@ from zcrawl.fetch.policy import parse_retry_after
 from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.frontier.extra import decode
 from zcrawl.frontier.scope import ScopeFilter, canonical_rules
-from zcrawl.frontier.shapes import ShapeWatch
-from zcrawl.frontier.traps import TrapFilter
+from zcrawl.frontier.traps import ShapeWatch, TrapFilter
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Extracted, Link, Page, Result, RunConfig
-from zcrawl.model.duplicates import OFF
 from zcrawl.model.reasons.skip import (
     CANONICAL,
     NOINDEX,
@@ -31,13 +29,13 @@ from zcrawl.model.reasons.skip import (
     ROBOTS_UNAVAILABLE,
 )
 from zcrawl.model.reasons.usage import BAD_SPEC
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.spec import OFF, JobSpec
 from zcrawl.model.states import SITEMAP_PRIO, Outcome
 from zcrawl.parse.directives import agent_token, forbids_index
 from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.submit.outputs import wants_capture
+from zcrawl.worker.results.items import iso
 from zcrawl.worker.results.link_filter import LinkFilter, SortedLinks, year_of
-from zcrawl.worker.results.pages import iso
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract.plan import Extracted as Found

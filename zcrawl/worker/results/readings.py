@@ -16,6 +16,7 @@ from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
 from zcrawl.model.reasons.skip import UNCHANGED
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.parse.page import ParsedPage
+from zcrawl.worker.results.items import as_message
 from zcrawl.worker.results.link_filter import SortedLinks
 from zcrawl.worker.results.outcome import (
     MAX_CONTENT_TYPE,
@@ -27,7 +28,6 @@ from zcrawl.worker.results.outcome import (
     skipped,
     with_links,
 )
-from zcrawl.worker.results.pages import as_message
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract.plan import Extracted as Found

@@ -26,8 +26,7 @@ from zcrawl.errors import (
 )
 from zcrawl.model.reasons.storage import DUPLICATE_KEY
 from zcrawl.store.sql.dialects.dialect import Row, Session
-from zcrawl.store.sql.dialects.sqlite_mark import CommitMark
-from zcrawl.store.sql.dialects.sqlite_uri import is_full, readonly_uri
+from zcrawl.store.sql.dialects.sqlite_files import CommitMark, is_full, readonly_uri
 
 BUSY_TIMEOUT_S = 5.0
 CACHE_KIB = 16 * 1024

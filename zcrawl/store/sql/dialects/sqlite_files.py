@@ -1,4 +1,8 @@
-"""A mark beside a SQLite database: how many commits the database must hold at least.
+"""The files of a SQLite database: how it is opened for reading, checked and marked.
+
+How a SQLite database that is only read is named to SQLite. Used by the store and by `doctor`.
+
+A mark beside a SQLite database: how many commits the database must hold at least.
 
 SQLite takes a database whose write-ahead log is missing or emptied for a whole one: the newest
 commits are gone, and nothing says so. The mark says it. After each commit its number
@@ -18,13 +22,51 @@ import sqlite3
 import time
 import zlib
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from zcrawl.errors import StoreCorrupt, StoreUnavailable
 from zcrawl.model.reasons.storage import STORE_LOST
-from zcrawl.runtime.durable_files import sync_folder
-from zcrawl.runtime.private_files import PRIVATE_FILE
-from zcrawl.store.sql.dialects.sqlite_uri import readonly_uri
+from zcrawl.runtime.files import PRIVATE_FILE, sync_folder
+
+Condition: TypeAlias = Literal["whole", "unreadable", "damaged"]
+
+
+def quick_check(path: Path) -> tuple[Condition, str]:
+    """Whether SQLite can read the database and finds it whole; else what is wrong."""
+    try:
+        uri = readonly_uri(path)
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=5)) as connection:
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.OperationalError as error:  # it may be as whole as ever
+        return "unreadable", str(error)
+    except sqlite3.DatabaseError as error:
+        return "damaged", str(error)
+    return ("whole", "") if verdict == "ok" else ("damaged", str(verdict))
+
+
+def readonly_uri(path: Path) -> str:
+    """A database in WAL mode makes a file beside it even for readers. Where that cannot be, on a
+    disk that is full or mounted read-only, it is read as it is: nobody can be writing it."""
+    shut = is_full(path) or not os.access(path.absolute().parent, os.W_OK)
+    fixed = shut and not _has_wal(path)
+    return f"{path.absolute().as_uri()}?mode=ro{'&immutable=1' if fixed else ''}"
+
+
+def _has_wal(path: Path) -> bool:
+    """Whether commits lie beside the file that are not in it yet."""
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size > 0
+    except OSError:
+        return False
+
+
+def is_full(path: Path) -> bool:
+    """Whether its disk has no block left: SQLite then calls some of its errors "disk I/O error"."""
+    try:
+        return os.statvfs(path.absolute().parent).f_bavail == 0
+    except OSError:
+        return False
+
 
 SUFFIX: Final = "-mark"
 SYNC_EVERY_S: Final = 5.0

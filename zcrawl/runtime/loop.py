@@ -1,4 +1,6 @@
-"""Tasks that somebody looks after: what a task or a callback raises is told, with its traceback.
+"""The event loop of a process: how it runs, and tasks that somebody looks after.
+
+Tasks that somebody looks after: what a task or a callback raises is told, with its traceback.
 
 Used wherever a task is created that nobody awaits. asyncio itself tells of a dead task when it is
 collected as garbage, on a stderr that nobody reads; until then its work is just not done.
@@ -7,9 +9,14 @@ collected as garbage, on a stderr that nobody reads; until then its work is just
 from __future__ import annotations
 
 import asyncio
+import logging
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+from zcrawl.runtime.allocator import keep_freed_memory
+from zcrawl.runtime.confine import hide_memory
+from zcrawl.text.terminal import shown
 
 Tell = Callable[[str, str], None]
 TASK_FAILED = "task_failed"
@@ -51,3 +58,32 @@ def tell_unhandled(tell: Tell) -> None:
 def in_full(error: BaseException) -> str:
     """An error with its traceback, for the log."""
     return "".join(traceback.format_exception(error)).rstrip()
+
+
+T = TypeVar("T")
+
+
+class _ShownFormatter(logging.Formatter):
+    """What libraries log reaches stderr where nobody configured logging: asyncio quotes errors,
+    and errors quote pages."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown(super().format(record), keep="\n")
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run it to its end. From now on this process's memory is closed to what it starts."""
+    hide_memory()
+    keep_freed_memory()
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_ShownFormatter())
+    with asyncio.Runner(loop_factory=_factory()) as runner:
+        return runner.run(work)
+
+
+def _factory() -> Any:
+    try:
+        import uvloop
+    except ImportError:  # Windows: slower, and as good
+        return None
+    return uvloop.new_event_loop

@@ -1,6 +1,12 @@
-"""The masters that a worker's processes connect to, in a file: written by the supervising process,
+"""Files between the supervising process of a worker's host and its workers.
+
+The masters that a worker's processes connect to, in a file: written by the supervising process,
 which talks to Consul, read by the workers. It outlives both, so a worker that starts while Consul
 is away finds the masters of yesterday.
+
+How a supervising process sees that a worker's event loop turns: the worker touches a file of its
+own every second. What counts is that the time of the file changes, not what time it is, so a
+stepped clock means nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +18,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.runtime.durable_files import replace_durably
+from zcrawl.runtime.files import replace_durably
 
 FILE: Final = "masters.json"
 MOST_REMEMBERED: Final = 16  # masters that left; a dead address costs a try a second
@@ -49,3 +55,30 @@ class MastersFile:
         mark = (status.st_ino, status.st_mtime_ns)
         changed, self._mark = mark != self._mark, mark
         return changed
+
+
+PULSE_S: Final = 1.0
+SILENT_S: Final = 3.5
+
+
+def touch(folder: Path, id: str) -> None:
+    """One that cannot be left, on a full disk for one, shows as a silent worker and ends none."""
+    with contextlib.suppress(OSError):
+        (folder / id).touch()
+
+
+class Pulses:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._seen: dict[str, tuple[int, float]] = {}  # id → (time of the file, seen when)
+
+    def is_alive(self, id: str, now: float) -> bool:
+        """Also for the first seconds, before the file is there."""
+        try:
+            mark = (self.folder / id).stat().st_mtime_ns
+        except OSError:
+            mark = 0
+        known = self._seen.get(id)
+        if known is None or known[0] != mark:
+            self._seen[id] = known = (mark, now)
+        return now - known[1] < SILENT_S
