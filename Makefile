@@ -37,7 +37,7 @@ define apt_install
 	install 2>/dev/null || { apt-get update -qq && install; }
 endef
 
-.PHONY: help run test check format cluster bench bench-cluster bench-console bench-jobs bench-seeds \
+.PHONY: help run test check format tables cluster bench bench-cluster bench-console bench-jobs bench-seeds \
   bench-hosts bench-politeness bench-against clean compiler packages
 
 help: ## this list
@@ -71,6 +71,9 @@ format: $(VENV)/.installed-dev ## rewrite the sources in the project's format
 
 docs/reasons.md: $(VENV)/.installed-dev $(wildcard zcrawl/model/reasons/*.py)
 	@$(BIN)/zcrawl reasons --markdown > $@
+
+tables: $(VENV)/.installed-dev ## write the tables of the docs that come from a registry
+	@$(BIN)/python -m tests.architecture.tables
 
 cluster: $(VENV)/.installed-dev packages ## Consul, MariaDB, 3 masters, 4 workers, to play with
 	@$(BIN)/python -m tests.servers.play_cluster

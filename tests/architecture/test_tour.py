@@ -10,6 +10,7 @@ TASKS = (
     "skip reason",
     "output format",
     "CLI command",
+    "operation (what clients request)",
     "heartbeat field",
     "retry rule",
     "console page",
@@ -29,7 +30,7 @@ def test_the_tour_leads_to_places_that_exist() -> None:
     assert [path for path in paths if not (REPOSITORY / path).exists()] == []
 
 
-def test_the_tour_answers_the_six_questions() -> None:
+def test_the_tour_answers_the_usual_questions() -> None:
     """Each of the usual tasks has its line."""
     assert [task for task in TASKS if f" {task} |" not in tour()] == []
 

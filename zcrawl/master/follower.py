@@ -21,6 +21,8 @@ from zcrawl.errors import UnreachableError
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.desk import reads
+from zcrawl.master.desk.operation import FromDatabase, FromMemory
+from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.events import (
     Ask,
@@ -160,14 +162,16 @@ class Follower:
 
     def _answer_here(self, pending: Pending, now: float, effects: Effects) -> None:
         request = pending.request
+        operation = find(request.op)
         try:
-            if request.op == "nodes":
-                reply(pending, self._marked(self._nodes(now), now), effects)
-            elif request.op in reads.READS:
-                effects.append(Ask(reads.question(pending), request.id))
-                self._reading[request.id] = pending
-            else:
-                self._refuse_no_leader(pending, effects)
+            match operation.handler if operation is not None else None:
+                case FromMemory(follower=answer):
+                    reply(pending, self._marked(answer(self)(now), now), effects)
+                case FromDatabase():
+                    effects.append(Ask(reads.question(pending), request.id))
+                    self._reading[request.id] = pending
+                case _:  # for a leader, or for a master of another version
+                    self._refuse_no_leader(pending, effects)
         except Exception as error:  # refused by its name, or as a bug of ours
             refuse_error(pending, error, effects)
 
@@ -185,7 +189,8 @@ class Follower:
             self._reading[pending.request.id] = pending
             effects.append(Ask(found, pending.request.id))
 
-    def _nodes(self, now: float) -> dict[str, Any]:
+    def nodes(self, now: float) -> dict[str, Any]:
+        """Return the nodes that this master has heard of."""
         return {
             "leader": {"id": "", "epoch": self._snapshot.get("epoch", 0)},
             "masters": self._catalogue.masters_view("", now),

@@ -11,12 +11,15 @@ stamps every message; a leader that lost the lock in its sleep is stopped by the
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 from zcrawl.errors import CommitUnknown, RefusedError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.desk import rights
+from zcrawl.master.desk.operation import EveryMaster
+from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse
 from zcrawl.master.events import (
     CatalogueSeen,
@@ -70,7 +73,7 @@ class Master:
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
         self.role = Role.FOLLOWER
         self.leader: Leader | None = None
-        self.catalogue = Catalogue()
+        self.catalogue: Catalogue = Catalogue()
         self.mishaps = Mishaps()
         self.follower = Follower(me, self.catalogue, self.mishaps)
         self._seen_slots = seen_slots
@@ -103,10 +106,10 @@ class Master:
             case CatalogueSeen():
                 self.catalogue.see(event)
                 return []
-            case ClientAsked() if (settled := rights.settle(event)) is not None:
-                return settled
-            case ClientAsked(client, Request(id, "masters")):
-                return [ReplyTo(client, Reply(id, True, {"masters": self.catalogue.endpoints()}))]
+            case ClientAsked() if (refused := rights.refusal(event)) is not None:
+                return refused
+            case ClientAsked(client, request) if (data := self._own_answer(request)) is not None:
+                return [ReplyTo(client, Reply(request.id, True, data))]
             case _:
                 pass
         if self.leader is None:
@@ -120,6 +123,13 @@ class Master:
             if isinstance(effect, StepDown):
                 return [*effects, *self._step_down(effect.reason)]
         return effects
+
+    def _own_answer(self, request: Request) -> dict[str, Any] | None:
+        """The answer to what every master answers by itself; None: it is for the leader."""
+        operation = find(request.op)
+        if operation is None or not isinstance(operation.handler, EveryMaster):
+            return None
+        return operation.handler.answer(self, request)
 
     def failed(self, event: Event, text: str, now: float) -> Effects:
         """`handle` raised at this event, or what it wanted could not be done: its memory is not to

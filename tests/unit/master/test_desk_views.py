@@ -10,6 +10,7 @@ import pytest
 from tests.unit.desk_tools import FAILED, SLOW, answer, leading
 from tests.unit.machine_tools import LeaderStory, result_of, spec, urls
 from zcrawl.errors import RetryClass
+from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Event
 from zcrawl.model.host import Manner
@@ -75,19 +76,21 @@ def test_arguments_that_nest_deep_cost_no_leader_its_epoch(op: str) -> None:
     story.master.check(story.now)
 
 
-def test_one_answer_serves_all_who_ask_the_same_within_a_second() -> None:
+def test_one_answer_serves_all_who_ask_the_same_within_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The cost is that of the cluster's size, not of the number of consoles."""
     story = leading(*hosts(3))
     views = story.leader.desk._views
     calls = 0
-    real = views.ops["hosts"]
+    real = views.hosts
 
-    def counted(args: dict[str, Any], now: float) -> dict[str, Any]:
+    def counted(args: Arguments, now: float) -> dict[str, Any]:
         nonlocal calls
         calls += 1
         return real(args, now)
 
-    views.ops["hosts"] = counted
+    monkeypatch.setattr(views, "hosts", counted)
     for _ in range(10):
         story.ask("hosts", limit=2)
     assert calls == 1

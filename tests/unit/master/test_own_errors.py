@@ -14,6 +14,12 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.mesh.messages import Request
 
+DECLARED = {  # an argument of each type
+    "integer": ("failed", "run"),
+    "number": ("history", "span_s"),
+    "sequence": ("add_seeds", "seeds"),
+    "table": ("submit", "spec"),
+}
 BUILTIN = (
     KeyError("x"),
     IndexError("x"),
@@ -88,9 +94,10 @@ def test_a_follower_refuses_bad_arguments_by_name() -> None:
 )
 def test_an_argument_of_a_wrong_kind_is_refused_by_name(reader: str, value: Any) -> None:
     """With the name of the argument and what it should be; a missing one too."""
-    args = Arguments(Request("q", "act", {"n": value}))
-    with pytest.raises(RefusedError, match="act: n must be") as refused:
-        getattr(args, reader)("n", *([0.0] if reader == "number" else []))
+    op, name = DECLARED[reader]
+    args = Arguments(Request("q", op, {name: value}))
+    with pytest.raises(RefusedError, match=f"{op}: {name} must be") as refused:
+        getattr(args, reader)(name)
     assert refused.value.code == "bad_request"
-    with pytest.raises(RefusedError, match="'m' is missing"):
-        args["m"]
+    with pytest.raises(RefusedError, match="act: 'ref' is missing"):
+        Arguments(Request("q", "act", {}))["ref"]

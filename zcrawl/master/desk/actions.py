@@ -133,7 +133,7 @@ class Intents:
         """None: it is under way, begun by this leader or by another; its end is its answer."""
         if asked.request in self._retrying:
             return None
-        reason, host = args.text("reason", ""), args.integer("host", 0)
+        reason, host = args.text("reason"), args.integer("host")
         return RetryDead(self._state.epoch, run, RETRY_ROWS, asked.at, asked, reason, host)
 
     def retried(self, command: RetryDead, more: bool, now: float, effects: Effects) -> None:

@@ -8,8 +8,7 @@ commit (G1). A request id that was answered before is answered again, without a 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 
@@ -20,6 +19,17 @@ from zcrawl.master.desk import actions, idempotency, reads, replies
 from zcrawl.master.desk import seeds as seed_lists
 from zcrawl.master.desk.actions import Intents, NodeUnknown
 from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.operation import (
+    OPERATIONS,
+    EveryMaster,
+    FromDatabase,
+    FromMemory,
+    LeaderAction,
+    LeaderView,
+    Operation,
+    Repeat,
+)
+from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
@@ -56,7 +66,6 @@ from zcrawl.store.queries import (
     FindReply,
     FoundReply,
     JobList,
-    JobRow,
     Query,
     QueryOutcome,
 )
@@ -81,25 +90,9 @@ class Desk:
     def __init__(self, state: LeaderState) -> None:
         self._state = state
         self._pending: dict[str, Pending] = {}
-        self._ops: dict[str, Callable[[Pending, float, Effects], None]] = {
-            "submit": self._submit,
-            "add_seeds": self._add_seeds,
-            "jobs": self._read,
-            "job": self._read,
-            "items": self._read,
-            "failed": self._read,
-            "act": self._read,
-            "tune": self._read,
-            "reassign": self._reassign,
-            "step_down": self._step_down,
-            "nodes": self._nodes,
-            "drain": self._drain,
-            "undrain": self._drain,
-        }
         self._intents = Intents(state)
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
-        self._ops |= dict.fromkeys(self._views.ops, self._view)
 
     def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
         known = self._pending.get(request.id)
@@ -107,25 +100,26 @@ class Desk:
             known.client = client
             return
         pending = Pending(client, request)
-        if request.op not in self._ops:
+        operation = find(request.op)
+        if operation is None or isinstance(operation.handler, EveryMaster):
             error = RefusedError(f"unknown request {request.op!r}", code=UNKNOWN_OP)
             self._refuse(pending, error, effects)
             return
         self._pending[request.id] = pending
-        if request.op in idempotency.ONCE:
+        if operation.repeat is Repeat.ANSWER_STORED:
             effects.append(Ask(FindReply(request.id), request.id))
         else:
             self._begin(pending, now, effects)
 
     def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
-        self._do(pending, now, effects, audited=pending.request.op in idempotency.AUDITED)
+        self._do(pending, now, effects, audited=_operation(pending).audited)
 
     def _do(self, pending: Pending, now: float, effects: Effects, *, audited: bool = False) -> None:
         request = pending.request
         try:
             if audited:
                 effects.append(Note("asked", idempotency.audit_line(request, self._state.me)))
-            self._ops[request.op](pending, now, effects)
+            self._handle(pending, now, effects)
         except NodeUnknown as error:
             if now < self._state.settled_at:
                 self._waiting[request.id] = pending
@@ -133,6 +127,23 @@ class Desk:
                 self._refuse(pending, error, effects)
         except Exception as error:  # refused by its name, or as a bug of ours
             self._fail(pending, error, effects)
+
+    def _handle(self, pending: Pending, now: float, effects: Effects) -> None:
+        op, handler = pending.request.op, _operation(pending).handler
+        match handler:
+            case LeaderAction(begin):
+                begin(self)(pending, now, effects)
+            case FromDatabase():
+                effects.append(Ask(reads.question(pending), pending.request.id))
+            case FromMemory(leader):
+                self._reply(pending, leader(self)(now), effects)
+            case LeaderView(show):
+                views = self._views
+                self._reply(pending, views.answer(op, show(views), pending.args, now), effects)
+            case EveryMaster():
+                raise AssertionError(f"{op} is answered before it comes here")
+            case _:
+                assert_never(handler)
 
     def inherit(self, loaded: Loaded) -> None:
         """What the last leader was asked for and had not finished."""
@@ -148,7 +159,7 @@ class Desk:
 
     # ------------------------------------------------------------ submissions
 
-    def _submit(self, pending: Pending, now: float, effects: Effects) -> None:
+    def submit(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.args
         if args.get("mode") == "again":  # it runs what is stored: look at that first
             by_name = args.get("ref") is not None
@@ -156,6 +167,15 @@ class Desk:
             effects.append(Ask(FindJob(name), pending.request.id))
         else:
             self._submit_now(pending, now, effects)
+
+    def submit_again(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+        """Go on with a submission in the mode `again`, with the job that is stored."""
+        spec = None
+        if pending.args.get("ref") is not None:
+            reads.the_job(found, pending.request)
+        for stored in filter(is_visible, found.jobs):
+            spec = check_right(stored.spec, self._state.allow_code)
+        self._submit_now(pending, now, effects, spec)
 
     def _submit_now(
         self,
@@ -205,7 +225,7 @@ class Desk:
         )
         effects.append(Execute(command))
 
-    def _add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
+    def add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
         args = pending.args
         run, urls = args.integer("run"), args.sequence("seeds")
         active = self._state.runs.get(run)
@@ -240,7 +260,12 @@ class Desk:
 
     # ------------------------------------------------------------ actions on runs
 
-    def _act(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
+    def find_job(self, pending: Pending, now: float, effects: Effects) -> None:
+        """Ask for the job that an action is about."""
+        effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
+
+    def act(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+        job = reads.the_job(found, pending.request)
         action = pending.args.text("action")
         wanted = reads.wanted_run(pending.args)
         run = chosen_run(job, wanted)
@@ -278,7 +303,8 @@ class Desk:
             effects.append(Note(f"run_{what}", f"run {row.id} by request"))
             self._reply(pending, run_reply(row, pending.count), effects)
 
-    def _tune(self, pending: Pending, job: JobRow, now: float, effects: Effects) -> None:
+    def tune(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+        job = reads.the_job(found, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
         asked = self._asked(pending, now)
@@ -289,15 +315,19 @@ class Desk:
             pending.request, self._state.me, self._state.utc(now), pending.count
         )
 
-    def _reassign(self, pending: Pending, now: float, effects: Effects) -> None:
+    def reassign(self, pending: Pending, now: float, effects: Effects) -> None:
         asked = self._asked(pending, now)
         effects.append(Execute(self._intents.reassign(pending.args, asked)))
 
-    def _drain(self, pending: Pending, now: float, effects: Effects) -> None:
-        on, asked = pending.request.op == "drain", self._asked(pending, now)
-        effects.append(Execute(self._intents.drain(pending.args, on, asked)))
+    def drain(self, pending: Pending, now: float, effects: Effects) -> None:
+        asked = self._asked(pending, now)
+        effects.append(Execute(self._intents.drain(pending.args, True, asked)))
 
-    def _step_down(self, pending: Pending, now: float, effects: Effects) -> None:
+    def undrain(self, pending: Pending, now: float, effects: Effects) -> None:
+        asked = self._asked(pending, now)
+        effects.append(Execute(self._intents.drain(pending.args, False, asked)))
+
+    def step_down(self, pending: Pending, now: float, effects: Effects) -> None:
         data = actions.step_down(self._state, pending.args)
         self._reply(pending, data, effects)
         if data["epoch"] == data["now"]:
@@ -323,14 +353,8 @@ class Desk:
 
     # ------------------------------------------------------------ reads
 
-    def _read(self, pending: Pending, now: float, effects: Effects) -> None:
-        effects.append(Ask(reads.question(pending), pending.request.id))
-
-    def _view(self, pending: Pending, now: float, effects: Effects) -> None:
-        self._reply(pending, self._views.answer(pending.request.op, pending.args, now), effects)
-
-    def _nodes(self, pending: Pending, now: float, effects: Effects) -> None:
-        self._reply(pending, nodes_view(self._state, now), effects)
+    def nodes(self, now: float) -> dict[str, Any]:
+        return nodes_view(self._state, now)
 
     # ------------------------------------------------------------ the store's answers
 
@@ -347,22 +371,10 @@ class Desk:
                 self._reply(pending, msgspec.json.decode(outcome.reply), effects)
             return
         try:
-            if pending.request.op == "submit":
-                assert isinstance(outcome, JobList)
-                spec = None
-                if pending.args.get("ref") is not None:
-                    reads.the_job(outcome, pending.request)
-                for stored in filter(is_visible, outcome.jobs):
-                    spec = check_right(stored.spec, self._state.allow_code)
-                self._submit_now(pending, now, effects, spec)
-                return
-            if pending.request.op in ("act", "tune"):
-                assert isinstance(outcome, JobList)
-                job = reads.the_job(outcome, pending.request)
-                if pending.request.op == "act":
-                    self._act(pending, job, now, effects)
-                else:
-                    self._tune(pending, job, now, effects)
+            handler = _operation(pending).handler
+            if isinstance(handler, LeaderAction):
+                assert handler.found is not None and isinstance(outcome, JobList)
+                handler.found(self)(pending, outcome, now, effects)
                 return
             live = functools.partial(live_run, self._state, now=now)
             found = reads.proceed(pending, outcome, live, self._state.utc(now))
@@ -440,6 +452,11 @@ class Desk:
     def _fail(self, pending: Pending, error: Exception, effects: Effects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse_error(pending, error, effects)
+
+
+def _operation(pending: Pending) -> Operation:
+    """The operation of a request that was taken: its name is known."""
+    return OPERATIONS[pending.request.op]
 
 
 def request_of(command: Command) -> str:

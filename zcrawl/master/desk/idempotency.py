@@ -16,7 +16,8 @@ looks there before it does anything. Why that is enough:
 - Submissions have the same in their own commands, because their answer brings rows with it.
 
 A refusal changes nothing and is not kept: a repeat is judged anew. Answers are kept for a week
-(`pruning`). Pure; used by the desk.
+(`pruning`). Which of these ways an operation takes is declared (`Repeat`). Pure; used by the
+desk.
 """
 
 from __future__ import annotations
@@ -26,10 +27,6 @@ from typing import Any, Final
 from zcrawl.mesh.messages import Request
 from zcrawl.store.commands import Asked
 
-ONCE: Final = frozenset(
-    ("act", "tune", "reassign", "drain", "undrain")
-)  # looked up before they are done
-AUDITED: Final = ONCE | {"submit", "step_down"}  # each leaves a line that says who asked
 _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")
 

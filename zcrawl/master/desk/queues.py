@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.paging import page, read_want
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import Result
@@ -57,9 +58,9 @@ class Grouping(NamedTuple):
     text: Callable[[LeaderState, Any, Sums], str]  # that finds it
 
 
-def queues(state: LeaderState, args: Mapping[str, Any]) -> dict[str, Any]:
+def queues(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """One page of groups. `by` is job, tag or host; `tag` leaves out jobs that do not have it."""
-    by, tag = str(args.get("by", "job")), str(args.get("tag", ""))
+    by, tag = args.text("by"), args.text("tag")
     if by not in GROUPINGS:
         known = ", ".join(GROUPINGS)
         raise RefusedError(f"queues by {by!r}; use one of {known}", code=BAD_REQUEST)

@@ -8,12 +8,14 @@ reply or into the next question.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from zcrawl.errors import RefusedError
 from zcrawl.master.desk.arguments import Arguments
+from zcrawl.master.desk.operation import FromDatabase
+from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending
 from zcrawl.mesh.messages import Request
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB
@@ -34,62 +36,91 @@ from zcrawl.store.queries import (
 )
 from zcrawl.telemetry.views import LiveRun, chosen_run, is_visible, job_view, newest_run
 
-READS = frozenset(("jobs", "job", "items", "failed"))
 MOST_ROWS = 500
 _NEWEST = (1 << 63) - 1
 Live = Callable[[int], LiveRun | None]
+Answer = dict[str, Any] | Query  # the reply, or the next question
 
 
 def question(pending: Pending) -> Query:
-    args = pending.args
-    match pending.request.op:
-        case "jobs":
-            return ListJobs()
-        case "items":
-            run = args.get("run")
-            before = args.integer("before", _NEWEST) or _NEWEST
-            run = None if run is None else args.integer("run")
-            return FindItems(run, before, _limit(args), args.text("text", ""))
-        case "failed":
-            reason, host = args.text("reason", ""), args.integer("host", 0)
-            after = args.integer("after", 0)
-            return ReadFailed(args.integer("run"), after, _limit(args), reason, host)
-        case _:  # job, act, tune
-            return FindJob(args.text("ref"))
+    """Return the first question of a read."""
+    return _handler(pending).question(READS)(pending.args)
+
+
+def proceed(pending: Pending, outcome: QueryOutcome, live: Live, utc: float) -> Answer:
+    """Return what follows from the store's answer."""
+    return _handler(pending).answer(READS)(pending, outcome, live, utc)
+
+
+def _handler(pending: Pending) -> FromDatabase:
+    operation = find(pending.request.op)
+    assert operation is not None and isinstance(operation.handler, FromDatabase)
+    return operation.handler
+
+
+class DatabaseReads:
+    """The handlers of the reads: a question, and what follows from the store's answer."""
+
+    def list_jobs(self, args: Arguments) -> Query:
+        return ListJobs()
+
+    def jobs_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        assert isinstance(outcome, JobList)
+        tag = pending.args.text("tag")
+        visible = [job for job in outcome.jobs if is_visible(job, tag)]
+        return {"jobs": [_listed(job, live, utc) for job in visible]}
+
+    def find_job(self, args: Arguments) -> Query:
+        return FindJob(args.text("ref"))
+
+    def job_answer(self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float) -> Answer:
+        if isinstance(outcome, TallyRows):
+            assert pending.job is not None and pending.run is not None
+            return job_view(pending.job, outcome, live(pending.run.id), utc, pending.run)
+        assert isinstance(outcome, JobList)
+        job = the_job(outcome, pending.request)
+        run = wanted_run(pending.args)
+        if not job.runs and run is None:
+            return job_view(job, None, None, utc)
+        pending.job, pending.run = job, chosen_run(job, run)
+        return Tallies(pending.run.id)
+
+    def find_items(self, args: Arguments) -> Query:
+        before = args.integer("before") or _NEWEST
+        return FindItems(wanted_run(args), before, _limit(args), args.text("text"))
+
+    def items_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        assert isinstance(outcome, FoundItems)
+        rows = [
+            {"id": row.id, "run": row.run, "data": row.data.decode(errors="replace")}
+            for row in outcome.rows
+        ]
+        return {"rows": rows, "last": outcome.last, "more": outcome.more}
+
+    def read_failed(self, args: Arguments) -> Query:
+        reason, host = args.text("reason"), args.integer("host")
+        after = args.integer("after")
+        return ReadFailed(args.integer("run"), after, _limit(args), reason, host)
+
+    def failed_answer(
+        self, pending: Pending, outcome: QueryOutcome, live: Live, utc: float
+    ) -> Answer:
+        assert isinstance(outcome, Failures)
+        return {"rows": [_failed(row) for row in outcome.rows]}
+
+
+READS: Final = DatabaseReads()
 
 
 def _limit(args: Arguments) -> int:
-    limit = args.integer("limit", 100)
+    limit = args.integer("limit")
     if not 1 <= limit <= MOST_ROWS:
         raise RefusedError(f"limit is 1 to {MOST_ROWS}", code=BAD_REQUEST)
     return limit
-
-
-def proceed(
-    pending: Pending, outcome: QueryOutcome, live: Live, utc: float
-) -> dict[str, Any] | Query:
-    if isinstance(outcome, FoundItems):
-        rows = [
-            {"id": one.id, "run": one.run, "data": one.data.decode(errors="replace")}
-            for one in outcome.rows
-        ]
-        return {"rows": rows, "last": outcome.last, "more": outcome.more}
-    if isinstance(outcome, Failures):
-        return {"rows": [_failed(one) for one in outcome.rows]}
-    if isinstance(outcome, TallyRows):
-        assert pending.job is not None and pending.run is not None
-        return job_view(pending.job, outcome, live(pending.run.id), utc, pending.run)
-    assert isinstance(outcome, JobList)
-    if pending.request.op == "jobs":
-        tag = str(pending.request.args.get("tag", ""))
-        visible = [job for job in outcome.jobs if is_visible(job, tag)]
-        return {"jobs": [_listed(job, live, utc) for job in visible]}
-    job = the_job(outcome, pending.request)
-    run = wanted_run(pending.args)
-    if not job.runs and run is None:
-        return job_view(job, None, None, utc)
-    pending.job, pending.run = job, chosen_run(job, run)
-    return Tallies(pending.run.id)
 
 
 def _listed(job: JobRow, live: Live, utc: float) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""What each role may ask for. `READS` is what changes nothing: all that a viewer may ask, and a
-read-only console.
+"""What each role may ask for, as the operations declare it.
 
-The one list of it. Called by the machine of every master, leader or not, before anything else is
-done with a request; consoles go by it too. The role of a request is its key's, put there at the
-border (`mesh.border`); an empty one is a request without keys, which may do all. Pure.
+`READS` is what changes nothing: all that a viewer may ask, and a read-only console.
+
+Called by the machine of every master, leader or not, before anything else is done with a request;
+consoles go by it too. The role of a request is its key's, put there at the border (`mesh.border`);
+an empty one is a request without keys, which may do all. Pure.
 """
 
 from __future__ import annotations
@@ -11,50 +12,27 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.errors import RefusedError
-from zcrawl.master.desk.replies import Pending, refuse, reply
+from zcrawl.master.desk.operation import OPERATIONS
+from zcrawl.master.desk.operations import ROLE, find
+from zcrawl.master.desk.replies import Pending, refuse
 from zcrawl.master.events import ClientAsked, Effects
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.roles import Role
 from zcrawl.model.reasons.cluster import FORBIDDEN
 
-ROLE: Final = "role"  # asks which role the key has
+__all__ = ["READS", "ROLE", "may_act", "may_ask", "refusal"]
+
 READS: Final = frozenset(
-    (
-        ROLE,
-        "masters",
-        "jobs",
-        "job",
-        "nodes",
-        "overview",
-        "hosts",
-        "queues",
-        "lanes",
-        "errors",
-        "events",
-        "history",
-        "in_flight",
-        "node",
-        "depths",
-        "items",
-        "failed",
-    )
+    operation.name for operation in OPERATIONS.values() if not operation.changes
 )
-
-
-OF_WORKERS: Final = frozenset((ROLE, "masters"))  # where there is no Consul a worker asks for them
 
 
 def may_ask(role: str, op: str) -> bool:
     """A role that this master does not know may ask nothing: a newer one may have sent it."""
-    match role:
-        case "" | Role.OPERATOR:
-            return True
-        case Role.VIEWER:
-            return op in READS
-        case Role.WORKER:
-            return op in OF_WORKERS
-        case _:
-            return False
+    if role in ("", Role.OPERATOR):
+        return True  # also what this master does not know: that has an error of its own
+    operation = find(op)
+    return operation is not None and role in operation.right.value
 
 
 def may_act(role: str) -> bool:
@@ -73,15 +51,12 @@ def _forbidden(request: Request) -> str:
     )
 
 
-def settle(asked: ClientAsked) -> Effects | None:
-    """The answer, if it is about rights alone; None for what has to be done."""
+def refusal(asked: ClientAsked) -> Effects | None:
+    """Return the refusal of a request that its role may not make; None: it may."""
     request = asked.request
-    effects: Effects = []
-    if not may_ask(request.role, request.op):
-        error = RefusedError(_forbidden(request), code=FORBIDDEN)
-        refuse(Pending(asked.client, request), error, effects)
-    elif request.op == ROLE:
-        reply(Pending(asked.client, request), {"role": request.role}, effects)
-    else:
+    if may_ask(request.role, request.op):
         return None
+    effects: Effects = []
+    error = RefusedError(_forbidden(request), code=FORBIDDEN)
+    refuse(Pending(asked.client, request), error, effects)
     return effects

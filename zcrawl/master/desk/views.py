@@ -41,25 +41,14 @@ class DeskViews:
     def __init__(self, state: LeaderState) -> None:
         self._state = state
         self._kept: dict[bytes, tuple[float, dict[str, Any]]] = {}  # asked → (until, answer)
-        self.ops: dict[str, View] = {
-            "overview": self._overview,
-            "hosts": self._hosts,
-            "queues": lambda args, now: queues(state, args),
-            "lanes": self._lanes,
-            "errors": self._errors,
-            "events": self._events,
-            "history": self._history,
-            "in_flight": self._in_flight,
-            "node": self._node,
-            "depths": self._depths,
-        }
 
-    def answer(self, op: str, args: Arguments, now: float) -> dict[str, Any]:
+    def answer(self, op: str, view: View, args: Arguments, now: float) -> dict[str, Any]:
+        """Return the answer that is kept, or the view's."""
         key = msgspec.msgpack.encode((op, sorted(args.items())))
         until, answer = self._kept.get(key, (0.0, {}))
         if now < until:
             return answer
-        answer = self.ops[op](args, now)
+        answer = view(args, now)
         for old in [one for one, (until, _) in self._kept.items() if until <= now]:
             del self._kept[old]
         if len(self._kept) < ANSWERS_KEPT:
@@ -70,7 +59,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ why it is not faster
 
-    def _overview(self, args: Arguments, now: float) -> dict[str, Any]:
+    def overview(self, args: Arguments, now: float) -> dict[str, Any]:
         state = self._state
         counts = why_counts(state.planner, state.frontier, state.runs, state.roster, now)
         return {
@@ -82,7 +71,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ hosts
 
-    def _hosts(self, args: Arguments, now: float) -> dict[str, Any]:
+    def hosts(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
         hosts = state.planner.hosts.values()
         return page(
@@ -125,7 +114,10 @@ class DeskViews:
 
     # ------------------------------------------------------------ queues
 
-    def _lanes(self, args: Arguments, now: float) -> dict[str, Any]:
+    def queues(self, args: Arguments, now: float) -> dict[str, Any]:
+        return queues(self._state, args)
+
+    def lanes(self, args: Arguments, now: float) -> dict[str, Any]:
         """The queues of one run, host by host."""
         state, run = self._state, args.integer("run")
         lanes = [lane for (of, _), lane in state.frontier.lanes.items() if of == run]
@@ -157,7 +149,7 @@ class DeskViews:
 
     # ------------------------------------------------------------ errors and events
 
-    def _errors(self, args: Arguments, now: float) -> dict[str, Any]:
+    def errors(self, args: Arguments, now: float) -> dict[str, Any]:
         state, run = self._state, args.get("run")
         groups = [
             (key, group) for key, group in state.watch.groups.items() if run in (None, key[0])
@@ -202,7 +194,7 @@ class DeskViews:
             view=view,
         )
 
-    def _events(self, args: Arguments, now: float) -> dict[str, Any]:
+    def events(self, args: Arguments, now: float) -> dict[str, Any]:
         """The leader's own and what all other nodes logged, by the filter of logs."""
         want, watch = read_want(args), self._state.watch
         lines: Iterable[dict[str, Any]] = itertools.chain(watch.events, watch.lines)
@@ -227,15 +219,15 @@ class DeskViews:
         row = active.row if active is not None else self._state.ended.get(run)
         return (row.name, str(row.job)) if row is not None else ()
 
-    def _history(self, args: Arguments, now: float) -> dict[str, Any]:
-        span_s = args.number("span_s", 900.0)
+    def history(self, args: Arguments, now: float) -> dict[str, Any]:
+        span_s = args.number("span_s")
         if not 0 < span_s <= MOST_SPAN_S:
             raise RefusedError(f"span_s is above 0, up to {MOST_SPAN_S}", code=BAD_REQUEST)
         return self._state.watch.history.series(span_s)
 
     # ------------------------------------------------------------ one thing, closely
 
-    def _in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
+    def in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
         """Open requests, of a worker, a run or a host, or of all."""
         state = self._state
         wanted = {name: args.get(name) for name in ("worker", "run", "host")}
@@ -266,14 +258,14 @@ class DeskViews:
             view=view,
         )
 
-    def _node(self, args: Arguments, now: float) -> dict[str, Any]:
+    def node(self, args: Arguments, now: float) -> dict[str, Any]:
         info = self._state.roster.workers.get(args.text("node"))
         if info is None:
             raise NodeUnknown(args.text("node"), self._state)
         hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
         return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
 
-    def _depths(self, args: Arguments, now: float) -> dict[str, Any]:
+    def depths(self, args: Arguments, now: float) -> dict[str, Any]:
         counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
         return {"depths": {str(depth): n for depth, n in sorted(counts.items())}}
 

@@ -1,0 +1,79 @@
+"""The tables in the docs that are written from a registry. `make tables` writes them.
+
+A table stands between two comments in its page. `test_tables.py` fails when a page differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from zcrawl.master.desk import operations  # declares them
+from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation, Right
+
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+DOCUMENTED: Final = (operations,)
+ROLES: Final = {Right.WORKER: "worker", Right.VIEWER: "viewer", Right.OPERATOR: "operator"}
+
+
+def operations_table() -> str:
+    """Return the table of operations in docs/protocol.md."""
+    head = ("request", "arguments", "answer", "role", "repeat", "without a leader")
+    return _table(head, map(_operation_row, OPERATIONS.values()))
+
+
+def _operation_row(operation: Operation) -> tuple[str, ...]:
+    arguments = ", ".join(map(_argument, operation.arguments.values())) or "–"
+    return (
+        f"`{operation.name}`",
+        arguments,
+        operation.answer,
+        ROLES[operation.right],
+        operation.repeat.value,
+        "refused" if operation.needs_leader else "answered",
+    )
+
+
+def _argument(argument: Argument) -> str:
+    optional = "" if argument.required else "?"
+    default = f" = {argument.default}" if argument.default else ""
+    about = f" ({argument.about})" if argument.about else ""
+    return f"`{argument.name}{optional}`: {argument.type.value}{default}{about}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return (
+        "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        .replace("| --- ", "|---")
+        .replace("|--- |", "|---|")
+    )
+
+
+TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
+    "docs/protocol.md": {"operations": operations_table},
+}
+
+
+def with_tables(page: str, text: str) -> str:
+    """Return the text of a page with its tables as the registries have them."""
+    for name, table in TABLES[page].items():
+        begin = f"<!-- {name}: written by `make tables`, do not edit -->\n"
+        end = f"<!-- end of {name} -->\n"
+        before, found, rest = text.partition(begin)
+        _, closed, after = rest.partition(end)
+        if not found or not closed:
+            raise ValueError(f"{page} has no place for the table {name}")
+        text = f"{before}{begin}\n{table()}\n{end}{after}"
+    return text
+
+
+def main() -> None:
+    for page in TABLES:
+        path = REPOSITORY / page
+        path.write_text(with_tables(page, path.read_text("utf-8")), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The type of an operation: what a client can request of a master, with all that holds for it.
+
+`operations` declares each one, once. The desk, followers, rights, idempotency, consoles and the
+table in docs/protocol.md read the declarations; nobody else has a list of operations. Pure.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from zcrawl.mesh.messages import Request
+from zcrawl.mesh.roles import Role
+
+if TYPE_CHECKING:  # handlers are named here and loaded by those who call them
+    from zcrawl.master.desk.arguments import Arguments
+    from zcrawl.master.desk.desk import Desk
+    from zcrawl.master.desk.reads import DatabaseReads, Live
+    from zcrawl.master.desk.replies import Pending
+    from zcrawl.master.desk.views import DeskViews
+    from zcrawl.master.events import Effects
+    from zcrawl.master.follower import Follower
+    from zcrawl.master.master import Master
+    from zcrawl.store.queries import JobList, Query, QueryOutcome
+
+Data: TypeAlias = dict[str, Any]
+
+
+class Type(enum.Enum):
+    """The type of an argument. The value is what docs show."""
+
+    INTEGER = "integer"  # also one that is written as text
+    NUMBER = "number"
+    TEXT = "text"  # anything that has a text: references are numbers or names
+    FLAG = "flag"
+    LIST = "list"
+    TABLE = "table"
+
+
+class Argument(NamedTuple):
+    """A declared argument. A `default` counts only where the argument is absent."""
+
+    name: str
+    type: Type
+    required: bool = False
+    default: Any = None
+    about: str = ""  # limits and choices, for docs
+
+
+class Right(enum.Enum):
+    """The roles that may request an operation. A client without keys may request all."""
+
+    WORKER = frozenset((Role.WORKER, Role.VIEWER, Role.OPERATOR))
+    VIEWER = frozenset((Role.VIEWER, Role.OPERATOR))
+    OPERATOR = frozenset((Role.OPERATOR,))
+
+
+class Repeat(enum.Enum):
+    """Why a request that comes twice has one effect. The value is what docs show."""
+
+    READ = "read"  # it changes nothing
+    ANSWER_STORED = "stored answer"  # looked up under the request's id before anything is done
+    OWN_COMMAND = "own command"  # its command looks for its own answer, which brings rows with it
+    NAMES_EPOCH = "names the epoch"  # a second one finds another epoch and does nothing
+
+
+# ---------------------------------------------------------------- handlers: who answers, and how
+
+
+class EveryMaster(NamedTuple):
+    """The master that gets the request answers it, leader or not."""
+
+    answer: Callable[[Master, Request], Data]
+
+
+class FromDatabase(NamedTuple):
+    """A query answers it. The leader adds what is in flight; without a leader any master answers.
+
+    `answer` turns the store's answer into the reply, or into the next query.
+    """
+
+    question: Callable[[DatabaseReads], Callable[[Arguments], Query]]
+    answer: Callable[[DatabaseReads], Callable[[Pending, QueryOutcome, Live, float], Data | Query]]
+
+
+class FromMemory(NamedTuple):
+    """The leader answers from its memory; a follower from what it heard of the leader."""
+
+    leader: Callable[[Desk], Callable[[float], Data]]
+    follower: Callable[[Follower], Callable[[float], Data]]
+
+
+class LeaderView(NamedTuple):
+    """A view of the leader's memory. The answer is kept for a moment (`DeskViews.answer`)."""
+
+    show: Callable[[DeskViews], Callable[[Arguments, float], Data]]
+
+
+class LeaderAction(NamedTuple):
+    """The leader does it. `found` goes on when `begin` has asked the store for a job."""
+
+    begin: Callable[[Desk], Callable[[Pending, float, Effects], None]]
+    found: Callable[[Desk], Callable[[Pending, JobList, float, Effects], None]] | None = None
+
+
+Handler: TypeAlias = EveryMaster | FromDatabase | FromMemory | LeaderView | LeaderAction
+
+
+# ---------------------------------------------------------------- declarations
+
+
+class Operation(NamedTuple):
+    """A declared operation. `answer` says in docs what a client gets."""
+
+    name: str
+    right: Right
+    repeat: Repeat
+    handler: Handler
+    answer: str
+    arguments: Mapping[str, Argument]
+    audited: bool  # each request leaves a log line that says who sent it
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is a write."""
+        return self.repeat is not Repeat.READ
+
+    @property
+    def needs_leader(self) -> bool:
+        """Whether it is refused while nobody leads."""
+        return isinstance(self.handler, LeaderView | LeaderAction)
+
+
+OPERATIONS: Final[dict[str, Operation]] = {}  # by name; complete once `operations` is imported
+
+
+def declare(
+    name: str,
+    *arguments: Argument,
+    right: Right,
+    repeat: Repeat,
+    handler: Handler,
+    answer: str,
+    audited: bool = False,
+) -> str:
+    """Declare an operation; return its name. ValueError: the declaration contradicts itself."""
+    declared = {argument.name: argument for argument in arguments}
+    operation = Operation(name, right, repeat, handler, answer, declared, audited)
+    problem = _problem(operation, len(arguments))
+    if problem:
+        raise ValueError(f"operation {name!r}: {problem}")
+    OPERATIONS[name] = operation
+    return name
+
+
+def _problem(operation: Operation, arguments: int) -> str:
+    if not operation.name.replace("_", "").isalpha() or operation.name in OPERATIONS:
+        return "the name is not a word, or is declared twice"
+    if not operation.answer:
+        return "its answer is not documented"
+    if len(operation.arguments) != arguments:
+        return "an argument is declared twice"
+    if operation.changes != (operation.right is Right.OPERATOR):
+        return "what changes something needs an operator, and only that"
+    if operation.changes and not isinstance(operation.handler, LeaderAction):
+        return "only the leader changes something"
+    if operation.audited and not operation.changes:
+        return "a read leaves no line"
+    for argument in operation.arguments.values():
+        if argument.required and argument.default is not None:
+            return f"{argument.name} is required and has a default"
+    return ""

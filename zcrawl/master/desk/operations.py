@@ -1,0 +1,298 @@
+"""All operations that a client can request of a master: one declaration for each.
+
+A new operation is a declaration here and its handler in the desk; `make tables` brings the table in
+docs/protocol.md up to date. Everybody else looks operations up by `find`. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from zcrawl.master.desk.operation import (
+    OPERATIONS,
+    Argument,
+    EveryMaster,
+    FromDatabase,
+    FromMemory,
+    LeaderAction,
+    LeaderView,
+    Operation,
+    Repeat,
+    Right,
+    Type,
+    declare,
+)
+
+_REF: Final = Argument("ref", Type.TEXT, required=True, about="id or name of a job")
+_RUN: Final = Argument("run", Type.INTEGER)
+_OF_RUN: Final = Argument("run", Type.INTEGER, required=True)
+_NODE: Final = Argument("node", Type.TEXT, required=True)
+_LIMIT: Final = Argument("limit", Type.INTEGER, default=100, about="1 to 500")
+_REASON: Final = Argument("reason", Type.TEXT, default="")
+_HOST: Final = Argument("host", Type.INTEGER, default=0, about="id")
+_SEEDS: Final = Argument("seeds", Type.LIST, required=True, about="at most 1,000")
+_PACE: Final = (
+    Argument("rate", Type.NUMBER),
+    Argument("concurrency", Type.INTEGER),
+    Argument("burst", Type.INTEGER),
+)
+PAGING: Final = (
+    Argument("filter", Type.TEXT),
+    Argument("inverse", Type.FLAG),
+    Argument("sort", Type.TEXT),
+    Argument("desc", Type.FLAG),
+    Argument("offset", Type.INTEGER),
+    Argument("limit", Type.INTEGER, about="1 to 500"),
+)
+
+
+def find(name: str) -> Operation | None:
+    """Return the operation of that name, or None."""
+    return OPERATIONS.get(name)
+
+
+# ---------------------------------------------------------------- who and where
+
+ROLE: Final = declare(
+    "role",
+    right=Right.WORKER,
+    repeat=Repeat.READ,
+    handler=EveryMaster(lambda master, request: {"role": request.role}),
+    answer="role: what the key may do; empty where there are no keys",
+)
+MASTERS: Final = declare(
+    "masters",
+    right=Right.WORKER,  # where there is no Consul a worker asks for them
+    repeat=Repeat.READ,
+    handler=EveryMaster(lambda master, request: {"masters": master.catalogue.endpoints()}),
+    answer="how to reach each master",
+)
+declare(
+    "nodes",
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromMemory(lambda desk: desk.nodes, lambda follower: follower.nodes),
+    answer="masters, workers, drained",
+)
+
+# ---------------------------------------------------------------- jobs and what they have
+
+declare(
+    "submit",
+    Argument("spec", Type.TABLE, about="the job; not with `ref`"),
+    Argument("mode", Type.TEXT, required=True, about="new, update, again"),
+    _SEEDS,
+    Argument("seeding", Type.FLAG, about="more seeds follow"),
+    Argument("output", Type.LIST, about="path, format"),
+    Argument("ref", Type.TEXT, about="with again: id or name of the job"),
+    Argument("opened", Type.LIST, about="only from the process of the master itself"),
+    right=Right.OPERATOR,
+    repeat=Repeat.OWN_COMMAND,
+    handler=LeaderAction(lambda desk: desk.submit, lambda desk: desk.submit_again),
+    answer="job, run, admitted",
+    audited=True,
+)
+declare(
+    "add_seeds",
+    _OF_RUN,
+    _SEEDS,
+    Argument("last", Type.FLAG, required=True),
+    right=Right.OPERATOR,
+    repeat=Repeat.OWN_COMMAND,
+    handler=LeaderAction(lambda desk: desk.add_seeds),
+    answer="job, run, admitted",
+)
+declare(
+    "jobs",
+    Argument("tag", Type.TEXT, default=""),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.list_jobs, lambda reads: reads.jobs_answer),
+    answer="views of all jobs",
+)
+declare(
+    "job",
+    _REF,
+    _RUN,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.find_job, lambda reads: reads.job_answer),
+    answer="view of the newest run, or of the one named",
+)
+declare(
+    "items",
+    _RUN,
+    Argument("before", Type.INTEGER, default=0, about="id; 0: the newest"),
+    Argument("text", Type.TEXT, default=""),
+    _LIMIT,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.find_items, lambda reads: reads.items_answer),
+    answer="rows, newest first; last, more",
+)
+declare(
+    "failed",
+    _OF_RUN,
+    _REASON,
+    _HOST,
+    Argument("after", Type.INTEGER, default=0, about="number of a request"),
+    _LIMIT,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=FromDatabase(lambda reads: reads.read_failed, lambda reads: reads.failed_answer),
+    answer="rows, with `detail` where it was kept",
+)
+
+# ---------------------------------------------------------------- actions
+
+declare(
+    "act",
+    _REF,
+    Argument("action", Type.TEXT, required=True, about="pause, resume, cancel, delete, retry"),
+    Argument("run", Type.INTEGER, about="else the newest; delete: all"),
+    Argument("reason", Type.TEXT, default="", about="with retry"),
+    Argument("host", Type.INTEGER, default=0, about="id, with retry"),
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.act),
+    answer="job, run, state, changed",
+    audited=True,
+)
+declare(
+    "tune",
+    _REF,
+    _RUN,
+    *_PACE,
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.find_job, lambda desk: desk.tune),
+    answer="as act; the run's spec has the new pace, workers are told with their next ASSIGN",
+    audited=True,
+)
+declare(
+    "drain",
+    _NODE,
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.drain),
+    answer="node, state, changed",
+    audited=True,
+)
+declare(
+    "undrain",
+    _NODE,
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.undrain),
+    answer="node, state, changed",
+    audited=True,
+)
+declare(
+    "reassign",
+    Argument("host", Type.TEXT, required=True, about="origin or id"),
+    _NODE,
+    right=Right.OPERATOR,
+    repeat=Repeat.ANSWER_STORED,
+    handler=LeaderAction(lambda desk: desk.reassign),
+    answer="host, node; the host moves when its owner has let go; stored until the next one",
+    audited=True,
+)
+declare(
+    "step_down",
+    Argument("epoch", Type.INTEGER, required=True),
+    right=Right.OPERATOR,
+    repeat=Repeat.NAMES_EPOCH,
+    handler=LeaderAction(lambda desk: desk.step_down),
+    answer="leader, epoch, now; the leader of that epoch gives up the lock",
+    audited=True,
+)
+
+# ---------------------------------------------------------------- the leader's memory
+
+declare(
+    "overview",
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.overview),
+    answer="why hosts wait",
+)
+declare(
+    "hosts",
+    _RUN,
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.hosts),
+    answer="rows, total, offset",
+)
+declare(
+    "queues",
+    Argument("by", Type.TEXT, default="job", about="job, tag, host"),
+    Argument("tag", Type.TEXT, default=""),
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.queues),
+    answer="rows, total, offset; commit_backlog, out_of_order",
+)
+declare(
+    "lanes",
+    _OF_RUN,
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.lanes),
+    answer="rows, total, offset",
+)
+declare(
+    "errors",
+    _RUN,
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.errors),
+    answer="rows, total, offset",
+)
+declare(
+    "events",
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.events),
+    answer="rows, total, offset",
+)
+declare(
+    "in_flight",
+    Argument("worker", Type.TEXT),
+    _RUN,
+    Argument("host", Type.INTEGER, about="id"),
+    *PAGING,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.in_flight),
+    answer="rows, total, offset",
+)
+declare(
+    "history",
+    Argument("span_s", Type.NUMBER, default=900.0, about="at most 21,600"),
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.history),
+    answer="series",
+)
+declare(
+    "node",
+    _NODE,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.node),
+    answer="one worker",
+)
+declare(
+    "depths",
+    _OF_RUN,
+    right=Right.VIEWER,
+    repeat=Repeat.READ,
+    handler=LeaderView(lambda views: views.depths),
+    answer="pages by depth",
+)
