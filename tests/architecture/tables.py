@@ -11,6 +11,7 @@ from typing import Final
 
 from zcrawl.master.desk import operations  # declares them
 from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation, Right
+from zcrawl.model.formats import FORMATS, Format
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 DOCUMENTED: Final = (operations,)
@@ -42,6 +43,22 @@ def _argument(argument: Argument) -> str:
     return f"`{argument.name}{optional}`: {argument.type.value}{default}{about}"
 
 
+def formats_table() -> str:
+    """Return the table of output formats in docs/outputs.md."""
+    head = ("format", "name", "endings", "needs", "what it holds, when it appears")
+    return _table(head, map(_format_row, FORMATS.values()))
+
+
+def _format_row(format: Format) -> tuple[str, ...]:
+    return (
+        format.title,
+        f"`{format.name}`",
+        ", ".join(f"`{ending}`" for ending in format.endings),
+        f"`zcrawl[{format.extra}]`" if format.extra else "–",
+        format.about,
+    )
+
+
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
     return (
@@ -53,6 +70,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 TABLES: Final[dict[str, dict[str, Callable[[], str]]]] = {
     "docs/protocol.md": {"operations": operations_table},
+    "docs/outputs.md": {"formats": formats_table},
 }
 
 

@@ -16,6 +16,7 @@ from zcrawl.cli import output
 from zcrawl.cli.connect import Ask
 from zcrawl.cli.specs import Submission
 from zcrawl.errors import RefusedError
+from zcrawl.model.formats import JSONL
 from zcrawl.model.reasons.cluster import RUN_ENDED
 from zcrawl.outputs.render import render_jsonl
 from zcrawl.runtime.threads import in_daemon_thread
@@ -75,7 +76,7 @@ class ItemStream:
             assert isinstance(read, Items)
             if not read.rows:
                 return
-            output.write_items(render_jsonl(row.data for row in read.rows), "jsonl")
+            output.write_items(render_jsonl(row.data for row in read.rows), JSONL)
             self._cursor = read.rows[-1].id
 
     def _close(self) -> None:

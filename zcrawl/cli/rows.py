@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import UsageError
+from zcrawl.model.formats import FORMATS, Format, listed_endings
 from zcrawl.model.reasons.usage import NO_CAPTURES
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept
-from zcrawl.outputs.columns import Kind, Layout, layout_of, rest_name
-from zcrawl.outputs.render import csv_columns, render_csv, render_jsonl
+from zcrawl.outputs.columns import Kind, Layout, layout_of
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 
@@ -60,39 +60,44 @@ class Source:
 
 
 def chunks_of(source: Source, form: str) -> Iterator[bytes]:
-    """JSON lines, CSV or WARC."""
-    if form == "jsonl":
-        return map(render_jsonl, source.batches())
-    if form == "csv":
-        return _csv(source)
+    """The chunks of an appendable format."""
+    format = FORMATS[form]
+    if not format.captures:
+        return _records(source, format)
     if source.kind is not Kept.ITEM:
-        raise UsageError(
-            "a WARC archive holds pages, not lists; give a .jsonl, .csv or .parquet file"
-        )
-    return _warc(source)
+        endings = listed_endings(captures=False)
+        raise UsageError(f"a {format.title} archive holds pages, not lists; give a {endings} file")
+    return _captures(source, format)
 
 
-def parquet_file(source: Source) -> Callable[[Path], None]:
-    from zcrawl.outputs.files.parquet import write_parquet
+def whole_file_of(source: Source, form: str) -> Callable[[Path], None]:
+    """The call that writes a file of a format that is not appendable."""
+    from zcrawl.outputs.files.writers import whole_file
 
-    return lambda path: write_parquet(path, source.batches(), source.layout())
+    def write(path: Path) -> None:
+        file = whole_file(FORMATS[form], path, source.layout())
+        for batch in source.batches():
+            file.add(batch)
+        file.close()
+
+    return write
 
 
-def _csv(source: Source) -> Iterator[bytes]:
+def _records(source: Source, format: Format) -> Iterator[bytes]:
     """Columns are the job's; where it does not say them, those of the first batch."""
-    batches, layout = source.batches(), source.layout()
-    first = next(batches, [])
-    columns = csv_columns(first) if layout.columns is None else tuple(layout.columns)
-    rest = rest_name(columns) if layout.rest else ""
-    safe = layout.csv_safe or source.csv_safe
-    yield render_csv(first, columns, True, rest, safe)
+    from zcrawl.outputs.files.writers import records_of
+
+    layout = source.layout() if format.has_columns else Layout(None)
+    layout = msgspec.structs.replace(layout, csv_safe=layout.csv_safe or source.csv_safe)
+    records, batches = records_of(format, layout, None), source.batches()
+    yield records.render(next(batches, []), "", first=True)
     for rows in batches:
-        yield render_csv(rows, columns, False, rest, safe)
+        yield records.render(rows, None, first=False)
 
 
-def _warc(source: Source) -> Iterator[bytes]:
+def _captures(source: Source, format: Format) -> Iterator[bytes]:
     from zcrawl.cli import output
-    from zcrawl.outputs.warc import render_warc, warc_head
+    from zcrawl.outputs.files.writers import records_of
     from zcrawl.roles.blobs import body_getter
 
     lost: list[str] = []
@@ -104,10 +109,12 @@ def _warc(source: Source) -> Iterator[bytes]:
             "this run has no captured pages: set output.capture = true in its job",
             code=NO_CAPTURES,
         )
-    yield warc_head(f"run-{source.run}.warc.gz")
-    yield render_warc(first, body_of)
+    records = records_of(format, Layout(None), body_of)
+    title = f"run-{source.run}{format.ending}"
+    yield records.render([], title, first=True)
+    yield records.render(first, None, first=False)
     for batch in captures:
-        yield render_warc(batch, body_of)
+        yield records.render(batch, None, first=False)
     if lost:
         output.note(f"{len(lost)} bodies are lost; the first: {lost[0]}")
 

@@ -17,6 +17,7 @@ import click
 import msgspec
 
 from zcrawl.errors import JobError, UsageError
+from zcrawl.model import formats
 from zcrawl.model.reasons.usage import OUT_UNWRITABLE, UNREADABLE
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit import outputs
@@ -345,7 +346,7 @@ def _open(path: str | int) -> TextIO:
 
 def with_capture(changes: dict[str, Any], out: str | None) -> dict[str, Any]:
     """An archive needs whole exchanges, which workers keep only when they are told to."""
-    wanted = out is not None and out != "-" and format_of(out) == "warc"
+    wanted = out is not None and out != "-" and formats.is_capture(format_of(out))
     return {**changes, "output.capture": True} if wanted else changes
 
 
@@ -360,7 +361,9 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
         own = outputs.targets(spec.output, file_stem(spec.name))
         if own:
             return own[0]  # the job says itself where its items go
-        return str(data / f"{file_stem(spec.name)}-{{run}}.jsonl"), "jsonl"
+        return str(
+            data / f"{file_stem(spec.name)}-{{run}}{formats.FORMATS[formats.JSONL].ending}"
+        ), formats.JSONL
     outputs.refuse_login(out)
     if outputs.is_remote(out):
         return out, format_of(out)
@@ -378,9 +381,9 @@ def output_on_cluster(out: str) -> tuple[str, str]:
 
 def format_of(name: str) -> str:
     """The format that a file's name asks for."""
-    wanted = outputs.format_of(name)
-    if wanted is None:
-        endings = ", ".join(outputs.SUFFIXES)
+    format = formats.format_of(name)
+    if format is None:
+        endings = ", ".join(formats.all_endings())
         if name.lower().endswith(".json"):
             raise UsageError(
                 f"{name}: items are written as JSON lines, one object a line; name the file "
@@ -390,7 +393,7 @@ def format_of(name: str) -> str:
         raise UsageError(
             f"{name}: the ending of a file's name tells its format; use one of {endings}{sheet}"
         )
-    return wanted
+    return format
 
 
 def check_writable(path: Path) -> None:

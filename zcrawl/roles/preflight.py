@@ -21,6 +21,7 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import JobError, PluginError, SpiderError
 from zcrawl.fetch.keyring import PREFIX, names_in
+from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.usage import (
     MISSING_EXTRA,
     NO_BROWSER,
@@ -37,8 +38,11 @@ from zcrawl.submit import outputs
 # extra → (a module of it, what it is for)
 EXTRAS: Final = {
     **PACKAGES,
-    "warc": ("warcio", "WARC output"),
-    "parquet": ("pyarrow", "Parquet output"),
+    **{
+        format.extra: (format.package, f"{format.title} output")
+        for format in FORMATS.values()
+        if format.extra
+    },
     "s3": ("obstore", "output to s3://"),
 }
 
@@ -108,11 +112,14 @@ def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
 def check_extras(spec: JobSpec, output: tuple[str, str] | None) -> None:
     """Raise JobError for an optional package, or a browser, that the job needs."""
     targets = outputs.targets(spec.output, "job") + ([output] if output else [])
-    formats = {form for _, form in targets}
+    formats, captures = {form for _, form in targets}, outputs.wants_capture(spec)
     needs = {
         **dict.fromkeys(extras_of(spec), True),
-        "warc": "warc" in formats or outputs.wants_capture(spec),
-        "parquet": "parquet" in formats,
+        **{
+            format.extra: format.name in formats or (format.captures and captures)
+            for format in sorted(FORMATS.values(), key=lambda format: not format.captures)
+            if format.extra
+        },
         "s3": any(outputs.is_remote(place) for place, _ in targets),
     }
     for extra, needed in needs.items():

@@ -21,11 +21,12 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.errors import RefusedError
+from zcrawl.model.formats import format_of
 from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.code import PLUGIN_NAME
-from zcrawl.submit.outputs import PLUGIN, format_of, is_remote, targets
+from zcrawl.submit.outputs import PLUGIN, is_remote, targets
 from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
 from zcrawl.submit.read import file_stem
 

@@ -10,34 +10,17 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from zcrawl.errors import JobError
+from zcrawl.model.formats import FORMATS, all_endings, ending_of, format_of, is_capture
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
 from zcrawl.model.spec import JobSpec, Output
 from zcrawl.submit.code import PLUGIN_NAME
 
 SQL: Final = "sql"  # the database: always, because all others derive from it
 PLUGIN: Final = "plugin"  # a store that a package adds, on the masters: plugin:NAME
-FORMATS: Final = ("jsonl", "csv", "parquet", "warc")
-SUFFIXES: Final = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".warc.gz": "warc",
-}
 REMOTE: Final = ("s3://",)
-_DEFAULT_SUFFIX: Final = {"jsonl": "jsonl", "csv": "csv", "parquet": "parquet", "warc": "warc.gz"}
 _PLACEHOLDER = re.compile(r"\{(\w*)\}")
 _KNOWN: Final = frozenset(("run", "name", "part"))
 MAX_TARGETS: Final = 20
-
-
-def format_of(name: str) -> str | None:
-    """The format that a file's name asks for."""
-    lower = name.lower()
-    for suffix, wanted in SUFFIXES.items():
-        if lower.endswith(suffix):
-            return wanted
-    return None
 
 
 def is_remote(path: str) -> bool:
@@ -79,7 +62,7 @@ def check_outputs(output: Output) -> None:
             )
         if format_of(entry) is None:
             names = ", ".join((SQL, *FORMATS))
-            endings = ", ".join(SUFFIXES)
+            endings = ", ".join(all_endings())
             raise JobError(
                 f"output.to: {entry!r} is not an output; use one of {names}, plugin:NAME, or a "
                 f"file that ends in one of {endings}"
@@ -121,7 +104,7 @@ def targets(output: Output, stem: str) -> list[tuple[str, str]]:
             found.append((entry, PLUGIN))
             continue
         if entry in FORMATS:
-            entry = f"{{name}}-{{run}}.{_DEFAULT_SUFFIX[entry]}"
+            entry = f"{{name}}-{{run}}{FORMATS[entry].ending}"
         wanted = format_of(entry)
         assert wanted is not None  # check_outputs refused it
         found.append((entry.replace("{name}", stem), wanted))
@@ -130,8 +113,8 @@ def targets(output: Output, stem: str) -> list[tuple[str, str]]:
 
 def wants_capture(spec: JobSpec) -> bool:
     """Whether exchanges are kept for archives."""
-    wanted = (entry == "warc" or format_of(entry) == "warc" for entry in spec.output.to)
-    return spec.output.capture or any(wanted)
+    archives = (is_capture(entry) or is_capture(format_of(entry)) for entry in spec.output.to)
+    return spec.output.capture or any(archives)
 
 
 def part_path(path: str, part: int, rotates: bool) -> str:
@@ -151,11 +134,11 @@ def beside_path(path: str, run: int, epoch: int) -> str:
 
 def _before_ending(path: str, text: str) -> str:
     folder, slash, name = path.rpartition("/")
-    for suffix in SUFFIXES:
-        if name.lower().endswith(suffix):
-            cut = len(name) - len(suffix)
-            return f"{folder}{slash}{name[:cut]}{text}{name[cut:]}"
-    return f"{path}{text}"
+    ending = ending_of(name)
+    if not ending:
+        return f"{path}{text}"
+    cut = len(name) - len(ending)
+    return f"{folder}{slash}{name[:cut]}{text}{name[cut:]}"
 
 
 def key_of(url: str) -> tuple[str, str]:

@@ -8,6 +8,7 @@ import msgspec
 
 from zcrawl.master import events as m
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.model.formats import JSONL
 from zcrawl.model.spec import Fetch, JobSpec, Scope
 from zcrawl.model.states import RunState
 
@@ -47,7 +48,7 @@ class Clients:
                 "mode": "new" if number == 1 else "again",
                 "seeds": [self._world.web.seed],
                 "seeding": False,
-                "output": ["sim-{run}.jsonl", "jsonl"],
+                "output": ["sim-{run}.jsonl", JSONL],
             },
         )
         self._ask(request, number)

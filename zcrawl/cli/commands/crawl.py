@@ -19,6 +19,7 @@ from zcrawl.cli.specs import (
     with_capture,
 )
 from zcrawl.errors import UsageError
+from zcrawl.model.formats import listed_endings
 from zcrawl.model.reasons.usage import DATA_UNWRITABLE, NO_SECRET
 
 if TYPE_CHECKING:
@@ -31,9 +32,7 @@ if TYPE_CHECKING:
 @click.option("--job", "job_file", metavar="FILE", help="A job file; flags change its values.")
 @click.option("--seeds", metavar="FILE", help="URLs, one per line; - is stdin.")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="Worker processes.")
-@click.option(
-    "--out", metavar="FILE", help="Items, as .jsonl, .csv, .parquet or .warc.gz; - is stdout."
-)
+@click.option("--out", metavar="FILE", help=f"Items, as {listed_endings()}; - is stdout.")
 @click.option("--resume", is_flag=True, help="Go on with what the data folder holds unfinished.")
 @click.option("-v", "--verbose", is_flag=True, help="Progress on stderr even with --json.")
 @spec_options

@@ -14,6 +14,7 @@ import click
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import first_workers, make_folder, run_plan
 from zcrawl.cli.specs import output_for, prepare, spec_options, with_capture
+from zcrawl.model.formats import listed_endings
 
 if TYPE_CHECKING:
     from zcrawl.runtime.nursery import Nursery
@@ -36,7 +37,7 @@ CHANGES: Final = {
     help=f"Worker processes. [default: {WORKERS}]",
 )
 @click.option("--job", "job_file", metavar="FILE", help="A job file, e.g. one that extracts.")
-@click.option("--out", metavar="FILE", help="Items, as .jsonl, .csv, .parquet or .warc.gz.")
+@click.option("--out", metavar="FILE", help=f"Items, as {listed_endings()}.")
 @spec_options
 @common
 def demo_command(

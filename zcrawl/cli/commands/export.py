@@ -18,6 +18,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import UsageError, ZcrawlError
+from zcrawl.model.formats import CSV, FORMATS, JSONL, Display
 from zcrawl.model.reasons.storage import DISK_FULL
 from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
 
@@ -38,7 +39,7 @@ from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
 @click.option(
     "--format",
     "wanted",
-    type=click.Choice(["jsonl", "csv", "parquet", "warc"]),
+    type=click.Choice(list(FORMATS)),
     help="Whatever the name.",
 )
 @common
@@ -56,7 +57,7 @@ def export_command(
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import find_job, open_database
-    from zcrawl.cli.rows import Source, chunks_of, parquet_file
+    from zcrawl.cli.rows import Source, chunks_of, whole_file_of
     from zcrawl.cli.specs import format_of
     from zcrawl.model.states import Kept
     from zcrawl.runtime.files import is_within
@@ -64,8 +65,8 @@ def export_command(
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are different lists; give one")
-    form = wanted or ("jsonl" if out == "-" else format_of(Path(out).name))
-    if csv_safe and form != "csv":
+    form = wanted or (JSONL if out == "-" else format_of(Path(out).name))
+    if csv_safe and form != CSV:
         raise UsageError(
             f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"
         )
@@ -76,10 +77,11 @@ def export_command(
         kind = Kept.REJECTED if rejected else Kept.PROBLEM if problems else Kept.ITEM
         rows = None if failed else kind
         source = Source(store, number, row.spec, rows, settings.blobs(), csv_safe)
-        if form == "parquet":
+        if not FORMATS[form].appendable:
             if out == "-":
-                raise UsageError("a Parquet file cannot go to stdout; give --out FILE")
-            write = parquet_file(source)
+                title = FORMATS[form].title
+                raise UsageError(f"a {title} file cannot go to stdout; give --out FILE")
+            write = whole_file_of(source, form)
         else:
             chunks = chunks_of(source, form)
             if out == "-":
@@ -97,8 +99,9 @@ def export_command(
 def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
     from zcrawl.cli import output
 
-    if form == "warc" and sys.stdout.isatty():
-        raise UsageError("a WARC archive cannot be shown on a terminal; give --out FILE")
+    format = FORMATS[form]
+    if format.display is Display.BINARY and sys.stdout.isatty():
+        raise UsageError(f"a {format.title} archive cannot be shown on a terminal; give --out FILE")
     sys.stdout.flush()
     for chunk in chunks:
         output.write_items(chunk, form)

@@ -10,6 +10,7 @@ import click
 
 from zcrawl.cli.base import Command
 from zcrawl.errors import JobError, UsageError
+from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.usage import EXISTS
 
 JOB: Final = """\
@@ -48,7 +49,7 @@ text = {{ css = "main, article, body", type = "text" }}
 # price = {{ type = "number", minimum = 0 }}
 
 [output]
-to = ["sql", "jsonl"]         # beside the database: jsonl, csv, parquet, warc, or names of files
+to = ["sql", "jsonl"]         # beside the database: {formats}, or names of files
 """
 
 
@@ -117,6 +118,6 @@ def job_text(path: Path, seed: str) -> str:
     name = path.name.removesuffix(".toml")
     if '"' in name + seed or "\\" in name + seed:
         raise JobError(f"{name!r} or {seed!r} has characters that a job file cannot hold")
-    text = JOB.format(name=name, seed=seed, file=path)
+    text = JOB.format(name=name, seed=seed, file=path, formats=", ".join(FORMATS))
     parse_job(text, str(path))
     return text

@@ -21,6 +21,7 @@ from zcrawl.cli.specs import (
     with_capture,
 )
 from zcrawl.errors import UnreachableError, UsageError
+from zcrawl.model.formats import listed_endings
 
 if TYPE_CHECKING:
     from zcrawl.cli.connect import Ask
@@ -37,7 +38,7 @@ LACK_S: Final = 3.0  # in which workers say that they cannot do a job
 @click.option(
     "--out",
     metavar="FILE",
-    help="A .jsonl, .csv, .parquet or .warc.gz file that gets the items. On a cluster a master "
+    help=f"A {listed_endings()} file that gets the items. On a cluster a master "
     "writes it, in its outputs folder; `export` writes one here.",
 )
 @click.option("--update", is_flag=True, help="A stored job gets this spec and a new run.")

@@ -148,7 +148,7 @@ OUTPUT_UNWRITABLE: Final = refusal(
 OUTPUT_FORMAT: Final = refusal(
     "output_format",
     "The format of an output is unknown.",
-    "Use jsonl, csv, parquet or warc.",
+    "Use one that `zcrawl export --help` lists.",
 )
 OUTPUT_CHANGED: Final = refusal(
     "output_changed",

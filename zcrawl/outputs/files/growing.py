@@ -1,4 +1,4 @@
-"""A file that derives from committed items, so it holds each of them once (JSON lines, CSV, WARC).
+"""A file of records that derives from committed items, so it holds each of them once.
 
 The leader appends items and then commits the cursor with the new length (`AdvanceOutput`).
 Two ways to open one:
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import zlib
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from zcrawl.errors import DiskFull, StoreError, StoreUnavailable, UsageError
+from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.storage import (
     OUTPUT_CHANGED,
     OUTPUT_CLOSED,
@@ -32,16 +34,16 @@ from zcrawl.model.reasons.storage import (
     OUTPUT_FORMAT,
     OUTPUT_UNWRITABLE,
 )
-from zcrawl.outputs.columns import REST, Layout, rest_name
+from zcrawl.outputs.columns import REST, Layout
 from zcrawl.outputs.files.folder import OutputFolder, folder_at
-from zcrawl.outputs.render import csv_columns, read_header, render_csv, render_jsonl
-from zcrawl.outputs.warc import GetBody, render_warc, warc_head
+from zcrawl.outputs.files.writers import records_of
+from zcrawl.outputs.records import Records
+from zcrawl.outputs.warc import GetBody
 from zcrawl.store.output_pieces import Stamp
 
-FORMATS = ("jsonl", "csv", "warc")
 FREE = Layout(None, REST)
 COPY_BYTES = 1024 * 1024
-HEADER_BYTES = 64 * 1024  # a CSV header is looked for in this many first bytes
+HEADER_BYTES = 64 * 1024  # a header is looked for in this many first bytes
 
 
 class OutputFile:
@@ -75,9 +77,7 @@ class OutputFile:
         self._folder = folder
         self._format = format
         self._length = length
-        self._columns = None if layout.columns is None else tuple(layout.columns)
-        self._rest = layout.rest
-        self._csv_safe = layout.csv_safe
+        self._layout = layout
         self._body_of = body_of
         self._file: BinaryIO | None = None
         self._failed = False  # an attempt that failed may have left a piece behind the length
@@ -127,10 +127,15 @@ class OutputFile:
     @property
     def columns(self) -> tuple[str, ...] | None:
         """Of a CSV file: those of its first items, if its layout has none."""
-        return self._columns
+        return self._records.columns
+
+    @functools.cached_property
+    def _records(self) -> Records:
+        return records_of(FORMATS[self._format], self._layout, self._body_of)
 
     def open(self) -> None:
-        if self._format not in FORMATS:
+        format = FORMATS.get(self._format)
+        if format is None or not format.appendable:
             raise UsageError(f"{self._path}: unknown format {self._format}", code=OUTPUT_FORMAT)
         try:
             self._file = self._open()
@@ -171,8 +176,7 @@ class OutputFile:
         archive, a CSV's header where the job tells the columns. The length."""
         if self._file is None:
             raise StoreError(f"{self._path} is not open", code=OUTPUT_CLOSED)
-        known = self._format == "warc" or (self._format == "csv" and self._columns is not None)
-        if not known or self._length:
+        if not self._records.has_head or self._length:
             return self._length
         return self._put(self._file, self._render(()))
 
@@ -237,19 +241,7 @@ class OutputFile:
             ) from error
 
     def _render(self, items: Sequence[bytes]) -> bytes:
-        if self._format == "jsonl":
-            return render_jsonl(items)
-        if self._format == "warc":
-            assert self._body_of is not None  # who writes archives has a place for bodies
-            first = self._length == 0 and self._title is not None
-            head = warc_head(self._title or "") if first else b""
-            return head + render_warc(list(items), self._body_of)
-        if self._columns is None and self._length == 0:
-            self._columns = csv_columns(items)
-            self._rest = rest_name(self._columns)
-        assert self._columns is not None  # read from the file when it was opened
-        header = self._length == 0 and self._title is not None
-        return render_csv(items, self._columns, header, self._rest, self._csv_safe)
+        return self._records.render(items, self._title, first=self._length == 0)
 
     def _check_size(self, file: BinaryIO) -> None:
         found = os.fstat(file.fileno()).st_size
@@ -266,11 +258,8 @@ class OutputFile:
             self._tail = os.fstat(file.fileno()).st_size > self._length
         else:
             file.truncate(self._length)
-        if self._format == "csv" and self._length:
-            columns = read_header(file.read(HEADER_BYTES), self._csv_safe)
-            # A file that an earlier version began has no column for the rest, and gets none.
-            self._rest = columns[-1] if columns and columns[-1].startswith(REST) else ""
-            self._columns = columns[:-1] if self._rest else columns
+        if self._length:
+            self._records.resume(file.read(HEADER_BYTES))
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

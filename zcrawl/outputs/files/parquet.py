@@ -6,7 +6,7 @@ is at its end: whoever writes one writes aside and renames.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,13 +112,6 @@ class ParquetRows:
                 others[number][name] = value
                 fitted.append(None)
         return self._pa.array(fitted, type=arrow)
-
-
-def write_parquet(path: Path, batches: Iterable[list[bytes]], layout: Layout) -> None:
-    rows = ParquetRows(path, layout)
-    for batch in batches:
-        rows.add(batch)
-    rows.close()
 
 
 def _pyarrow() -> tuple[Any, Any]:

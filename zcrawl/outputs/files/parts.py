@@ -16,12 +16,13 @@ from collections.abc import Sequence
 import msgspec
 
 from zcrawl.errors import StoreUnavailable
+from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.storage import OUTPUT_CHANGED
 from zcrawl.model.spec import JobSpec
 from zcrawl.outputs.columns import Layout, layout_of, rest_name
 from zcrawl.outputs.files.folder import OutputFolder, OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile, crc_of
-from zcrawl.outputs.files.parquet import ParquetRows
+from zcrawl.outputs.files.writers import WholeFile, whole_file
 from zcrawl.outputs.warc import GetBody
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.output_mark import Mark, is_bare
@@ -162,7 +163,7 @@ class PartSink(_Publishing):
     def __init__(self, row: OutputRow, spec: JobSpec, tools: SinkTools) -> None:
         super().__init__(row, spec, tools)
         self._stored = row.cursor, row.part_at  # until the part is published
-        self._writer: ParquetRows | OutputFile | None = None
+        self._writer: WholeFile | OutputFile | None = None
         self._open_folder()  # what cannot be written is told before the first row
         self._drop()
 
@@ -170,16 +171,16 @@ class PartSink(_Publishing):
         if self._writer is None:
             return ended and self._bare
         writer = self._writer
-        length = writer.written if isinstance(writer, ParquetRows) else writer.length
+        length = writer.length if isinstance(writer, OutputFile) else writer.written
         return ended or self._rotation.due(length, self._part_at, utc)
 
     def take(self, rows: Sequence[ItemRow], utc: float) -> None:
         writer = self._writer or self._begin()
         data = [row.data for row in rows]
-        if isinstance(writer, ParquetRows):
-            writer.add(data)
-        else:
+        if isinstance(writer, OutputFile):
             writer.append(data)
+        else:
+            writer.add(data)
         self.cursor, self._bare = rows[-1].id, False
         self._part_at = self._part_at or utc
 
@@ -217,13 +218,14 @@ class PartSink(_Publishing):
             self._writer = None
         self._drop()
 
-    def _begin(self) -> ParquetRows | OutputFile:
+    def _begin(self) -> WholeFile | OutputFile:
         folder = self._open_folder()
         self._aside = self._new_aside()
         folder.remove_asides(self._base)
         path = folder.path / self._aside
-        if self._row.format == "parquet":
-            self._writer = ParquetRows(path, self._layout, folder=folder)
+        format = FORMATS.get(self._row.format)
+        if format is not None and not format.appendable:
+            self._writer = whole_file(format, path, self._layout, folder)
         else:
             self._writer = OutputFile(
                 path,
@@ -269,7 +271,7 @@ class PieceSink(_Publishing):
             self._piece, upto=self.cursor, length=length, crc=file.crc
         )
         progress = pieces.grown(self._progress, self._piece)
-        if self._row.format == "csv" and self._layout.columns is None:
+        if self._layout.columns is None:
             progress = msgspec.structs.replace(progress, columns=file.columns)
         self._progress = progress
         return self._mark()

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from zcrawl.model.formats import FORMATS, is_capture
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import layout_of
@@ -67,11 +68,11 @@ class Sink(Protocol):
 
 
 def kind_of(format: str) -> Kept:
-    return Kept.CAPTURE if format == "warc" else Kept.ITEM
+    return Kept.CAPTURE if is_capture(format) else Kept.ITEM
 
 
 def batch_of(format: str) -> int:
-    return BATCH_CAPTURES if format == "warc" else BATCH_ITEMS
+    return BATCH_CAPTURES if is_capture(format) else BATCH_ITEMS
 
 
 def open_sink(row: OutputRow, tools: SinkTools) -> Sink:
@@ -79,7 +80,9 @@ def open_sink(row: OutputRow, tools: SinkTools) -> Sink:
     spec = readable(row.spec)
     if row.format == PLUGIN:
         return PluginSink(row, spec)
-    if row.format == "parquet" or is_remote(row.path):
+    format = FORMATS.get(row.format)  # None: of another version; named when its file is opened
+    whole = format is not None and not format.appendable
+    if whole or is_remote(row.path):
         return PartSink(row, spec, tools)
     return GrowingSink(row, spec, tools) if tools.writer.alone else PieceSink(row, spec, tools)
 

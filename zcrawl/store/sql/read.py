@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+from zcrawl.model.formats import FORMATS
 from zcrawl.model.reasons.skip import DUPLICATE, duplicate_of
 from zcrawl.model.rows import LaneWant, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState, RunState
@@ -211,11 +212,20 @@ def _failed_row(row: tuple[Any, ...], run: RunRecord, details: Mapping[int, str]
     )
 
 
+# Which rows an output holds: items, or captured exchanges.
+_CAPTURES: Final = " ".join(
+    f"WHEN '{format.name}' THEN {Kept.CAPTURE.value}"
+    for format in FORMATS.values()
+    if format.captures
+)
+_KIND: Final = f"CASE o.format {_CAPTURES} ELSE {Kept.ITEM.value} END"
+
+
 def read_outputs(session: Session, query: ReadOutputs) -> Outputs:
     rows = session.all(
         "SELECT o.run, o.path, o.format, o.item_cursor, o.length, r.state, "
         "COALESCE((SELECT MAX(i.id) FROM items i WHERE i.run = o.run AND "
-        "i.kind = CASE o.format WHEN 'warc' THEN 3 ELSE 0 END), 0), o.part, o.part_at, r.spec, "
+        f"i.kind = {_KIND}), 0), o.part, o.part_at, r.spec, "
         "o.problem, o.progress, r.created_at "
         "FROM outputs o JOIN runs r ON r.id = o.run WHERE r.id = ? OR "
         "(? IS NULL AND r.state <> 'deleted') ORDER BY o.run, o.path",

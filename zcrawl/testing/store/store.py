@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, assert_never
 
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreUnavailable
 from zcrawl.mesh.messages import Page
+from zcrawl.model.formats import is_capture
 from zcrawl.model.rows import LaneWant, QueuedRow, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.store.commands import (
@@ -378,7 +379,7 @@ class FakeStore:
         rows: list[OutputRow] = []
         for output in self.tables.outputs.values():
             run = self.tables.runs[output.run]
-            kind = Kept.CAPTURE if output.format == "warc" else Kept.ITEM
+            kind = Kept.CAPTURE if is_capture(output.format) else Kept.ITEM
             kept = self.tables.items.get(output.run, {}).values()
             last = max((item.id for item in kept if item.kind is kind), default=0)
             row = OutputRow(
