@@ -16,12 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.reasons.skip import HOST_PAGE_LIMIT, NOT_DUE, TRAP_SHAPE
+from zcrawl.model.reasons.skip import NOT_DUE, STAY_DUE
 from zcrawl.model.spec import Recrawl
 from zcrawl.model.states import RequestState
 
-# Ends that say nothing of the page, because nobody asked for it.
-_NOT_ASKED: Final = frozenset({HOST_PAGE_LIMIT, TRAP_SHAPE})
 _GONE: Final = frozenset({404, 410})
 # What a page was read by: when any of it changes, the page is read again whatever its server says.
 _READ_BY: Final = (
@@ -102,7 +100,7 @@ def remembered(
 ) -> KnownPage:
     """What is known of a page after its request has ended."""
     gone = state is RequestState.DEAD and status in _GONE
-    asked = state is not RequestState.DEAD and reason not in _NOT_ASKED
+    asked = state is not RequestState.DEAD and reason not in STAY_DUE
     if not asked and not gone:
         # Nobody knows how it is now: it stays due, and its validators stay good.
         return known or KnownPage(interval_s=rules.interval)

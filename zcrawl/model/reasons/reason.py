@@ -28,6 +28,10 @@ class Form(enum.Enum):
 class Reason(NamedTuple):
     """A registered reason. `also`: further classes that the same code occurs in.
 
+    `stays_due` is what a skip means for jobs that crawl again (`frontier.recrawl`): nobody
+    requested the page, so nothing is known of it, and the next run requests it. Other skips count
+    as a look at the page. What failed stays due in any case, or is gone by its status.
+
     A named tuple, because `dataclasses` would take milliseconds of each start.
     """
 
@@ -37,6 +41,7 @@ class Reason(NamedTuple):
     remedy: str  # what to do now
     form: Form = Form.NONE
     also: tuple[Kind, ...] = ()
+    stays_due: bool = False
 
     @property
     def pattern(self) -> str:
@@ -71,19 +76,31 @@ REASONS: Final[dict[str, Reason]] = {}  # by code; complete once `registry` is i
 
 
 def _add(
-    kind: Kind, code: str, meaning: str, remedy: str, form: Form, also: tuple[Kind, ...]
+    kind: Kind,
+    code: str,
+    meaning: str,
+    remedy: str,
+    form: Form,
+    also: tuple[Kind, ...],
+    stays_due: bool = False,
 ) -> str:
     if code in REASONS:
         raise ValueError(f"the reason {code!r} is registered twice")
-    REASONS[code] = Reason(code, kind, meaning, remedy, form, also)
+    REASONS[code] = Reason(code, kind, meaning, remedy, form, also, stays_due)
     return code
 
 
 def skip(
-    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+    code: str,
+    meaning: str,
+    remedy: str,
+    *,
+    form: Form = Form.NONE,
+    also: tuple[Kind, ...] = (),
+    stays_due: bool = False,
 ) -> str:
     """Register a reason of what is left out; return its code."""
-    return _add(Kind.SKIP, code, meaning, remedy, form, also)
+    return _add(Kind.SKIP, code, meaning, remedy, form, also, stays_due)
 
 
 def failure(

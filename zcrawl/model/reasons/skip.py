@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Form, Kind, skip, with_detail
+from zcrawl.model.reasons.reason import REASONS, Form, Kind, skip, with_detail
 
 MOST_STORED: Final = 255  # characters of a reason that the database holds
 
@@ -76,6 +76,7 @@ HOST_PAGE_LIMIT: Final = skip(
     "host_page_limit",
     "The run has scope.max_pages_per_host pages of this host already.",
     "Raise scope.max_pages_per_host and run the job again.",
+    stays_due=True,
 )
 CANCELLED: Final = skip(
     "cancelled",
@@ -163,6 +164,7 @@ TRAP_SHAPE: Final = skip(
     "trap_shape",
     "200 pages in a row of URLs of this shape had no new text.",
     "Set traps.shapes = false if these pages are wanted.",
+    stays_due=True,
 )
 TRAP_SITEMAP: Final = skip(
     "trap_sitemap",
@@ -282,6 +284,8 @@ FIELD_FAILED: Final = skip(
     "A field of an item could not be read. The item was kept without it.",
     "`zcrawl export JOB --problems` shows which fields. Correct their rules.",
 )
+
+STAY_DUE: Final = frozenset(reason.code for reason in REASONS.values() if reason.stays_due)
 
 
 def duplicate_of(url: str) -> str:
