@@ -12,6 +12,7 @@ import pytest
 
 from tests.unit.desk_tools import leading
 from tests.unit.machine_tools import spec, urls
+from zcrawl.master import events as m
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.desk import ACTIONS
 from zcrawl.master.desk.operation import (
@@ -35,6 +36,7 @@ from zcrawl.master.desk.reads import DatabaseReads
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Request
+from zcrawl.mesh.roles import Role
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLIENTS = ("zcrawl/cli", "zcrawl/roles", "console")
@@ -184,6 +186,35 @@ def test_declared_choices_are_those_of_the_handlers() -> None:
     choices = OPERATIONS["act"].arguments["action"].about.split(", ")
     assert sorted(choices) == sorted((*ACTIONS, "retry"))
     assert OPERATIONS["queues"].arguments["by"].about.split(", ") == list(GROUPINGS)
+
+
+@pytest.fixture
+def made() -> Iterator[str]:
+    """A read that is declared for one test: it returns the declared default of its argument."""
+
+    def show(args: Arguments, now: float) -> dict[str, Any]:
+        return {"n": args.integer("n")}
+
+    name = declare(
+        "made_up",
+        Argument("n", Type.INTEGER, default=7),
+        **complete(handler=LeaderView(lambda views: show)),
+    )
+    yield name
+    del OPERATIONS[name]
+
+
+def test_a_new_operation_is_a_declaration_and_a_handler(made: str) -> None:
+    """The desk answers it, a viewer may request it, a worker may not, bad arguments are named."""
+    story = leading(*urls(1))
+    codes = {}
+    for role in (Role.VIEWER, Role.WORKER):
+        story.handle(m.ClientAsked(b"c", Request(f"q-{role}", made, {}, role=role)))
+        codes[role] = story.replies[-1].data
+    assert codes[Role.VIEWER] == {"n": 7}
+    assert codes[Role.WORKER]["code"] == "forbidden"
+    reply = story.ask(made, n="x")
+    assert reply is not None and reply.data["code"] == "bad_request"
 
 
 def requests_in(source: str) -> Iterator[tuple[str, list[str]]]:

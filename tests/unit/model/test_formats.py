@@ -6,11 +6,14 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from zcrawl.cli.specs import format_of as cli_format_of
+from zcrawl.errors import JobError
 from zcrawl.model.formats import (
     FORMATS,
     Display,
@@ -21,10 +24,15 @@ from zcrawl.model.formats import (
     format_of,
     listed_endings,
 )
+from zcrawl.model.spec import Output
+from zcrawl.model.states import Kept
 from zcrawl.outputs.columns import Layout
+from zcrawl.outputs.files.growing import OutputFile
+from zcrawl.outputs.files.sinks import batch_of, kind_of
 from zcrawl.outputs.files.writers import WholeFile, load, records_of, whole_file
 from zcrawl.outputs.records import Records
 from zcrawl.roles.preflight import EXTRAS
+from zcrawl.submit.outputs import check_outputs, part_path, targets
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 WHOLE: dict[str, Any] = {
@@ -108,6 +116,31 @@ def test_a_name_is_read_by_its_ending() -> None:
     assert all_endings() == [".jsonl", ".ndjson", ".csv", ".parquet", ".warc.gz"]
     assert listed_endings() == ".jsonl, .csv, .parquet or .warc.gz"
     assert listed_endings(captures=False) == ".jsonl, .csv or .parquet"
+
+
+@pytest.fixture
+def made() -> Iterator[Format]:
+    """A format that is declared for one test, with a writer that exists."""
+    format = FORMATS[declare(Format(**WHOLE))]
+    yield format
+    del FORMATS[format.name]
+
+
+def test_a_new_format_is_a_declaration_and_a_writer(made: Format, tmp_path: Path) -> None:
+    """Job files take it, outputs and exports write it, and messages list it: nothing else is
+    to be changed."""
+    output = Output(to=("made", "items.made"))
+    check_outputs(output)
+    assert targets(output, "shop") == [("shop-{run}.made", "made"), ("items.made", "made")]
+    assert part_path("items.made", 2, True) == "items-00002.made"
+    assert cli_format_of("x.MADE") == "made"
+    with pytest.raises(JobError, match=r"\.warc\.gz, \.made"):
+        check_outputs(Output(to=("x.other",)))
+    with OutputFile(tmp_path / "x.made", "made", 0) as file:
+        file.append([b"{}"])
+    assert (tmp_path / "x.made").read_bytes() == b"{}\n"
+    assert (kind_of("made"), batch_of("made")) == (Kept.ITEM, batch_of("jsonl"))
+    assert listed_endings().endswith("or .made")
 
 
 def format_literals(path: Path) -> list[str]:
