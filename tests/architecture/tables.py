@@ -9,26 +9,28 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from zcrawl.master.desk import operations  # declares them
 from zcrawl.master.desk.operation import OPERATIONS, Argument, Operation, Right
+from zcrawl.master.desk.operations import PAGING
 from zcrawl.model.formats import FORMATS, Format
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
-DOCUMENTED: Final = (operations,)
 ROLES: Final = {Right.WORKER: "worker", Right.VIEWER: "viewer", Right.OPERATOR: "operator"}
 
 
 def operations_table() -> str:
     """Return the table of operations in docs/protocol.md."""
     head = ("request", "arguments", "answer", "role", "repeat", "without a leader")
-    return _table(head, map(_operation_row, OPERATIONS.values()))
+    paging = ", ".join(map(_argument, PAGING))
+    return f"{_table(head, map(_operation_row, OPERATIONS.values()))}\n*paging*: {paging}.\n"
 
 
 def _operation_row(operation: Operation) -> tuple[str, ...]:
-    arguments = ", ".join(map(_argument, operation.arguments.values())) or "–"
+    arguments = [_argument(one) for one in operation.arguments.values() if one not in PAGING]
+    if set(PAGING) <= set(operation.arguments.values()):
+        arguments.append("*paging*")
     return (
         f"`{operation.name}`",
-        arguments,
+        ", ".join(arguments) or "–",
         operation.answer,
         ROLES[operation.right],
         operation.repeat.value,

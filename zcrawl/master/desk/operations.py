@@ -32,7 +32,7 @@ _REASON: Final = Argument("reason", Type.TEXT, default="")
 _HOST: Final = Argument("host", Type.INTEGER, default=0, about="id")
 _SEEDS: Final = Argument("seeds", Type.LIST, required=True, about="at most 1,000")
 _PACE: Final = (
-    Argument("rate", Type.NUMBER),
+    Argument("rate", Type.NUMBER, about="one of these three at least"),
     Argument("concurrency", Type.INTEGER),
     Argument("burst", Type.INTEGER),
 )
