@@ -361,9 +361,8 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
         own = outputs.targets(spec.output, file_stem(spec.name))
         if own:
             return own[0]  # the job says itself where its items go
-        return str(
-            data / f"{file_stem(spec.name)}-{{run}}{formats.FORMATS[formats.JSONL].ending}"
-        ), formats.JSONL
+        ending = formats.FORMATS[formats.JSONL].ending
+        return str(data / f"{file_stem(spec.name)}-{{run}}{ending}"), formats.JSONL
     outputs.refuse_login(out)
     if outputs.is_remote(out):
         return out, format_of(out)
