@@ -10,7 +10,7 @@ from zcrawl.mesh.messages import RunConfig
 from zcrawl.model.request_headers import FORBIDDEN_HEADERS
 from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.submit.validate import check
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.spider_requests import asked_of
 from zcrawl.worker.spider_protocol import Wanted
 

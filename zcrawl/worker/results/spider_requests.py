@@ -25,7 +25,7 @@ from zcrawl.frontier.scope import has_binary_extension
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.model.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
 from zcrawl.model.request_headers import FORBIDDEN_HEADERS
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.spider_protocol import Wanted
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
