@@ -361,5 +361,25 @@ def key_complaints(path: str, text: str) -> list[str]:
     return complaints
 
 
+# The only module of a worker where a Result is made, in one place.
+ATTEMPT = "zcrawl/worker/results/attempt.py"
+
+
+def result_complaints(path: str, text: str) -> list[str]:
+    """What becomes of a page is read in one file: a worker makes its Results in one place."""
+    if not path.startswith("zcrawl/worker/"):
+        return []
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    made = [
+        call.lineno
+        for call in calls
+        if _name_of(call.func) == "Result"
+        # A changed copy is another way to make one.
+        or (_name_of(call.func) == "replace" and call.args and _name_of(call.args[0]) == "result")
+    ]
+    spare = made[1:] if path == ATTEMPT else made
+    return [f"{path}:{line}: a Result is made by an Attempt ({ATTEMPT})" for line in spare]
+
+
 def _name_of(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")

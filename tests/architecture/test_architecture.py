@@ -109,6 +109,13 @@ def test_keys_are_made_by_the_rules_of_a_run() -> None:
     report([line for path, text in checked for line in rules.key_complaints(path, text)])
 
 
+def test_a_worker_makes_results_in_one_place() -> None:
+    """Whoever asks what becomes of a page has one file to read."""
+    checked = sources("zcrawl")
+    report([line for path, text in checked for line in rules.result_complaints(path, text)])
+    assert "return Result(" in Path(rules.ATTEMPT).read_text()
+
+
 def test_reasons_live_in_the_registry() -> None:
     """No module writes a reason out: a code that is not registered has no meaning and no remedy."""
     checked = sources("zcrawl", "console")

@@ -214,7 +214,9 @@ def test_a_way_to_the_terminal_beside_the_rule_is_caught(source: str) -> None:
         'if error.code == "browser":\n    pass',
         'if result.reason in ("start", "x"):\n    pass',
         'if report["reason"] == "start":\n    pass',
-        'outcome.skipped(one, "robots")',
+        'attempt.skipped("robots")',
+        'attempt.failed("new_reason", None)',
+        'attempt.handed_over(link, "new_reason")',
         'Why("pace", "x")',
         'data = {"code": "forbidden_thing", "message": text}',
         'reason = f"duplicate of {url}"',
@@ -247,3 +249,15 @@ def test_a_reason_that_is_written_out_is_caught(source: str) -> None:
 def test_what_only_looks_like_a_reason_is_fine(source: str) -> None:
     """Members of the registry, keys, names of log events, sentences."""
     assert reason_rules.reason_complaints("zcrawl/worker/x.py", source) == []
+
+
+def test_a_result_that_is_made_outside_of_the_attempt_is_caught() -> None:
+    """By its name or as a changed copy; other packages read and test results, and may make them."""
+    assert rules.result_complaints("zcrawl/worker/x.py", "def end():\n    return Result(seq=1)")
+    assert rules.result_complaints("zcrawl/worker/pipeline/x.py", "x = messages.Result(seq=1)")
+    assert rules.result_complaints("zcrawl/worker/x.py", "x = structs.replace(result, items=[])")
+    assert rules.result_complaints("zcrawl/worker/x.py", "x = replace(entry.result, items=[])")
+    assert rules.result_complaints(rules.ATTEMPT, "x = Result(seq=1)\ny = Result(seq=2)")
+    assert rules.result_complaints(rules.ATTEMPT, "x = Result(seq=1)") == []
+    assert rules.result_complaints("zcrawl/worker/x.py", "def end(of: Result) -> Result: ...") == []
+    assert rules.result_complaints("zcrawl/testing/x.py", "x = Result(seq=1)") == []

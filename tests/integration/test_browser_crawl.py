@@ -173,7 +173,7 @@ def test_nothing_of_the_browser_is_loaded_unless_it_is_used() -> None:
     """A worker that has loaded all it needs for other engines knows no playwright."""
     code = (
         "import sys; from zcrawl.roles import worker_main; worker_main.load();"
-        "import zcrawl.worker.results.outcome, zcrawl.submit.validate;"
+        "import zcrawl.worker.results.attempt, zcrawl.submit.validate;"
         "print([m for m in sys.modules if 'playwright' in m or m.endswith('_browser')])"
     )
     done = subprocess.run(

@@ -18,7 +18,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import FAN, PageSite
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, Page, RunConfig
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.spec import Politeness
@@ -26,7 +26,8 @@ from zcrawl.runtime import clock
 from zcrawl.worker.driver.loop import WorkerLoop
 from zcrawl.worker.machine import WorkerMachine
 from zcrawl.worker.pipeline.pipeline import Pipeline
-from zcrawl.worker.results import outcome
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.items import default_item
 
 WORKERS = 150
 PAGES = 2_500
@@ -38,7 +39,7 @@ WIDE = Politeness(rate=0.0, concurrency=1_200, spread=True, robots=False)
 class AtOnce:
     """In the place of `Pipeline`: knows every page by its number, and needs no time."""
 
-    def __init__(self, site: PageSite, on_end: Callable[[int, Result], None]) -> None:
+    def __init__(self, site: PageSite, on_end: Callable[[int, Attempt], None]) -> None:
         self._site, self._on_end = site, on_end
 
     def adopt(self, config: RunConfig) -> None: ...
@@ -56,8 +57,10 @@ class AtOnce:
         children = range(FAN * n + 1, min(FAN * n + FAN + 1, self._site.pages))
         urls = [self._site.url(child) for child in children]
         page = Page(one.url, f"page {n}", "text/html", 100, time.time(), 1.0)
-        result = outcome.done(one, page, 200, [(url, DEFAULT.key(url)) for url in urls], 0.0)
-        asyncio.get_running_loop().call_soon(self._on_end, one.seq, result)
+        attempt = Attempt(one)
+        attempt.done(page, 200, [default_item(one, page, 200)])
+        attempt.links = [(url, DEFAULT.key(url)) for url in urls]
+        asyncio.get_running_loop().call_soon(self._on_end, one.seq, attempt)
 
 
 async def run_worker(id: str, endpoints: Endpoints, site: PageSite) -> None:

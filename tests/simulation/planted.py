@@ -69,9 +69,9 @@ def cache_links_before_their_ack() -> Iterator[None]:
     """A link counts as known as soon as a result with it was sent."""
     ended = WorkerMachine._on_fetch_ended
 
-    def forward(self: WorkerMachine, seq: int, result: Any, now: float, effects: Any) -> None:
-        ended(self, seq, result, now, effects)
-        self.known.add(result)
+    def forward(self: WorkerMachine, seq: int, attempt: Any, now: float, effects: Any) -> None:
+        ended(self, seq, attempt, now, effects)
+        self.known.add(attempt.result())
 
     with mock.patch.object(WorkerMachine, "_on_fetch_ended", forward):
         yield

@@ -44,6 +44,7 @@ from zcrawl.model.states import NodeState, Outcome
 from zcrawl.store.commands import Command
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.store.store import FakeStore
+from zcrawl.worker.results.attempt import Attempt
 
 T = TypeVar("T")
 UTC = 1_700_000_000.0  # the wall clock is this far ahead of `now`
@@ -114,6 +115,15 @@ def result(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> Res
         page = Page(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
         fields |= {"page": page, "status": 200, "items": [b'{"n":1}']}
     return Result(seq=seq, outcome=outcome, **{**fields, **changes})
+
+
+def attempt(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> Attempt:
+    """What a pipeline would report as `result(seq, outcome, **changes)`."""
+    made = Attempt(assignment(1, seq), outcome=outcome)
+    if outcome is Outcome.DONE:
+        made.page = Page(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
+        made.status, made.items = 200, [b'{"n":1}']
+    return msgspec.structs.replace(made, **changes)
 
 
 def result_of(one: Assignment, epoch: int = 1, **changes: Any) -> Result:

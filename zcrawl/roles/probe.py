@@ -43,8 +43,9 @@ from zcrawl.roles.embedded import OWNER
 from zcrawl.roles.engines import make_engine
 from zcrawl.runtime import clock
 from zcrawl.submit.read import to_json
-from zcrawl.worker.pipeline.pipeline import Pipeline
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.pipeline.pipeline import Pipeline, PipelineSettings
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.context import RunContext
 
 MOST_HANDOVERS: Final = 10
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -160,28 +161,37 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
     return {"method": asked.method, "url": url, "handler": asked.handler, "meta": asked.meta}
 
 
+class ProbeOwner:
+    """One request at a time: permits come at once, and there is no pace to keep."""
+
+    def __init__(self, recorder: Recorder, keyring: Keyring, run: int) -> None:
+        self.notes: list[str] = []  # what a worker would log
+        self.ended: asyncio.Queue[Result] = asyncio.Queue()
+        settings = PipelineSettings(keyring=keyring)
+        self.pipeline = Pipeline(self, lambda spec: recorder, clock.now, clock.utc, settings)
+        self._prefix = f"run {run}: "
+
+    def fetch_ended(self, seq: int, attempt: Attempt) -> None:
+        self.ended.put_nowait(attempt.result())
+
+    def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
+        asyncio.get_running_loop().call_soon(self.pipeline.permit, seq)
+
+    def started_late(self, seq: int) -> None: ...
+
+    def run_lacks(self, run: int, what: str) -> None: ...
+
+    def note(self, name: str, detail: str) -> None:
+        self.notes.append(detail.removeprefix(self._prefix))
+
+
 async def _fetch(
     recorder: Recorder, spec: JobSpec, config: RunConfig, keyring: Keyring, page: Assignment
 ) -> tuple[list[Result], RunConfig, list[str]]:
     """The results of the page and of the hosts that it redirects to; the run's configuration as
     the leader would have it then; what a worker would log."""
-    notes: list[str] = []
-    ended: asyncio.Queue[Result] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-
-    def permit(seq: int, crawl_delay_s: float) -> None:
-        loop.call_soon(pipeline.permit, seq)
-
-    pipeline = Pipeline(
-        lambda spec: recorder,
-        clock.now,
-        clock.utc,
-        on_end=lambda seq, result: ended.put_nowait(result),
-        on_hop=permit,
-        on_late=lambda seq: None,  # one request at a time has no pace
-        on_error=lambda name, detail: notes.append(detail.removeprefix(f"run {config.run}: ")),
-        keyring=keyring,
-    )
+    owner = ProbeOwner(recorder, keyring, config.run)
+    pipeline = owner.pipeline
     if spec.code is not None:
         pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))
     pipeline.adopt(config)
@@ -191,7 +201,7 @@ async def _fetch(
     try:
         while next_page is not None and len(results) < MOST_HANDOVERS:
             pipeline.start(next_page, None, groups)
-            result = await ended.get()
+            result = await owner.ended.get()
             if place := _place_of_robots(result):  # nobody's pace but ours: go there
                 groups = (*groups, robots_group(place))
                 continue
@@ -205,7 +215,7 @@ async def _fetch(
             next_page = None if result.handover is None else _behind(result.handover[0], next_page)
     finally:
         await pipeline.close()
-    return results, config, notes
+    return results, config, owner.notes
 
 
 def _behind(url: str, page: Assignment) -> Assignment:

@@ -112,7 +112,7 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
     from zcrawl.telemetry.logs.files import EventLog
     from zcrawl.worker.driver.loop import WorkerLoop
     from zcrawl.worker.machine import WorkerMachine
-    from zcrawl.worker.pipeline.pipeline import Pipeline
+    from zcrawl.worker.pipeline.pipeline import Pipeline, PipelineSettings
 
     clock.raise_file_limit()
     place = spec.log_fd if spec.log_fd >= 0 else Path(spec.log)
@@ -151,21 +151,14 @@ async def run_worker(spec: WorkerSpec) -> tuple[str, int]:
         )
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.drain)
         engines.shared("http")
-        pipeline = Pipeline(
-            engines.of,
-            clock.now,
-            clock.utc,
-            on_end=worker.fetch_ended,
-            on_hop=worker.hop_wanted,
-            on_late=worker.started_late,
-            on_error=worker.note,
-            on_lacks=worker.run_lacks,
+        settings = PipelineSettings(
             blobs=open_blobs(spec.blobs),
             keyring=Keyring(spec.rights, os.environ),
             rate=spec.rate,
             bandwidth=spec.bandwidth,
             closed=spec.closed,
         )
+        pipeline = Pipeline(worker, engines.of, clock.now, clock.utc, settings)
         gc.freeze()  # what is loaded stays: later collections need not look at it
         gc.enable()
         gc.set_threshold(*GC_THRESHOLDS)

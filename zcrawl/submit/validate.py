@@ -21,6 +21,7 @@ from zcrawl.errors import BadUrl, JobError
 from zcrawl.frontier.pace import parse_hours
 from zcrawl.frontier.scope import validate_scope
 from zcrawl.model.reasons.usage import UNKNOWN_KEY
+from zcrawl.model.request_headers import FORBIDDEN_HEADERS
 from zcrawl.model.spec import (
     CRAWL,
     ENGINES,
@@ -66,7 +67,6 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
-_FRAMING: Final = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -183,7 +183,11 @@ def _check_fetch(spec: JobSpec) -> None:
     for name, value in [*fetch.headers.items(), *(x for s in fetch.header_sets for x in s.items())]:
         if not _TOKEN.fullmatch(name):
             raise JobError(f"fetch.headers: {name!r} is not a header's name")
-        if name.lower() in _FRAMING:
+        if name.lower() == "host":
+            raise JobError(
+                "fetch.headers: a job cannot set Host, which is that of the URL; remove it"
+            )
+        if name.lower() in FORBIDDEN_HEADERS:
             raise JobError(f"fetch.headers: zcrawl sets {name} itself; remove it")
         # A line break would let a value bring headers of its own.
         if _CONTROL.search(value.replace("\t", " ")):

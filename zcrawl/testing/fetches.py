@@ -14,7 +14,7 @@ from zcrawl.testing.processes import SimWorker
 from zcrawl.testing.web import Visit
 from zcrawl.worker import events as w
 from zcrawl.worker.held_requests import Held
-from zcrawl.worker.results.outcome import failed_with
+from zcrawl.worker.results.attempt import Attempt
 
 if TYPE_CHECKING:
     from zcrawl.testing.world import World
@@ -31,8 +31,8 @@ class Fetches:
         if held.address is not None:
             address = world.web.address_of(origin_of(one.url), world.now)
             if address != held.address:
-                result = failed_with(one, AddressMoved(one.url, address))
-                ended = w.FetchEnded(one.seq, result)
+                attempt = Attempt(one).failed_with(AddressMoved(one.url, address))
+                ended = w.FetchEnded(one.seq, attempt)
                 world.happens_to(worker, 0.01, lambda: world.tell_worker(worker, ended))
                 return
         visit = world.web.start(one.url, worker.name, world.now)
@@ -64,5 +64,5 @@ class Fetches:
             self.lost.add(visit.url)
             world.trace.append((world.now, f"{worker.name} loses {visit.url}"))
             return
-        result = world.web.answer(held.assignment, world.now)
-        world.tell_worker(worker, w.FetchEnded(seq, result))
+        attempt = world.web.answer(held.assignment, world.now)
+        world.tell_worker(worker, w.FetchEnded(seq, attempt))

@@ -14,11 +14,10 @@ from zcrawl.errors import RetryClass
 from zcrawl.frontier.recrawl import decode
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, origin_of
-from zcrawl.mesh.messages import Assignment, Page, Result, Traits
+from zcrawl.mesh.messages import Assignment, Page, Traits
 from zcrawl.model.reasons.failure import REDIRECT_LOOP, http_status
-from zcrawl.model.reasons.skip import REDIRECTED, UNCHANGED
 from zcrawl.model.spec import Scope
-from zcrawl.model.states import Outcome
+from zcrawl.worker.results.attempt import Attempt
 
 RULES = canonical_rules(Scope(), CANONICAL_VERSION)  # of the runs of every simulated world
 
@@ -99,63 +98,39 @@ class FakeWeb:
         self.visits.append(visit)
         return visit
 
-    def answer(self, one: Assignment, now: float) -> Result:
+    def answer(self, assignment: Assignment, now: float) -> Attempt:
         """What the pipeline would make of this page now."""
-        url = self.landing(one.url)
-        base = Result(0, 0, one.seq, one.run, one.host, 1, Outcome.FAILED, depth=one.depth)
+        url = self.landing(assignment.url)
+        attempt = Attempt(assignment)
         if url is None:
-            return msgspec.structs.replace(base, reason=REDIRECT_LOOP, retry=RetryClass.PERMANENT)
+            return attempt.failed(REDIRECT_LOOP, RetryClass.PERMANENT)
         page = self.pages[url]
         tries = self._tries[url] = self._tries.get(url, 0) + 1
         if page.dead or (page.second_fails and self.answers.get(url, 0) >= 1):
-            return msgspec.structs.replace(
-                base, reason=http_status(404), status=404, retry=RetryClass.PERMANENT
-            )
+            return attempt.failed(http_status(404), RetryClass.PERMANENT, status=404)
         if tries <= page.fails_first:
-            return msgspec.structs.replace(
-                base,
-                reason=http_status(503),
-                status=503,
-                retry=RetryClass.THROTTLED,
-                retry_after_s=0.3 if page.asks_for_patience else None,
-            )
+            wait_s = 0.3 if page.asks_for_patience else None
+            reason = http_status(503)
+            return attempt.failed(reason, RetryClass.THROTTLED, status=503, retry_after_s=wait_s)
         if page.redirects_to:  # to another host
             target = page.redirects_to
-            return msgspec.structs.replace(
-                base,
-                outcome=Outcome.SKIPPED,
-                reason=REDIRECTED,
-                status=301,
-                handover=(target, RULES.key(target)),
-            )
+            return attempt.handed_over((target, RULES.key(target)), status=301)
         version = min(2, self.answers.get(url, 0) + 1)
         self.answers[url] = self.answers.get(url, 0) + 1
-        links = self.links_of(url, version)
-        landed = None if url == one.url else (url, RULES.key(url))
-        known, content = decode(one.known), self.content_of(url, one.run, version)
+        known, content = decode(assignment.known), self.content_of(url, assignment.run, version)
         if known is not None and known.content == content:
-            return msgspec.structs.replace(
-                base,
-                outcome=Outcome.DONE,
-                reason=UNCHANGED,
-                status=304,
-                page=Page(url, None, "", 0, now, 1.0),
-                redirected_to=landed,
-                traits=msgspec.structs.replace(known, unchanged=True),
-            )
-        mark = "poison" if page.poison else "fine"
-        place = f'"url": "{one.url}", "final": "{url}"'
-        item = f'{{{place}, "version": {version}, "mark": "{mark}"}}'
-        return msgspec.structs.replace(
-            base,
-            outcome=Outcome.DONE,
-            status=200,
-            page=Page(url, None, "text/html", 100, now, 1.0),
-            items=[item.encode()],
-            links=[(link, RULES.key(link)) for link in links],
-            redirected_to=landed,
-            traits=Traits(content=content),
-        )
+            traits = msgspec.structs.replace(known, unchanged=True)
+            attempt.unchanged(Page(url, None, "", 0, now, 1.0), 304, traits)
+        else:
+            mark = "poison" if page.poison else "fine"
+            place = f'"url": "{assignment.url}", "final": "{url}"'
+            item = f'{{{place}, "version": {version}, "mark": "{mark}"}}'
+            attempt.done(Page(url, None, "text/html", 100, now, 1.0), 200, [item.encode()])
+            attempt.links = [(link, RULES.key(link)) for link in self.links_of(url, version)]
+            attempt.traits = Traits(content=content)
+        if url != assignment.url:
+            attempt.redirected_to = (url, RULES.key(url))
+        return attempt
 
     def landing(self, url: str) -> str | None:
         """The page that answers `url` behind the redirects within its host; None: a loop."""

@@ -10,9 +10,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Body, Code, Header, Result, RunConfig
+from zcrawl.mesh.messages import Body, Code, Header, RunConfig
 from zcrawl.model.host import RobotsFile
 from zcrawl.worker.held_requests import Held
+from zcrawl.worker.results.attempt import Attempt
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -28,10 +29,10 @@ class MessageCame(_Data, frozen=True):
 
 
 class FetchEnded(_Data, frozen=True):
-    """The pipeline is done with a request; `result` lacks only its lease and its number."""
+    """The pipeline is done with a request; its attempt lacks only the lease."""
 
     seq: int
-    result: Result
+    attempt: Attempt
 
 
 class ResultRefused(_Data, frozen=True):

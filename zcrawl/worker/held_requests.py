@@ -29,10 +29,11 @@ from collections import deque
 import msgspec
 
 from zcrawl.frontier.pace import Pace
-from zcrawl.mesh.messages import Assignment, Grant, HeldLease, Result
+from zcrawl.mesh.messages import Assignment, Grant, HeldLease
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.cluster import ANOTHER_HOST, NO_GRANT, OVER_CAPACITY
 from zcrawl.worker.host_health import HostManners
+from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.shared_limits import GroupBook, Keys
 
 MOST_HELD = 8_192  # far above any credit: a bound against a confused leader
@@ -306,17 +307,17 @@ class Intake:
             self._stood_still_until = now
         self._turned_at = now
 
-    def learn(self, seq: int, result: Result, now: float) -> Manner | None:
+    def learn(self, seq: int, attempt: Attempt, now: float) -> Manner | None:
         """What a finished request tells about its host counts from now on; the news of it."""
         held = self.held.get(seq)
-        host = self.hosts.get(result.host)
+        host = self.hosts.get(attempt.assignment.host)
         if held is None or host is None:
             return None
-        host.crawl_delay_s = result.crawl_delay_s or host.crawl_delay_s
+        host.crawl_delay_s = attempt.crawl_delay_s or host.crawl_delay_s
         interval_s = max(host.grant.interval_s, host.crawl_delay_s)
         timed = held.started_at >= self._stood_still_until
         not_before = host.manners.ended(
-            result, held.started_at, interval_s, host.grant.concurrency, now, timed=timed
+            attempt, held.started_at, interval_s, host.grant.concurrency, now, timed=timed
         )
         host.renew_interval()
         if not_before is not None:

@@ -12,10 +12,10 @@ import msgspec
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.breaker import SILENT, Breaker
 from zcrawl.frontier.throttle import Throttle
-from zcrawl.mesh.messages import Result
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.skip import ROBOTS_UNAVAILABLE
 from zcrawl.model.states import Outcome
+from zcrawl.worker.results.attempt import Attempt
 
 NOTHING_SPECIAL = Manner()
 
@@ -35,7 +35,7 @@ class HostManners(msgspec.Struct):
 
     def ended(
         self,
-        result: Result,
+        attempt: Attempt,
         started_at: float,
         interval_s: float,
         concurrency: int,
@@ -48,19 +48,19 @@ class HostManners(msgspec.Struct):
         `interval_s` is what the jobs allow, `concurrency` this owner's part. Without `timed` this
         process slept meanwhile: neither silence nor a late answer was the host's.
         """
-        if result.reason == ROBOTS_UNAVAILABLE and result.retry is RetryClass.POSTPONED:
-            return now + (result.retry_after_s or 0.0)
-        if result.reason in SILENT:
-            return self.breaker.failed(result.reason, started_at, now) if timed else None
-        if result.status == 0:
+        if attempt.reason == ROBOTS_UNAVAILABLE and attempt.retry is RetryClass.POSTPONED:
+            return now + (attempt.retry_after_s or 0.0)
+        if attempt.reason in SILENT:
+            return self.breaker.failed(attempt.reason, started_at, now) if timed else None
+        if attempt.status == 0:
             return None  # nothing was asked for
         self.breaker.answered()
-        if result.retry is RetryClass.THROTTLED:
-            return self.throttle.refused(started_at, result.retry_after_s, interval_s, now)
-        if result.outcome is not Outcome.FAILED or result.status < 500:
+        if attempt.retry is RetryClass.THROTTLED:
+            return self.throttle.refused(started_at, attempt.retry_after_s, interval_s, now)
+        if attempt.outcome is not Outcome.FAILED or attempt.status < 500:
             took_s = self.throttle.usual_s
-            if timed and result.page is not None:
-                took_s = result.page.elapsed_ms / 1000
+            if timed and attempt.page is not None:
+                took_s = attempt.page.elapsed_ms / 1000
             self.throttle.answered(took_s, interval_s, concurrency)
         return None
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from zcrawl.mesh.messages import Result
+from zcrawl.worker.results.attempt import Attempt
 
 MOST_KEYS = 200_000
 
@@ -44,19 +43,20 @@ class KnownLinks:
         old = self._old.get(run, ())
         return [link for link in links if link[1] not in young and link[1] not in old]
 
-    def fresh(self, result: Result) -> Result:
-        """The result without the links that are certainly committed."""
-        run, links, prios = result.run, result.links, result.prios
+    def leave_out(self, attempt: Attempt) -> None:
+        """Take the links out of an attempt that are certainly committed."""
+        run, links, prios = attempt.assignment.run, attempt.links, attempt.prios
         young, old = self._young.get(run, ()), self._old.get(run, ())
         if prios:
             kept = [at for at, (_, key) in enumerate(links) if key not in young and key not in old]
-            links, prios = [links[at] for at in kept], [prios[at] for at in kept]
+            attempt.links = [links[at] for at in kept]
+            attempt.prios = [prios[at] for at in kept]
         elif links:
-            links = self.unknown(run, links)
-        trapped = result.trapped
-        if trapped:
-            trapped = [one for one in trapped if one[1] not in young and one[1] not in old]
-        return msgspec.structs.replace(result, links=links, prios=prios, trapped=trapped)
+            attempt.links = self.unknown(run, links)
+        if attempt.trapped:
+            attempt.trapped = [
+                link for link in attempt.trapped if link[1] not in young and link[1] not in old
+            ]
 
     def forget_run(self, run: int) -> None:
         self._count -= len(self._young.pop(run, ()))

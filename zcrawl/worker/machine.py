@@ -54,7 +54,6 @@ from zcrawl.mesh.messages import (
     Header,
     NotLeader,
     Rehello,
-    Result,
     Stale,
     Welcome,
 )
@@ -91,7 +90,8 @@ from zcrawl.worker.events import (
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
 from zcrawl.worker.outbox import Entry, Outbox
-from zcrawl.worker.report import About, Pulse, by_verdict, hello_of, parts, unsendable
+from zcrawl.worker.report import About, Pulse, hello_of
+from zcrawl.worker.results.attempt import Attempt, by_verdict, unsendable
 
 
 def refusal_text(worker: str, stale: Stale) -> str:
@@ -168,8 +168,8 @@ class WorkerMachine:
         match event:
             case MessageCame(header, body):
                 self._on_message(header, body, now, effects)
-            case FetchEnded(seq, result):
-                self._on_fetch_ended(seq, result, now, effects)
+            case FetchEnded(seq, attempt):
+                self._on_fetch_ended(seq, attempt, now, effects)
             case ResultRefused(number, detail):
                 entry = self.outbox.replace(number, lambda result: unsendable(result, detail))
                 if entry is not None:
@@ -351,29 +351,23 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ fetches
 
-    def _on_fetch_ended(self, seq: int, result: Result, now: float, effects: Effects) -> None:
-        host_id = result.host
-        manner = self.intake.learn(seq, result, now)
-        next_in_s = self.intake.next_in_s(host_id, now)
+    def _on_fetch_ended(self, seq: int, attempt: Attempt, now: float, effects: Effects) -> None:
+        manner = self.intake.learn(seq, attempt, now)
+        next_in_s = self.intake.next_in_s(attempt.assignment.host, now)
         held = self.intake.finish(seq)
         if held is None:
             effects.append(Note("result_of_cancelled"))
             return
-        result = msgspec.structs.replace(
-            self.known.fresh(result),
-            lease_epoch=held.epoch,
-            lease_n=held.assignment.n,
-            attempt=held.assignment.attempt,
-            host_next_in_s=next_in_s,
-            manner=manner,
-        )
-        self._report(result, now, effects)
+        self.known.leave_out(attempt)
+        attempt.take_lease(held.epoch, held.assignment)
+        attempt.host_next_in_s, attempt.manner = next_in_s, manner
+        self._report(attempt, now, effects)
         self._pulse.count()
 
-    def _report(self, result: Result, now: float, effects: Effects) -> None:
-        for part in parts(result):
-            entry = self.outbox.add(part, now)
-            effects.append(PublishToAll(part, entry.number, part.seq))
+    def _report(self, attempt: Attempt, now: float, effects: Effects) -> None:
+        for result in attempt.results():
+            entry = self.outbox.add(result, now)
+            effects.append(PublishToAll(result, entry.number, result.seq))
 
     def _start_due(self, now: float, effects: Effects) -> None:
         if now > self.permitted_until:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from tests.unit.machine_tools import LeaderStory, result, result_of, run_row, spec, urls
+from tests.unit.worker.test_pipeline import Owner
 from zcrawl.dispatch import runs as runs_module
 from zcrawl.dispatch.leases import Leases
 from zcrawl.dispatch.runs import Runs
@@ -22,7 +23,7 @@ from zcrawl.model.states import RequestState
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.worker.pipeline.pipeline import Pipeline
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.context import RunContext
 
 NEWER = max(CANONICAL_VERSIONS) + 1
 
@@ -96,20 +97,9 @@ def test_a_worker_that_does_not_know_the_version_leaves_the_run_to_others() -> N
     with pytest.raises(PluginError) as refused:
         RunContext(config)
     assert refused.value.code == PluginError.MISSING
-    lacks: list[tuple[int, str]] = []
-    engines: Any = None
-    pipeline = Pipeline(
-        engines,
-        lambda: 0.0,
-        lambda: 0.0,
-        on_end=lambda seq, ended: None,
-        on_hop=lambda seq, delay: None,
-        on_late=lambda seq: None,
-        on_error=lambda name, detail: None,
-        on_lacks=lambda run, what: lacks.append((run, what)),
-    )
-    pipeline.adopt(config)
-    ((run, what),) = lacks
+    owner, engines = Owner(), cast(Any, None)
+    Pipeline(owner, engines, lambda: 0.0, lambda: 0.0).adopt(config)
+    ((run, what),) = owner.lacks
     assert run == 1 and "canonical form" in what
 
 

@@ -22,7 +22,7 @@ from zcrawl.result import plan
 from zcrawl.result.plan import ResultPlanner
 from zcrawl.result.receive import Received
 from zcrawl.worker.pipeline.outgoing import Sending
-from zcrawl.worker.results import outcome
+from zcrawl.worker.results.attempt import Attempt
 
 SCOPE = Scope(hosts=("*",), collapse_scheme=True, collapse_www=True)
 RULES = canonical_rules(SCOPE, CANONICAL_VERSION)
@@ -37,8 +37,8 @@ def assignment(extra: Extra, url: str = PLAIN_PAGE) -> Assignment:
 
 def handed_over(one: Assignment, target: str, status: int = 301) -> Result:
     """What a redirect of a spider's request to another host is reported as."""
-    moved = outcome.skipped(one, REDIRECTED, handover=(target, bytes(16)))
-    return Sending(one, {}, RULES, []).handed_over(moved, status)
+    attempt = Attempt(one).handed_over((target, bytes(16)))
+    return Sending(one, {}, RULES, []).hand_over(attempt, status).result()
 
 
 @pytest.mark.parametrize(("extra", "status"), [(HANDLER, 301), (POST, 307)])

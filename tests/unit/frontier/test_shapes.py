@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from tests.unit.worker.test_outcome import context
+from tests.unit.worker.test_attempt import context
 from zcrawl.frontier.traps import (
     MOST_BYTES,
     MOST_COUNTED,

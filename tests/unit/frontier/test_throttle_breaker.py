@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
-from tests.unit.machine_tools import result
+from tests.unit.machine_tools import attempt
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.breaker import DOWN_AFTER, FAILURES, Breaker, is_down
 from zcrawl.frontier.throttle import LONGEST_HOLD_S, MOST_S, Throttle
 from zcrawl.model.host import Manner
 from zcrawl.model.states import Outcome
 from zcrawl.worker.host_health import HostManners
+from zcrawl.worker.results.attempt import Attempt
 
 # ---------------------------------------------------------------- throttle
 
@@ -134,16 +136,16 @@ def test_only_a_host_that_cannot_be_reached_goes_down() -> None:
 # ---------------------------------------------------------------- both, from results
 
 
-def failed(reason: str, status: int = 0, **changes: object) -> object:
-    return result(outcome=Outcome.FAILED, reason=reason, status=status, **changes)
+def failed(reason: str, status: int = 0, **changes: Any) -> Attempt:
+    return attempt(outcome=Outcome.FAILED, reason=reason, status=status, **changes)
 
 
 def test_a_404_is_an_answer_and_a_silent_failure_is_none() -> None:
     """Whatever a host answers, it is there."""
     manners = HostManners()
     for _ in range(FAILURES - 1):
-        manners.ended(failed("connect"), 0.0, 0.2, 4, 0.0)  # type: ignore[arg-type]
-    manners.ended(failed("http_404", 404), 0.0, 0.2, 4, 0.0)  # type: ignore[arg-type]
+        manners.ended(failed("connect"), 0.0, 0.2, 4, 0.0)
+    manners.ended(failed("http_404", 404), 0.0, 0.2, 4, 0.0)
     assert manners.breaker.failures == 0
 
 
@@ -151,7 +153,7 @@ def test_only_news_are_told_and_a_next_owner_takes_them_over() -> None:
     """What was told travels through the leader into another owner's hands."""
     first = HostManners()
     busy = failed("http_429", 429, retry=RetryClass.THROTTLED)
-    assert first.ended(busy, 0.0, 0.2, 4, 0.0) == 0.5  # type: ignore[arg-type]
+    assert first.ended(busy, 0.0, 0.2, 4, 0.0) == 0.5
     news = first.news()
     assert news == Manner(0.5, 0, 0) and first.news() is None
     second = HostManners()

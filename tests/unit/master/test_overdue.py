@@ -15,7 +15,7 @@ from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.spec import Fetch, JobSpec, Politeness
 from zcrawl.model.states import Outcome
 from zcrawl.worker import events as w
-from zcrawl.worker.report import by_verdict
+from zcrawl.worker.results.attempt import by_verdict
 
 PATIENCE_S = 40.0
 
@@ -127,7 +127,7 @@ def test_a_request_whose_attempts_are_all_lost_ends_by_name() -> None:
         story.say(seconds=2)
     final = story.last
     assert (final.verdict, final.attempt) == (ATTEMPT_OVERDUE, 3)
-    ended = by_verdict(final, 1)
+    ended = by_verdict(final, 1).result()
     assert ended.outcome is Outcome.FAILED
     story.report(ended)
     (row,) = story.store.requests(1)

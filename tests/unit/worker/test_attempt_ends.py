@@ -9,14 +9,14 @@ import httpx
 import msgspec
 import pytest
 
-from tests.unit.machine_tools import assignment, grant, header, result
-from tests.unit.worker.test_pipeline import HTML, SITE, Rig, page, rig
+from tests.unit.machine_tools import assignment, attempt, grant, header
+from tests.unit.worker.test_pipeline import HTML, SITE, Owner, Rig, page, rig
 from tests.unit.worker.test_worker_machine import Worker
 from zcrawl.errors import RetryClass
 from zcrawl.fetch.wire.cookie_jar import CookieStore
 from zcrawl.mesh.codec import MAX_FRAME_BYTES
 from zcrawl.mesh.memory import MemoryHub
-from zcrawl.mesh.messages import Assign, Assignment, Heartbeat, Result, RunConfig
+from zcrawl.mesh.messages import Assign, Assignment, Heartbeat, RunConfig
 from zcrawl.model.reasons.failure import RESULT_UNSENDABLE
 from zcrawl.model.spec import Fetch, JobSpec, Politeness
 from zcrawl.model.states import Outcome
@@ -24,6 +24,7 @@ from zcrawl.runtime.loop import TASK_FAILED, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.driver.loop import WorkerLoop
 from zcrawl.worker.pipeline.pipeline import Pipeline
+from zcrawl.worker.results.attempt import Attempt
 
 WITH_COOKIES = JobSpec("j", politeness=Politeness(robots=False), fetch=Fetch(cookies=True))
 
@@ -72,6 +73,33 @@ async def test_an_attempt_whose_request_is_cancelled_by_others_ends_in_a_result(
     assert good.outcome is Outcome.DONE
 
 
+async def test_an_attempt_without_an_end_is_a_failure_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A way through the pipeline that decides nothing is a bug, and costs its own page only."""
+
+    def forgets(self: Attempt, *anything: Any) -> Attempt:
+        return self
+
+    monkeypatch.setattr(Attempt, "read", forgets)
+    world = rig({"/a": page()})
+    (ended,) = await world.fetch("/a")
+    assert (ended.outcome, ended.reason) == (Outcome.FAILED, "internal_error")
+    assert "no end" in ended.detail
+
+
+async def test_what_was_found_before_a_failure_is_not_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An attempt that fails after its page was done reports the failure only: the page, its items
+    and its links are the next attempt's."""
+    monkeypatch.setattr(Attempt, "add_traits", lambda *anything: 1 / 0)
+    world = rig({"/a": page()})
+    (ended,) = await world.fetch("/a")
+    assert (ended.outcome, ended.reason, ended.status) == (Outcome.FAILED, "internal_error", 0)
+    assert (ended.page, ended.items, ended.links, ended.rejected) == (None, [], [], {})
+
+
 async def test_a_cancelled_attempt_reports_nothing() -> None:
     """The worker does not wait for it any more."""
     world = rig({"/a": page()})
@@ -87,23 +115,14 @@ async def test_a_run_that_cannot_be_taken_in_fails_by_name() -> None:
     def broken(spec: JobSpec) -> Any:
         raise ZeroDivisionError("in a plugin")
 
-    ends: dict[int, Result] = {}
-    errors: list[tuple[str, str]] = []
-    pipeline = Pipeline(
-        broken,
-        lambda: 0.0,
-        lambda: 0.0,
-        on_end=ends.__setitem__,
-        on_hop=lambda seq, delay: None,
-        on_late=lambda seq: None,
-        on_error=lambda name, detail: errors.append((name, detail)),
-    )
+    owner = Owner()
+    pipeline = Pipeline(owner, broken, lambda: 0.0, lambda: 0.0)
     pipeline.adopt(RunConfig(1, 1, msgspec.json.encode(JobSpec("j")), []))
     pipeline.start(Assignment(0, 0, 1, 1, f"{SITE}/a", 1, 1, None))
     for _ in range(5):
         await asyncio.get_running_loop().create_task(_turn())
-    assert ends[0].reason == "internal_error"
-    assert errors[0][0] == "internal_error" and "ZeroDivisionError" in errors[0][1]
+    assert owner.ends[0].reason == "internal_error"
+    assert owner.notes[0][0] == "internal_error" and "ZeroDivisionError" in owner.notes[0][1]
 
 
 async def _turn() -> None: ...
@@ -152,7 +171,7 @@ async def test_a_result_that_cannot_be_sent_is_replaced_by_one_that_can(
 ) -> None:
     """It would be sent again for ever, and its request would never end. The others go out."""
     bench = Bench()
-    bench.loop.fetch_ended(1, result(1, **changes))
+    bench.loop.fetch_ended(1, attempt(1, **changes))
     bench.loop._outgoing.append(w.PublishToAll(bench.worker.machine._pulse.beat(1.0, 1, False)))
     assert [type(body) for body in bench.flush()] == [Heartbeat], "the rest is not lost"
     (ended,) = bench.flush()

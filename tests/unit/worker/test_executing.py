@@ -12,13 +12,14 @@ import pytest
 from zcrawl import plugins
 from zcrawl.errors import FetchError, JobError, PageSkipped, PluginError, RetryClass
 from zcrawl.frontier.extra import START_URL
-from zcrawl.mesh.messages import Assignment, Result
+from zcrawl.mesh.messages import Assignment
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Outcome
 from zcrawl.plugins import Skip, Task
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.worker.extensions.executors import Executing
 from zcrawl.worker.extensions.threads import Aside
+from zcrawl.worker.results.attempt import Attempt
 
 SPEC = JobSpec("nightly", kind="mine", plugins={"mine": {"say": "hi"}})
 
@@ -47,9 +48,9 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Mine:
     return made
 
 
-async def done(url: str = START_URL, timeout_s: float = 5.0) -> Result:
-    one = Assignment(1, 2, 3, 4, url, 0, 2, None)
-    return await Executing(SPEC, Aside()).do(one, timeout_s, lambda: 100.0)
+async def done(url: str = START_URL, timeout_s: float = 5.0) -> Attempt:
+    attempt = Attempt(Assignment(1, 2, 3, 4, url, 0, 2, None))
+    return await Executing(SPEC, Aside()).do(attempt, timeout_s, lambda: 100.0)
 
 
 async def test_what_an_executor_gives_becomes_the_tasks_item(mine: Mine) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.unit.machine_tools import assignment, grant, header, result
+from tests.unit.machine_tools import assignment, attempt, grant, header, result
 from zcrawl.errors import RetryClass
 from zcrawl.mesh.codec import decode, encode
 from zcrawl.mesh.messages import Message, Page
@@ -60,11 +60,11 @@ LATE = {
 def test_a_process_that_slept_blames_no_host_for_it(late: str, slept: bool) -> None:
     """What was under way says nothing about the host; without a sleep it does."""
     intake = running(0.0, 6)
-    intake.learn(1, result(1), 10.1)
+    intake.learn(1, attempt(1), 10.1)
     for moment in [10.0, 25.0] if slept else range(10, 26):
         intake.turned(float(moment), 1.0)
     for n in range(2, 7):
-        intake.learn(n, result(n, **LATE[late]), 25.0)
+        intake.learn(n, attempt(n, **LATE[late]), 25.0)
     manners = intake.hosts[1].manners
     is_blamed = manners.throttle.slow_s > 0.0 or manners.breaker.opens > 0
     assert is_blamed is not slept

@@ -13,11 +13,11 @@ from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Extracted, Page, Result
+from zcrawl.mesh.messages import Extracted, Page
 from zcrawl.plugins import Drop, Middleware
 from zcrawl.result.plan import tallies_of
 from zcrawl.worker.pipeline.outgoing import Sending
-from zcrawl.worker.results import outcome
+from zcrawl.worker.results.attempt import Attempt
 
 CODE = """
 class OnlyItems:
@@ -110,18 +110,20 @@ class Picky(Middleware):
         raise Drop("not here")
 
 
-def result_of(count: int, extracted: Extracted | None = None) -> Result:
+def attempt_of(count: int, extracted: Extracted | None = None) -> Attempt:
     page = Page("http://a.test/", None, "", 1, 0.0, 1.0)
-    result = outcome.done(assignment(1, 1), page, 200, [], 0.0, {})
     items = [msgspec.json.encode({"n": n}) for n in range(count)]
-    return msgspec.structs.replace(result, items=items, extracted=extracted)
+    attempt = Attempt(assignment(1, 1)).done(page, 200, items)
+    attempt.extracted = extracted
+    return attempt
 
 
 async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason() -> None:
     """In the result's own tallies, which are committed with the page; those of a schema stay."""
     sending = Sending(assignment(1, 1), {}, DEFAULT, [("first", Middleware()), ("picky", Picky())])
     before = Extracted(reasons={"schema: price": 4})
-    result = await sending.items(result_of(5, before))
+    result = attempt_of(5, before)
+    await sending.change_items(result)
     assert [msgspec.json.decode(item)["n"] for item in result.items] == [0, 4]
     assert tallies_of(result.extracted) == (
         ("rejected", "schema: price", 4),
@@ -134,7 +136,9 @@ async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason(
 async def test_a_result_whose_items_are_all_kept_stays_as_it_is() -> None:
     """Nobody's tallies are touched."""
     sending = Sending(assignment(1, 1), {}, DEFAULT, [("first", Middleware())])
-    assert await sending.items(result_of(2)) == result_of(2)
+    attempt = attempt_of(2)
+    await sending.change_items(attempt)
+    assert attempt == attempt_of(2)
 
 
 async def test_drop_at_another_point_fails_the_page_by_name() -> None:

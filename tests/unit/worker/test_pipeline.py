@@ -21,9 +21,9 @@ from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
 from zcrawl.model.states import Outcome
-from zcrawl.worker.pipeline.pipeline import Pipeline
-from zcrawl.worker.results import outcome
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.pipeline.pipeline import Pipeline, PipelineSettings
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.context import RunContext
 
 SITE = "https://x.test"
 HTML = {"content-type": "text/html"}
@@ -38,8 +38,30 @@ def to(location: str, status: int = 302) -> httpx.Response:
     return httpx.Response(status, headers={"location": location})
 
 
+class Owner:
+    """A pipeline's owner that notes what it is told, and gives no permits."""
+
+    def __init__(self) -> None:
+        self.ends: dict[int, Result] = {}
+        self.lacks: list[tuple[int, str]] = []
+        self.notes: list[tuple[str, str]] = []
+
+    def fetch_ended(self, seq: int, attempt: Attempt) -> None:
+        self.ends[seq] = attempt.result()
+
+    def hop_wanted(self, seq: int, crawl_delay_s: float) -> None: ...
+
+    def started_late(self, seq: int) -> None: ...
+
+    def run_lacks(self, run: int, what: str) -> None:
+        self.lacks.append((run, what))
+
+    def note(self, name: str, detail: str) -> None:
+        self.notes.append((name, detail))
+
+
 class Rig:
-    """A pipeline whose permits are given at once and noted."""
+    """A pipeline whose permits are given at once and noted: its owner and its engine."""
 
     def __init__(self, answers: Mapping[str, Answer], spec: JobSpec, **options: object) -> None:
         self.answers = answers
@@ -53,16 +75,9 @@ class Rig:
         self.on_get: Callable[[], None] = lambda: None
         self._left = 0
         self._done = asyncio.Event()
-        self.pipeline = Pipeline(
-            lambda spec: self,
-            lambda: self.now,
-            lambda: 1_700_000_000.0,
-            on_end=self._end,
-            on_hop=self._hop,
-            on_late=lambda seq: None,
-            on_error=lambda name, detail: self.errors.append(name),
-            **options,  # type: ignore[arg-type]
-        )
+        settings = PipelineSettings(**options)  # type: ignore[arg-type]
+        utc = 1_700_000_000.0
+        self.pipeline = Pipeline(self, lambda spec: self, lambda: self.now, lambda: utc, settings)
         self.pipeline.adopt(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
@@ -79,12 +94,19 @@ class Rig:
 
     async def aclose(self) -> None: ...
 
-    def _hop(self, seq: int, crawl_delay_s: float) -> None:
+    def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
         self.hops += 1
         asyncio.get_running_loop().call_soon(self.pipeline.permit, seq)
 
-    def _end(self, seq: int, result: Result) -> None:
-        self.results[seq] = result
+    def started_late(self, seq: int) -> None: ...
+
+    def run_lacks(self, run: int, what: str) -> None: ...
+
+    def note(self, name: str, detail: str) -> None:
+        self.errors.append(name)
+
+    def fetch_ended(self, seq: int, attempt: Attempt) -> None:
+        self.results[seq] = attempt.result()
         self._left -= 1
         if self._left == 0:
             self._done.set()
@@ -225,18 +247,18 @@ def test_what_stays_a_page_of_its_own_behind_a_redirect(spec: JobSpec, extra: by
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
     one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=extra)
     target = "http://x.test/a" if spec.scope.collapse_scheme else f"{SITE}/b"
-    done = outcome.done(one, Page(target, None, "", 1, 0.0, 0.0), 200, [], 0.0)
-    assert outcome.landed(done, one, context, target) is done
+    done = Attempt(one, context).done(Page(target, None, "", 1, 0.0, 0.0), 200, [])
+    assert done.add_redirects(target).redirected_to is None
 
 
 def test_only_pages_tell_where_they_landed() -> None:
     """A skip or a failure behind a redirect makes nobody a duplicate."""
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(JobSpec("j")), ["x.test"]))
     one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=encode(REDIRECT))
-    gone = outcome.skipped(one, "noindex")
-    assert outcome.landed(gone, one, context, f"{SITE}/b") is gone
-    done = outcome.done(one, Page(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [], 0.0)
-    assert outcome.landed(done, one, context, f"{SITE}/b").redirected_to is not None
+    gone = Attempt(one, context).skipped("noindex")
+    assert gone.add_redirects(f"{SITE}/b").redirected_to is None
+    done = Attempt(one, context).done(Page(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [])
+    assert done.add_redirects(f"{SITE}/b").redirected_to is not None
 
 
 async def test_a_redirect_to_another_host_is_not_followed() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Assignment, Page
+from zcrawl.mesh.messages import Assignment, Page, Result
 from zcrawl.model.capture import Capture
 from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.model.states import Outcome
@@ -19,7 +19,7 @@ from zcrawl.outputs.warc import render_warc
 from zcrawl.plugins import Outgoing
 from zcrawl.worker.pipeline.capture import REMOVED, Recording
 from zcrawl.worker.pipeline.outgoing import Sending
-from zcrawl.worker.results import outcome
+from zcrawl.worker.results.attempt import Attempt
 
 warcio = pytest.importorskip("warcio.archiveiterator")
 
@@ -45,9 +45,15 @@ def answer(status: int, body: bytes = b"", **told: Any) -> httpx.Response:
     return httpx.Response(status, content=body, extensions={"wire_headers": headers, **told})
 
 
+def told(made: Recording, attempt: Attempt) -> Result:
+    """What is reported of an attempt with these exchanges."""
+    made.add_to(attempt)
+    return attempt.result()
+
+
 def captured(made: Recording) -> bytes:
     """What goes to the leader with a page that is done."""
-    extracted = made.told(outcome.done_with(ONE, PAGE, 200, [], [], 0.0)).extracted
+    extracted = told(made, Attempt(ONE).done(PAGE, 200, [])).extracted
     assert extracted is not None and extracted.capture is not None
     return extracted.capture
 
@@ -144,7 +150,7 @@ async def test_a_redirect_to_another_host_is_told_without_a_page() -> None:
     """The request that it becomes has a record of its own, made by another worker maybe."""
     made = recording()
     await made.add(URL, answer(302), None, 10.0)
-    result = made.told(outcome.skipped(ONE, "redirected", status=302))
+    result = told(made, Attempt(ONE).skipped("redirected", status=302))
     assert result.outcome is Outcome.SKIPPED and result.extracted is not None
     assert result.extracted.capture is not None
     capture = msgspec.json.decode(result.extracted.capture, type=Capture)
@@ -157,7 +163,7 @@ async def test_a_page_that_is_as_it_was_is_archived_as_it_was_answered() -> None
     """A 304 has no body."""
     made = recording()
     await made.add(URL, answer(304), None, 10.0)
-    result = made.told(outcome.done_with(ONE, PAGE, 304, [], [], 0.0))
+    result = told(made, Attempt(ONE).done(PAGE, 304, []))
     assert result.extracted is not None and result.extracted.capture is not None
     (response, body), *_ = records(result.extracted.capture)
     assert (response.http_headers.get_statuscode(), body) == ("304", b"")
@@ -169,7 +175,7 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
     made = recording()
     await made.add(URL, answer(301, b"moved"), None, 10.0)
     await made.add("http://a.test/new", answer(status, b"no such thing"), None, 11.0)
-    extracted = made.told(outcome.failed(ONE, f"http_{status}", None, status=status)).extracted
+    extracted = told(made, Attempt(ONE).failed(f"http_{status}", None, status=status)).extracted
     assert extracted is not None and extracted.capture is not None
     found = records(extracted.capture)
     assert [r.rec_type for r, _ in found] == ["response", "request", "metadata"] * 2
@@ -182,10 +188,10 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
 async def test_what_asks_not_to_be_kept_and_what_was_never_answered_is_not_recorded() -> None:
     """A page that says noindex, and an attempt that did not get as far as an answer."""
     made = recording()
-    assert made.told(outcome.failed(ONE, "connect", None)).extracted is None
+    assert told(made, Attempt(ONE).failed("connect", None)).extracted is None
     await made.add(URL, answer(200, b"secret"), None, 10.0)
-    assert made.told(outcome.skipped(ONE, "noindex", status=200)).extracted is None
-    assert made.told(outcome.skipped(ONE, "soft_404", status=200)).extracted is not None
+    assert told(made, Attempt(ONE).skipped("noindex", status=200)).extracted is None
+    assert told(made, Attempt(ONE).skipped("soft_404", status=200)).extracted is not None
 
 
 def test_captures_of_earlier_versions_are_still_read() -> None:

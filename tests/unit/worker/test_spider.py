@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.unit.dispatch.test_planner import SPREAD, Office
-from tests.unit.machine_tools import LeaderStory, assignment, grant, run_row, spec
+from tests.unit.machine_tools import LeaderStory, assignment, attempt, grant, run_row, spec
 from tests.unit.worker.test_worker_machine import Worker, of, sent, started
 from zcrawl.errors import JobError
 from zcrawl.frontier import extra as extras
@@ -24,8 +24,7 @@ from zcrawl.submit.code import check_code, check_engine, code_of
 from zcrawl.submit.validate import spec_from_dict
 from zcrawl.worker import events as w
 from zcrawl.worker.extensions.spider_child import Gathered, load, wanted_of
-from zcrawl.worker.report import parts
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.spider_requests import asked_of
 from zcrawl.worker.spider_protocol import MOST_ITEMS, Load, Wanted
 
@@ -194,11 +193,8 @@ def test_a_plain_get_has_the_key_of_a_found_link() -> None:
 
 def test_many_requests_travel_in_parts() -> None:
     """Rule 4 holds for requests of spiders: all of them, once, the page last."""
-    from tests.unit.machine_tools import result
-
     asked = [(f"http://a.test/{n}", bytes(16), 0, b"") for n in range(2 * LINKS_PER_RESULT + 3)]
-    whole = result(1, requests=asked, items=[b"{}"])
-    several = parts(whole)
+    several = attempt(1, requests=asked, items=[b"{}"]).results()
     assert [one.outcome for one in several] == [Outcome.PART, Outcome.PART, Outcome.DONE]
     assert [r for one in several for r in one.requests] == asked
     assert [len(one.items) for one in several] == [0, 0, 1]

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.unit.machine_tools import assignment, grant, header, result
+from tests.unit.machine_tools import assignment, attempt, grant, header
 from zcrawl.mesh.messages import (
     Accept,
     Assign,
@@ -88,7 +88,7 @@ class Worker:
         return self.handle(w.Ticked())
 
     def end(self, seq: int, **changes: Any) -> list[w.Effect]:
-        return self.handle(w.FetchEnded(seq, result(seq, **changes)))
+        return self.handle(w.FetchEnded(seq, attempt(seq, **changes)))
 
 
 def sent(effects: list[w.Effect], kind: type[T]) -> list[T]:

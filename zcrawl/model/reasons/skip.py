@@ -246,7 +246,7 @@ BAD_HEADER: Final = skip(
     "bad_header",
     "A spider yielded a request with a header that cannot be sent.",
     "Use plain header names and values, and none of Host, Content-Length, Transfer-Encoding, "
-    "Connection.",
+    "Connection, Upgrade.",
 )
 REQUEST_TOO_LARGE: Final = skip(
     "request_too_large",

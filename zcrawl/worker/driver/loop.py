@@ -18,6 +18,7 @@ from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
 from zcrawl.worker.pipeline.pipeline import Pipeline
+from zcrawl.worker.results.attempt import Attempt
 
 MEASURE_S: Final = 1.0  # memory and lag are measured this often
 LEAST_WAIT_S: Final = 0.001
@@ -95,8 +96,8 @@ class WorkerLoop:
             self._planned = True
             self._loop.call_soon(self._plan_wakeup)
 
-    def fetch_ended(self, seq: int, result: Result) -> None:
-        self.handle(w.FetchEnded(seq, result))
+    def fetch_ended(self, seq: int, attempt: Attempt) -> None:
+        self.handle(w.FetchEnded(seq, attempt))
 
     def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
         self.handle(w.HopWanted(seq, crawl_delay_s))

@@ -17,14 +17,14 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.frontier.extra import START_URL
-from zcrawl.mesh.messages import Assignment, Page, Result
+from zcrawl.mesh.messages import Page
 from zcrawl.model.reasons.failure import EXECUTOR_ERROR, EXECUTOR_TIMEOUT
 from zcrawl.model.spec import JobSpec
 from zcrawl.plugins import Skip, Task
 from zcrawl.submit.read import to_dict
 from zcrawl.text.raised import raised_text
 from zcrawl.worker.extensions.threads import Aside
-from zcrawl.worker.results import outcome
+from zcrawl.worker.results.attempt import Attempt
 
 MOST_BYTES: Final = 1_000_000  # of what is kept of a task
 MOST_REASON: Final = 80
@@ -40,12 +40,14 @@ class Executing:
         self._job = to_dict(spec)
         self._executor = plugins.make_executor(spec.kind, spec.plugins.get(spec.kind, {}))
 
-    async def do(self, one: Assignment, timeout_s: float, utc: Callable[[], float]) -> Result:
-        url = None if one.url == START_URL else one.url
+    async def do(self, attempt: Attempt, timeout_s: float, utc: Callable[[], float]) -> Attempt:
+        assignment = attempt.assignment
+        url = None if assignment.url == START_URL else assignment.url
         began = utc()
         try:
             async with asyncio.timeout(timeout_s):
-                item = _object(await self._called(Task(self._job, one.run, url, one.attempt)))
+                task = Task(self._job, assignment.run, url, assignment.attempt)
+                item = _object(await self._called(task))
         except TimeoutError as error:
             raise self._failed(EXECUTOR_TIMEOUT, f"not done in {timeout_s} s") from error
         except Skip as skip:
@@ -55,14 +57,14 @@ class Executing:
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
             raise self._failed(EXECUTOR_ERROR, raised_text(error)) from error
         page = Page(
-            final_url=one.url,
+            final_url=assignment.url,
             title=None,
             content_type=JSON if item else "",
             size=len(item),
             fetched_at=began,
             elapsed_ms=(utc() - began) * 1000,
         )
-        return outcome.done_with(one, page, 0, [item] if item else [], [], 0.0)
+        return attempt.done(page, 0, [item] if item else [])
 
     async def _called(self, task: Task) -> Any:
         execute = self._executor.execute

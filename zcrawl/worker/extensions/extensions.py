@@ -19,7 +19,7 @@ from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
 from zcrawl.fetch.ports import Response
 from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.url import LinkResolver
-from zcrawl.mesh.messages import Assignment, Page, Result
+from zcrawl.mesh.messages import Assignment, Page
 from zcrawl.model.reasons.cluster import NO_CODE
 from zcrawl.model.reasons.failure import PARSER_ERROR, PARSER_TIMEOUT, QUARANTINED
 from zcrawl.model.reasons.skip import START
@@ -31,18 +31,17 @@ from zcrawl.worker.extensions.executors import Executing
 from zcrawl.worker.extensions.spiders import SpiderProcess
 from zcrawl.worker.extensions.threads import Aside
 from zcrawl.worker.pipeline.outgoing import Sending
-from zcrawl.worker.results import outcome
-from zcrawl.worker.results.items import held_to
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.context import RunContext
+from zcrawl.worker.results.items import apply_item_schema
+from zcrawl.worker.results.pages import clean
 from zcrawl.worker.results.spider_requests import asked_of
 from zcrawl.worker.spider_protocol import Handle, Load, Start, Yielded
 
 QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's process
 CodeOf = Callable[[str], bytes | None]
 Utc = Callable[[], float]
-Reader = Callable[
-    [Assignment, RunContext, Page, Response, float, Sending | None], Awaitable[Result]
-]
+Reader = Callable[[Attempt, Page, Response, Sending | None], Awaitable[Attempt]]
 
 
 class RunExtras:
@@ -80,70 +79,52 @@ class RunExtras:
 
     # ------------------------------------------------------------ the spider
 
-    def takes(self, one: Assignment) -> bool:
+    def takes(self, assignment: Assignment) -> bool:
         """Whether the request is not to be fetched: it begins a spider, or is an executor's."""
-        return one.url == START_URL or self._executing is not None
+        return assignment.url == START_URL or self._executing is not None
 
-    async def start(self, one: Assignment, context: RunContext, utc: Utc) -> Result:
+    async def start(self, attempt: Attempt, utc: Utc) -> Attempt:
         """The request that stands for the beginning of a spider, or for a task."""
+        context = attempt.run_context
         if self._executing is not None:
-            done = await self._executing.do(one, context.limits.total_s, utc)
-            return held_to(self._check, done, one.url, self._spec.kind)
+            await self._executing.do(attempt, context.limits.total_s, utc)
+            return apply_item_schema(self._check, attempt, self._spec.kind)
         try:
-            found = await self._spider().ask(Start())
+            yielded = await self._spider().ask(Start())
         except SpiderError as error:
-            return self._failed(one, error, 0, 0.0)
-        asked, refused = asked_of(found.requests, None, context, 0)
-        result = outcome.skipped(one, START)
-        return msgspec.structs.replace(result, requests=asked, rejected=refused.rejected)
+            return _spider_failed(attempt, error, 0)
+        requests, refused = asked_of(yielded.requests, None, context, 0)
+        attempt.skipped(START)
+        attempt.requests, attempt.rejected = requests, refused.rejected
+        return attempt
 
     async def _read(
-        self,
-        one: Assignment,
-        context: RunContext,
-        page: Page,
-        response: Response,
-        crawl_delay_s: float,
-        sending: Sending | None,
-    ) -> Result:
+        self, attempt: Attempt, page: Page, response: Response, sending: Sending | None
+    ) -> Attempt:
         """The page as the spider's handler reads it."""
+        assignment, context = attempt.assignment, attempt.run_context
         extra = None if sending is None else sending.extra
         question = Handle(
             url=page.final_url,
-            requested_url=one.url,
+            requested_url=assignment.url,
             status=response.status_code,
             headers=[(k.decode("latin-1"), v.decode("latin-1")) for k, v in response.headers.raw],
             body=response.content,
             handler="" if extra is None else extra.handler,
             meta={} if extra is None else extra.meta,
-            depth=one.depth,
-            parent=one.parent,
+            depth=assignment.depth,
+            parent=assignment.parent,
             canonical=context.rules.version,
         )
         try:
-            found: Yielded = await self._spider().ask(question)
+            yielded: Yielded = await self._spider().ask(question)
         except SpiderError as error:
-            return self._failed(one, error, response.status_code, crawl_delay_s)
-        asked, refused = asked_of(found.requests, page.final_url, context, one.depth + 1)
-        result = outcome.done(one, page, response.status_code, [], crawl_delay_s, refused.rejected)
-        result = msgspec.structs.replace(
-            result, items=found.items, requests=asked, dropped=refused.dropped
-        )
-        return held_to(self._check, result, one.url, self._spec.spider)
-
-    def _failed(
-        self, one: Assignment, error: SpiderError, status: int, crawl_delay_s: float
-    ) -> Result:
-        """A handler that raises will raise again. One that ended its process may have been
-        unlucky: it is tried again, and after 3 attempts quarantined."""
-        retry = RetryClass.TRANSIENT if error.fatal else RetryClass.PERMANENT
-        reason, detail = error.code, str(error)
-        if error.fatal and one.attempt >= QUARANTINE_AFTER:
-            reason, detail = QUARANTINED, f"{error.code}: {error}"
-            retry = RetryClass.PERMANENT
-        return outcome.failed(
-            one, reason, retry, status=status, crawl_delay_s=crawl_delay_s, detail=detail
-        )
+            return _spider_failed(attempt, error, response.status_code)
+        depth = assignment.depth + 1
+        requests, refused = asked_of(yielded.requests, page.final_url, context, depth)
+        attempt.done(page, response.status_code, yielded.items, refused.rejected)
+        attempt.requests, attempt.dropped = requests, refused.dropped
+        return apply_item_schema(self._check, attempt, self._spec.spider)
 
     def _spider(self) -> SpiderProcess:
         if self._process is None:
@@ -163,14 +144,25 @@ class RunExtras:
         """Who reads this page instead of zcrawl: the spider, or the first parser that wants it."""
         if self._spec.spider:
             return self._read
-        for name, one in self._parsers:
+        for name, parser in self._parsers:
             try:
-                accepts = one.accepts(url, content_type)
+                accepts = parser.accepts(url, content_type)
             except (Exception, SystemExit) as error:
                 raise _parser_failed(name, error) from error
             if accepts:
-                return functools.partial(_parse, name, one, self._check, self._aside)
+                return functools.partial(_parse, name, parser, self._check, self._aside)
         return None
+
+
+def _spider_failed(attempt: Attempt, error: SpiderError, status: int) -> Attempt:
+    """A handler that raises will raise again. One that ended its process may have been unlucky: it
+    is tried again, and after 3 attempts quarantined."""
+    retry = RetryClass.TRANSIENT if error.fatal else RetryClass.PERMANENT
+    reason, detail = error.code, str(error)
+    if error.fatal and attempt.assignment.attempt >= QUARANTINE_AFTER:
+        reason, detail = QUARANTINED, f"{error.code}: {error}"
+        retry = RetryClass.PERMANENT
+    return attempt.failed(reason, retry, status=status, detail=detail)
 
 
 async def _parse(
@@ -178,14 +170,13 @@ async def _parse(
     parser: plugins.Parser,
     check: Check | None,
     aside: Aside,
-    one: Assignment,
-    context: RunContext,
+    attempt: Attempt,
     page: Page,
     response: Response,
-    crawl_delay_s: float,
     sending: Sending | None,
-) -> Result:
+) -> Attempt:
     """The page as a plugin reads it, in a thread: it may take its time, but not for ever."""
+    assignment, context = attempt.assignment, attempt.run_context
     url, most_s = page.final_url, context.spec.fetch.timeout
     try:
         async with asyncio.timeout(most_s):
@@ -193,7 +184,7 @@ async def _parse(
         items = [_object(item) for item in found.items]
         resolver = LinkResolver(context.rules)
         links = dict(filter(None, (resolver.resolve(url, href) for href in found.links)))
-        title = None if found.title is None else outcome.clean(str(found.title))
+        title = None if found.title is None else clean(str(found.title))
     except TimeoutError as error:
         text = f"parser {name}: no end after {most_s:g} s"
         raise FetchError(text, code=PARSER_TIMEOUT, retry=RetryClass.PERMANENT) from error
@@ -201,13 +192,11 @@ async def _parse(
         raise  # too many that do not end
     except Exception as error:
         raise _parser_failed(name, error) from error
-    kept = context.links.sort(list(links.items()), one.depth + 1, one.url, page.fetched_at)
+    depth = assignment.depth + 1
+    kept = context.links.sort(list(links.items()), depth, assignment.url, page.fetched_at)
     page = msgspec.structs.replace(page, title=title)
-    result = outcome.done(
-        one, page, response.status_code, kept.followed, crawl_delay_s, dict(resolver.rejected)
-    )
-    result = outcome.with_links(msgspec.structs.replace(result, items=items), kept)
-    return held_to(check, result, one.url, name)
+    attempt.done(page, response.status_code, items, dict(resolver.rejected)).add_links(kept)
+    return apply_item_schema(check, attempt, name)
 
 
 def _object(item: Any) -> bytes:

@@ -14,11 +14,12 @@ from typing import Final
 import msgspec
 
 from zcrawl.fetch.ports import Response
-from zcrawl.mesh.messages import Assignment, Extracted, Page, Result
+from zcrawl.mesh.messages import Assignment, Page
 from zcrawl.model.capture import Capture, Exchange, Form
 from zcrawl.model.reasons.skip import NOINDEX
 from zcrawl.model.spec import JobSpec
 from zcrawl.worker.pipeline.outgoing import Sending
+from zcrawl.worker.results.attempt import Attempt
 
 REMOVED: Final = "[removed]"
 _SECRET: Final = frozenset({"authorization", "proxy-authorization", "cookie"})
@@ -63,13 +64,10 @@ class Recording:
             )
         )
 
-    def told(self, result: Result) -> Result:
-        """With all that was answered, unless the last answer asked not to be kept."""
-        if not self._exchanges or result.reason == NOINDEX:
-            return result
-        found = result.extracted or Extracted()
-        found = msgspec.structs.replace(found, capture=self._encoded(result.page))
-        return msgspec.structs.replace(result, extracted=found)
+    def add_to(self, attempt: Attempt) -> None:
+        """All that was answered, unless the last answer asked not to be kept."""
+        if self._exchanges and attempt.reason != NOINDEX:
+            attempt.change_extracted(capture=self._encoded(attempt.page))
 
     def _encoded(self, page: Page | None) -> bytes:
         *hops, last = self._exchanges

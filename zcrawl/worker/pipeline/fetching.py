@@ -1,4 +1,4 @@
-"""One running fetch, and what its pipeline needs to count: limits that are left, caps on starts.
+"""One running fetch: its attempt, what it waits for, the limits that are left; caps on starts.
 
 Used by `pipeline`.
 """
@@ -15,23 +15,20 @@ from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.frontier.robots_place import robots_group
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Result, Traits
+from zcrawl.mesh.messages import Traits
 from zcrawl.model.reasons.failure import TOTAL_TIMEOUT
+from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
     from zcrawl.worker.pipeline.capture import Recording
+    from zcrawl.worker.pipeline.outgoing import Sending
 
 LEAST_HOP_S: Final = 0.001
 
 Clock = Callable[[], float]
-OnEnd = Callable[[int, Result], None]
-OnHop = Callable[[int, float], None]
-OnLate = Callable[[int], None]
-OnError = Callable[[str, str], None]
-OnLacks = Callable[[int, str], None]
 
 
 class Blobs(Protocol):
@@ -43,12 +40,13 @@ class Blobs(Protocol):
 class Fetching(msgspec.Struct):
     """One running fetch."""
 
-    one: Assignment
+    attempt: Attempt
     permitted_at: float
     task: asyncio.Task[None] | None = None
     permit: asyncio.Future[None] | None = None
     waited_s: float = 0.0  # for permits and rules: not counted against the timeout
-    crawl_delay_s: float = 0.0
+    began: float = 0.0  # the clock of its timeout
+    sending: Sending | None = None  # None: a plain GET
     recording: Recording | None = None  # of a run that captures
     sitemaps: tuple[str, ...] = ()  # that robots.txt names and nobody has reported yet
     address: str | None = None  # the only one to connect to; empty: to be found out
@@ -59,9 +57,9 @@ class Fetching(msgspec.Struct):
         """Whether its requests may go there too, for a robots.txt that is there."""
         return robots_group(origin) in self.groups
 
-    def told(self, result: Result) -> Result:
-        """With the exchanges of the fetch, if its run wants them."""
-        return result if self.recording is None else self.recording.told(result)
+    def used_s(self, now: float) -> float:
+        """What counts against the timeout of its run."""
+        return now - self.began - self.waited_s
 
 
 class AtAddress:
@@ -89,7 +87,9 @@ class AtAddress:
 
 
 def at_address(fetch: Fetching, engine: Engine) -> Engine:
-    return engine if fetch.address is None else AtAddress(engine, fetch.one.url, fetch.address)
+    if fetch.address is None:
+        return engine
+    return AtAddress(engine, fetch.attempt.assignment.url, fetch.address)
 
 
 def rest_of(limits: HopLimits, used_s: float) -> HopLimits:

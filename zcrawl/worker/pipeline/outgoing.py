@@ -19,10 +19,11 @@ from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.wire.response import as_httpx
 from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_key
 from zcrawl.frontier.url import CanonicalRules
-from zcrawl.mesh.messages import Assignment, Extracted, Result
+from zcrawl.mesh.messages import Assignment, Extracted
 from zcrawl.model.reasons.failure import MIDDLEWARE_ERROR
 from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
 from zcrawl.text.raised import raised_text
+from zcrawl.worker.results.attempt import Attempt
 
 MOST_REASON: Final = 80
 # What must not go to another host only because the first one said so.
@@ -72,43 +73,41 @@ class Sending:
         """The next request of the same fetch follows a redirect."""
         self.extra = _onward(self.extra, status)
 
-    def handed_over(self, result: Result, status: int) -> Result:
+    def hand_over(self, attempt: Attempt, status: int) -> Attempt:
         """A redirect to another host keeps the request's handler and what it knows."""
-        if result.handover is None or self.extra.is_plain:
-            return result
-        url = result.handover[0]
+        if attempt.handover is None or self.extra.is_plain:
+            return attempt
+        url = attempt.handover[0]
         onward = _onward(self.extra, status)
         headers = {k: v for k, v in onward.headers.items() if k.lower() not in _PRIVATE}
         onward = msgspec.structs.replace(onward, headers=headers, redirected=True)
         own_key = request_key(self._one.url, decode(self._one.extra), self._rules)
         key = redirect_key(url, onward, own_key, self._rules)
-        asked = (url, key, self._one.prio, encode(onward))
-        return msgspec.structs.replace(result, handover=None, requests=[asked])
+        attempt.handover = None
+        attempt.requests = [(url, key, self._one.prio, encode(onward))]
+        return attempt
 
-    async def items(self, result: Result) -> Result:
-        """The result with its items as the middlewares want them stored. Those that a middleware
-        dropped are counted by its name and reason, like items that a schema set aside; what they
-        held is not kept, because that may be why they were dropped."""
-        page = result.page
-        if not self._middlewares or not result.items or page is None:
-            return result
+    async def change_items(self, attempt: Attempt) -> None:
+        """Make the items what the middlewares want stored. Those that a middleware dropped are
+        counted by its name and reason, like items that a schema set aside; what they held is not
+        kept, because that may be why they were dropped."""
+        page = attempt.page
+        if not self._middlewares or not attempt.items or page is None:
+            return
         facts = PageFacts(
-            self._one.url, page.final_url, result.status, self._one.depth, page.fetched_at
+            self._one.url, page.final_url, attempt.status, self._one.depth, page.fetched_at
         )
         kept = []
         dropped: Counter[str] = Counter()
-        for data in result.items:
+        for data in attempt.items:
             try:
                 kept.append(_encoded(await self._passed(msgspec.json.decode(data), facts)))
             except Drop as drop:
                 dropped[drop.reason] += 1
-        result = msgspec.structs.replace(result, items=kept)
-        if not dropped:
-            return result
-        extracted = result.extracted or Extracted()
-        reasons = {**extracted.reasons, **dropped}
-        extracted = msgspec.structs.replace(extracted, reasons=reasons)
-        return msgspec.structs.replace(result, extracted=extracted)
+        attempt.items = kept
+        if dropped:
+            before = (attempt.extracted or Extracted()).reasons
+            attempt.change_extracted(reasons={**before, **dropped})
 
     async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
         """The item behind the last middleware. Drop names the middleware that stopped it."""

@@ -1,9 +1,10 @@
-"""Fetch and parse: from an assignment to its Result, one task per running fetch.
+"""Fetch and parse: from an assignment to the end of its attempt, one task per running fetch.
 
 Called by `driver.loop`. Each request of a fetch goes at the host's pace: the first one with the
 permit that came with the start, each further one (a redirect, a page after its robots.txt) with a
 permit of its own. The clock of `fetch.timeout` stands still while a permit is waited for. Whatever
-goes wrong becomes a Result; nothing that a page does ends the worker.
+goes wrong ends the attempt; nothing that a page does ends the worker. Which end it is, and what is
+reported of it, is in `results.attempt`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -29,7 +30,7 @@ from zcrawl.fetch.keyring import Keyring
 from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Code, Result, RunConfig, Traits
+from zcrawl.mesh.messages import Assignment, Code, RunConfig, Traits
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.skip import ROBOTS, TRAP_SHAPE
@@ -45,11 +46,6 @@ from zcrawl.worker.pipeline.fetching import (
     Blobs,
     Clock,
     Fetching,
-    OnEnd,
-    OnError,
-    OnHop,
-    OnLacks,
-    OnLate,
     at_address,
     limiter,
     rest_of,
@@ -57,53 +53,75 @@ from zcrawl.worker.pipeline.fetching import (
 from zcrawl.worker.pipeline.reading import PageReader
 from zcrawl.worker.pipeline.robots import RobotsCache
 from zcrawl.worker.pipeline.special import SpecialPages
-from zcrawl.worker.results import outcome, readings, sitemaps
+from zcrawl.worker.results import sitemaps
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.items import page_facts
 from zcrawl.worker.results.link_filter import SortedLinks
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results.pages import bare_page, page_of
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:
-    from zcrawl.worker.pipeline.outgoing import Sending
     from zcrawl.worker.pipeline.session import Session
 
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
 
+class PipelineOwner(Protocol):
+    """Who a pipeline fetches for, and tells what happens: the worker loop, or `zcrawl test`."""
+
+    def fetch_ended(self, seq: int, attempt: Attempt) -> None:
+        """The attempt is over; this is called once for each `start`, unless it was cancelled."""
+
+    def hop_wanted(self, seq: int, crawl_delay_s: float) -> None:
+        """A fetch waits for one more `permit`."""
+
+    def started_late(self, seq: int) -> None:
+        """The first request goes out only now, long after its permit."""
+
+    def run_lacks(self, run: int, what: str) -> None:
+        """This worker does not have a plugin that the run needs."""
+
+    def note(self, name: str, detail: str) -> None:
+        """Something for the log."""
+
+
+class PipelineSettings(msgspec.Struct, frozen=True):
+    """What an operator gives to a worker's fetches."""
+
+    blobs: Blobs | None = None  # where bodies are kept
+    keyring: Keyring | None = None
+    rate: float = 0.0  # requests per second; 0: unlimited
+    bandwidth: float = 0.0  # bytes per second; 0: unlimited
+    closed: Sequence[str] = ()  # files of the worker that no spider may read
+
+
 class Pipeline:
-    """`start`, `permit` and `cancel` are called by the worker loop; `on_end` is its answer."""
+    """`start`, `permit` and `cancel` are called by the owner; `fetch_ended` is the answer."""
 
     def __init__(
         self,
+        owner: PipelineOwner,
         engines: EngineOf,
         clock: Clock,
         utc: Clock,
-        *,
-        on_end: OnEnd,
-        on_hop: OnHop,
-        on_late: OnLate,
-        on_error: OnError,
-        on_lacks: OnLacks | None = None,
-        blobs: Blobs | None = None,
-        keyring: Keyring | None = None,
-        rate: float = 0.0,
-        bandwidth: float = 0.0,
-        closed: Sequence[str] = (),
+        settings: PipelineSettings | None = None,
     ) -> None:
-        self._engines = EngineBook(engines, on_error)
+        settings = settings or PipelineSettings()
+        self._owner = owner
+        self._engines = EngineBook(engines, owner.note)
         self._clock, self._utc = clock, utc
-        self._on_end, self._on_hop, self._on_error = on_end, on_hop, on_error
-        self._on_late, self._on_lacks = on_late, on_lacks
-        self._blobs = blobs
+        self._blobs = settings.blobs
         self._robots = RobotsCache(clock)
         self._reader = PageReader()
         self._special = SpecialPages(clock, utc, self._reader)
         self._runs: dict[int, RunContext] = {}
         self._sessions: dict[int, Session] = {}  # of runs that have one
-        self._extras = ExtrasBook(closed, on_error)
+        self._extras = ExtrasBook(settings.closed, owner.note)
         self._refused: dict[int, tuple[str, str]] = {}  # runs that cannot be worked on: why
-        self._keyring = keyring
+        self._keyring = settings.keyring
         self._fetches: dict[int, Fetching] = {}
+        rate, bandwidth = settings.rate, settings.bandwidth
         self._starts = limiter(1, 1 / rate) if rate > 0 else None
         self._bytes = limiter(bandwidth, 1.0) if bandwidth > 0 else None
 
@@ -123,15 +141,15 @@ class Pipeline:
             self._extras.adopt(config.run, context.spec)
         except (JobError, PluginError) as error:  # its requests will fail with that code
             self._refuse_run(config.run, error.code, str(error))
-            if error.code == PluginError.MISSING and self._on_lacks is not None:
-                self._on_lacks(config.run, str(error))  # unless somebody else has it
+            if error.code == PluginError.MISSING:
+                self._owner.run_lacks(config.run, str(error))  # unless somebody else has it
         except Exception as error:  # a bug, ours or a plugin's: it concerns this run only
             self._refuse_run(config.run, INTERNAL_ERROR, in_full(error))
 
     def _refuse_run(self, run: int, code: str, detail: str) -> None:
         self._runs.pop(run, None)
         self._refused[run] = (code, detail.rpartition("\n")[2])  # of a traceback the error
-        self._on_error(code, f"run {run}: {detail}")
+        self._owner.note(code, f"run {run}: {detail}")
 
     def adopt_code(self, code: Code) -> None:
         self._extras.adopt_code(code)
@@ -145,9 +163,10 @@ class Pipeline:
     def learn_robots(self, origin: str, file: RobotsFile) -> None:
         self._robots.learn(origin, file)
 
-    def start(self, one: Assignment, address: str | None = None, groups: Keys = ()) -> None:
-        fetch = Fetching(one, permitted_at=self._clock(), address=address, groups=groups)
-        self._fetches[one.seq] = fetch
+    def start(self, assignment: Assignment, address: str | None = None, groups: Keys = ()) -> None:
+        permitted_at = self._clock()
+        fetch = Fetching(Attempt(assignment), permitted_at, address=address, groups=groups)
+        self._fetches[assignment.seq] = fetch
         fetch.task = asyncio.get_running_loop().create_task(self._run(fetch))
 
     def permit(self, seq: int) -> None:
@@ -173,90 +192,96 @@ class Pipeline:
     # ------------------------------------------------------------ one fetch
 
     async def _run(self, fetch: Fetching) -> None:
-        """Whatever happens in an attempt, its end is a Result: a request without one would keep its
-        slot and its lease as long as this process lives."""
-        one = fetch.one
+        """Whatever happens in an attempt, it ends: a request without a Result would keep its slot
+        and its lease as long as this process lives."""
+        attempt, seq = fetch.attempt, fetch.attempt.assignment.seq
         try:
-            result = self._with_news(fetch, await self._outcome(fetch))
+            await self._end(fetch)
+            self._add_news(fetch)
+            if attempt.outcome is None:
+                raise RuntimeError("the attempt has no end")
         except Exception as error:
-            result = self._broken(one, error)
+            self._broken(attempt, error)
         except asyncio.CancelledError as error:
-            if self._fetches.get(one.seq) is not fetch:
+            if self._fetches.get(seq) is not fetch:
                 raise  # `cancel` or `close`: nobody waits for its result
-            result = self._broken(one, error)  # something that it waited for was cancelled
-        if self._fetches.pop(one.seq, None) is fetch:
-            self._on_end(one.seq, result)
+            self._broken(attempt, error)  # something that it waited for was cancelled
+        if self._fetches.pop(seq, None) is fetch:
+            self._owner.fetch_ended(seq, attempt)
 
-    async def _outcome(self, fetch: Fetching) -> Result:
-        one = fetch.one
+    async def _end(self, fetch: Fetching) -> None:
+        attempt = fetch.attempt
         try:
-            return fetch.told(await self._attempt(fetch))
+            await self._attempt(fetch)
         except FetchError as error:
-            return fetch.told(outcome.failed_with(one, error, fetch.crawl_delay_s))
+            attempt.failed_with(error)
         except PageSkipped as error:
-            return outcome.skipped(one, error.code, detail=str(error))
+            attempt.skipped(error.code, detail=str(error))
+            return
         except ZcrawlError as error:  # e.g. the disk for kept bodies is full
-            self._on_error(error.code, f"run {one.run}: {error}")
-            return outcome.failed(one, error.code, RetryClass.TRANSIENT, detail=str(error))
+            self._owner.note(error.code, f"run {attempt.assignment.run}: {error}")
+            attempt.failed(error.code, RetryClass.TRANSIENT, detail=str(error))
+            return
+        if fetch.recording is not None:
+            fetch.recording.add_to(attempt)
 
-    def _with_news(self, fetch: Fetching, result: Result) -> Result:
-        """The result with what the attempt has learnt beside its page."""
-        one = fetch.one
-        session = self._sessions.get(one.run)
+    def _add_news(self, fetch: Fetching) -> None:
+        """Add what the attempt has learnt beside its page."""
+        attempt, assignment = fetch.attempt, fetch.attempt.assignment
+        session = self._sessions.get(assignment.run)
         if session is not None and session.cookies is not None:
-            result = outcome.with_cookies(result, session.cookies.changes(one.url))
-        if self._fetches.get(one.seq) is not fetch:
-            return result  # nobody waits for it, so another result has to bring the rest
-        if fetch.sitemaps and result.outcome is not Outcome.FAILED:
-            context = self._runs.get(one.run)
+            attempt.cookies = session.cookies.changes(assignment.url)
+        if self._fetches.get(assignment.seq) is not fetch:
+            return  # nobody waits for it, so another result has to bring the rest
+        if fetch.sitemaps and attempt.outcome is not Outcome.FAILED:
+            context = self._runs.get(assignment.run)
             if context is not None:
-                result = sitemaps.with_sitemaps(result, context, fetch.sitemaps, one.url)
+                sitemaps.add_named(attempt, context, fetch.sitemaps)
         if self._robots.unreported:
-            robots = self._robots.unreported.pop(origin_of(one.url), None)
-            result = msgspec.structs.replace(result, robots=robots)
-        return result
+            attempt.robots = self._robots.unreported.pop(origin_of(assignment.url), None)
 
-    def _broken(self, one: Assignment, error: BaseException) -> Result:
+    def _broken(self, attempt: Attempt, error: BaseException) -> None:
         """A bug, ours or a library's. It is tried again, because it may be the moment's; after the
         job's retries the URL ends dead with this name, and the log has the story."""
-        self._on_error(INTERNAL_ERROR, f"run {one.run}: {one.url}: {in_full(error)}")
+        assignment = attempt.assignment
+        text = f"run {assignment.run}: {assignment.url}: {in_full(error)}"
+        self._owner.note(INTERNAL_ERROR, text)
         detail = f"{type(error).__name__}: {error}"
-        return outcome.failed(one, INTERNAL_ERROR, RetryClass.TRANSIENT, detail=detail)
+        attempt.failed(INTERNAL_ERROR, RetryClass.TRANSIENT, detail=detail)
 
-    async def _attempt(self, fetch: Fetching) -> Result:
-        one = fetch.one
-        context = self._runs.get(one.run)
+    async def _attempt(self, fetch: Fetching) -> Attempt:
+        """Fetch, hop by hop. Each way through here returns the attempt with its end."""
+        attempt, assignment = fetch.attempt, fetch.attempt.assignment
+        context = attempt.context = self._runs.get(assignment.run)
         if context is None:
-            return readings.of_refused_run(one, *self._refused.get(one.run, (BAD_SPEC, "")))
-        if context.is_endless(one):
-            return outcome.skipped(one, TRAP_SHAPE)
-        extras = self._extras.get(one.run)
-        sending = None if extras is None else extras.sending(one, context)
-        if extras is not None and extras.takes(one):
-            return await extras.start(one, context, self._utc)
-        session = self._sessions.get(one.run)
-        context.require_secrets(one, session.unreleased if session else None, self._on_error)
-        base = context.headers_for(one.url)  # all requests of a fetch stay on one host
-        engine = at_address(fetch, session or self._engines.of_run[one.run])
+            return attempt.run_refused(*self._refused.get(assignment.run, (BAD_SPEC, "")))
+        if context.is_endless(assignment):
+            return attempt.skipped(TRAP_SHAPE)
+        extras = self._extras.get(assignment.run)
+        sending = None if extras is None else extras.sending(assignment, context)
+        if extras is not None and extras.takes(assignment):
+            return await extras.start(attempt, self._utc)
+        session = self._sessions.get(assignment.run)
+        unreleased = session.unreleased if session else None
+        context.require_secrets(assignment, unreleased, self._owner.note)
+        base = context.headers_for(assignment.url)  # all requests of a fetch stay on one host
+        engine = at_address(fetch, session or self._engines.of_run[assignment.run])
         if self._clock() - fetch.permitted_at > LATE_S:  # busy, or loading its engine
-            self._on_late(one.seq)
-        if context.spec.politeness.robots:
-            refusal = await self._ask_robots(fetch, context, engine)
-            if refusal is not None:
-                return refusal
+            self._owner.started_late(assignment.seq)
+        if context.spec.politeness.robots and not await self._ask_robots(fetch, context, engine):
+            return attempt
         if session is not None:
             hop = functools.partial(self._next_hop, fetch)
-            await session.prepare(one.url, base, context.limits, hop)
-        began = self._clock()
-        fetch.waited_s = 0.0
-        whole, url = sitemaps.limits_of(one, context.limits), one.url
+            await session.prepare(assignment.url, base, context.limits, hop)
+        fetch.began, fetch.waited_s, fetch.sending = self._clock(), 0.0, sending
+        whole, url = sitemaps.limits_of(assignment, context.limits), assignment.url
         limits = whole
         chain: RedirectChain | None = None
         condition = page_traits.NO_CONDITION
-        if one.known:
-            fetch.known = page_traits.decoded(one.known)
+        if assignment.known:
+            fetch.known = page_traits.decoded(assignment.known)
             condition = page_traits.condition_of(fetch.known, context, sending)
-        fetch.recording = self._reader.recording(one, context, self._blobs)
+        fetch.recording = self._reader.recording(assignment, context, self._blobs)
         while True:
             if self._starts is not None:
                 await self._wait_for(fetch, self._starts.acquire())
@@ -274,108 +299,102 @@ class Pipeline:
             verdict = classify_status(status)
             if verdict.meaning is Meaning.DONE:
                 final = response.extensions.get("final_url", url)  # a browser's page may change it
-                page = await self._page(fetch, context, final, response, began, sending)
-                return page if chain is None else outcome.landed(page, one, context, url)
+                await self._page(fetch, context, final, response)
+                return attempt if chain is None else attempt.add_redirects(url)
             if verdict.meaning is Meaning.FAILED:
                 if status == page_traits.NOT_MODIFIED and condition and fetch.known is not None:
                     traits = page_traits.confirmed(fetch.known, response)
-                    return self._unchanged(fetch, url, response, traits, began)
-                wait = outcome.wait_asked_for(header_of(response, b"retry-after"), self._utc())
-                return readings.refused(one, verdict, status, wait, fetch.crawl_delay_s)
-            chain = chain or RedirectChain(one.url, context.spec.fetch.max_redirects, context.rules)
+                    return self._unchanged(fetch, url, response, traits)
+                wait = header_of(response, b"retry-after")
+                return attempt.refused(verdict, status, wait, self._utc())
+            rules, most = context.rules, context.spec.fetch.max_redirects
+            chain = chain or RedirectChain(assignment.url, most, rules)
             step = chain.next_hop(url, header_of(response, b"location"))
             if not isinstance(step, Follow):
-                moved = outcome.redirected(one, context, step.url, status, fetch.crawl_delay_s)
-                moved = sitemaps.moved(one, moved)
-                return moved if sending is None else sending.handed_over(moved, status)
+                sitemaps.moved(attempt.redirected(step.url, status))
+                return attempt if sending is None else sending.hand_over(attempt, status)
             url, condition = step.url, page_traits.NO_CONDITION
             if sending is not None:
                 sending.redirected(status)
-            if context.spec.politeness.robots and not self._allows(one.run, context, url):
-                return outcome.skipped(one, ROBOTS, status=status, detail=f"redirected to {url}")
+            if context.spec.politeness.robots and not self._allows(assignment.run, context, url):
+                return attempt.skipped(ROBOTS, status=status, detail=f"redirected to {url}")
             await self._next_hop(fetch)
-            limits = rest_of(whole, self._clock() - began - fetch.waited_s)
+            limits = rest_of(whole, fetch.used_s(self._clock()))
 
     async def _page(
-        self,
-        fetch: Fetching,
-        context: RunContext,
-        url: str,
-        response: Response,
-        began: float,
-        sending: Sending | None,
-    ) -> Result:
-        one, body = fetch.one, response.content
-        fetched_at, took_s = self._utc(), self._clock() - began - fetch.waited_s
+        self, fetch: Fetching, context: RunContext, url: str, response: Response
+    ) -> Attempt:
+        attempt, assignment, body = fetch.attempt, fetch.attempt.assignment, response.content
+        fetched_at, took_s = self._utc(), fetch.used_s(self._clock())
         content_type = header_of(response, b"content-type") or ""
-        if sitemaps.is_sitemap(one):
-            return await self._special.sitemap(context, one, url, response)
-        delay, traits = fetch.crawl_delay_s, None
+        if sitemaps.is_sitemap(assignment):
+            return await self._special.sitemap(attempt, url, response)
+        traits = None
         if context.remembers:
-            traits = page_traits.traits_of(one, fetch.known, url, response)
+            traits = page_traits.traits_of(assignment, fetch.known, url, response)
             if traits.unchanged:
-                return self._unchanged(fetch, url, response, traits, began)
-        asks = header_directives(headers_of(response, b"x-robots-tag"), context.token)
+                return self._unchanged(fetch, url, response, traits)
+        directives = header_directives(headers_of(response, b"x-robots-tag"), context.token)
         parsed = NOTHING_PARSED
         links = SortedLinks()
         status = response.status_code
         facts = None
-        extras = self._extras.get(one.run)
+        extras = self._extras.get(assignment.run)
         reader = None if extras is None else extras.reader(url, content_type)
         if reader is None and context.plan is not None:
-            main = await self._reader.main_content(context.plan, one, url, content_type, body)
-            facts = page_facts(one, url, status, content_type, len(body), fetched_at, main)
+            main = await self._reader.main_content(
+                context.plan, assignment, url, content_type, body
+            )
+            facts = page_facts(assignment, url, status, content_type, len(body), fetched_at, main)
         html = is_html(content_type, body)
         if reader is None and (html or (facts is not None and is_json(content_type))):
             try:
                 parsed = await self._reader.parse(context, body, content_type, url, facts)
             except ParseError as error:
-                return readings.unreadable(one, error, status, delay)
-            shape = context.links.learn(one.url, one.parent, body) if html else None
+                return attempt.skipped(error.code, status=status, detail=str(error))
+            own_url, depth = assignment.url, assignment.depth + 1
+            shape = context.links.learn(own_url, assignment.parent, body) if html else None
             if shape is not None:
-                self._on_error(TRAP_SHAPE, f"run {one.run}: no new text in pages of {shape}")
-            if not (asks and context.obeys_nofollow and forbids_following(asks)):
+                text = f"run {assignment.run}: no new text in pages of {shape}"
+                self._owner.note(TRAP_SHAPE, text)
+            if not (directives and context.obeys_nofollow and forbids_following(directives)):
                 paging = () if parsed.extracted is None else parsed.extracted.paging
-                args = (parsed.links, one.depth + 1, one.url, fetched_at, paging)
+                args = (parsed.links, depth, own_url, fetched_at, paging)
                 links = await self._reader.sort_links(context, *args)
-        unkept = await self._special.unkept(
-            one, context, url, parsed, asks, delay, lambda u: self._probe(fetch, u)
-        )
-        if unkept is not None:
-            unkept = msgspec.structs.replace(unkept, status=status)
-            return outcome.with_links(unkept, links, parsed.extracted)
+        probe = functools.partial(self._probe, fetch)
+        if await self._special.skips(attempt, url, parsed, directives, status, probe):
+            return attempt.add_links(links, parsed.extracted)
         kept = None
         if context.spec.output.keep_html and self._blobs is not None:
             kept = await self._reader.in_thread(self._blobs.put, body)
         files: dict[str, str] = {}
         if "files" in response.extensions and self._blobs is not None:  # a browser's
             files = await self._reader.keep_all(self._blobs.put, response.extensions["files"])
-        page = readings.page_of(url, parsed, content_type, body, fetched_at, took_s, kept, files)
-        found, rejected, prints = parsed.extracted, parsed.rejected, parsed.fingerprint
+        page = page_of(url, parsed, content_type, body, fetched_at, took_s, kept, files)
+        fingerprint = parsed.fingerprint
         if reader is not None:
-            result = await reader(one, context, page, response, delay, sending)
+            await reader(attempt, page, response, fetch.sending)
             if context.compares and html:
-                prints = await self._reader.fingerprint(context, body, content_type, url)
+                fingerprint = await self._reader.fingerprint(context, body, content_type, url)
         else:
-            result = readings.read(one, context, page, status, links, delay, rejected, found)
-        result = result if sending is None else await sending.items(result)
-        return page_traits.with_traits(result, traits, prints)
+            attempt.read(page, status, links, parsed)
+        if fetch.sending is not None:
+            await fetch.sending.change_items(attempt)
+        return attempt.add_traits(traits, fingerprint)
 
-    def _unchanged(
-        self, fetch: Fetching, url: str, response: Response, traits: Traits, began: float
-    ) -> Result:
-        took_s, utc = self._clock() - began - fetch.waited_s, self._utc()
-        page = readings.bare_page(url, len(response.content), utc, took_s)
-        status, delay = response.status_code, fetch.crawl_delay_s
-        return readings.unchanged(fetch.one, page, status, traits, delay)
+    def _unchanged(self, fetch: Fetching, url: str, response: Response, traits: Traits) -> Attempt:
+        took_s, utc = fetch.used_s(self._clock()), self._utc()
+        page = bare_page(url, len(response.content), utc, took_s)
+        return fetch.attempt.unchanged(page, response.status_code, traits)
 
     async def _probe(self, fetch: Fetching, url: str) -> str | None:
         """The title with which a host answers a URL, if with a page."""
-        one, context = fetch.one, self._runs.get(fetch.one.run)
-        if context is None or not self._allows(one.run, context, url):
+        run = fetch.attempt.assignment.run
+        context = self._runs.get(run)
+        if context is None or not self._allows(run, context, url):
             return None
         await self._next_hop(fetch)
-        engine = self._sessions.get(one.run) or self._engines.of_run[one.run]
+        engine = self._sessions.get(run) or self._engines.of_run[run]
         answer = await at_address(fetch, engine).get(url, context.headers_for(url), context.limits)
         kind = header_of(answer, b"content-type") or ""
         if answer.status_code != 200 or not is_html(kind, answer.content):
@@ -384,16 +403,14 @@ class Pipeline:
 
     # ------------------------------------------------------------ robots.txt
 
-    async def _ask_robots(
-        self, fetch: Fetching, context: RunContext, engine: Engine
-    ) -> Result | None:
-        """None: go on. Who had to wait needs a new permit: many waited, and the old ones would
-        all be used at once."""
-        one = fetch.one
-        origin = origin_of(one.url)
-        agent = self._agent(one.run, context, origin)
+    async def _ask_robots(self, fetch: Fetching, context: RunContext, engine: Engine) -> bool:
+        """Whether to go on; if not, the attempt has ended. Who had to wait needs a new permit: many
+        waited, and the old ones would all be used at once."""
+        attempt, assignment = fetch.attempt, fetch.attempt.assignment
+        origin = origin_of(assignment.url)
+        agent = self._agent(assignment.run, context, origin)
         rules = self._robots.known(origin, agent)
-        asked = rules is None
+        waited = rules is None
         if rules is None:
             rules = await self._robots.get(
                 origin,
@@ -404,17 +421,18 @@ class Pipeline:
                 context.spec.politeness.robots_patience,
                 fetch.is_paced_at,
             )
-        fetch.crawl_delay_s = rules.crawl_delay_s or 0.0
+        attempt.crawl_delay_s = rules.crawl_delay_s or 0.0
         if context.spec.sitemaps.robots and origin not in context.told_sitemaps:
             fetch.sitemaps = rules.sitemaps
         if rules.retry_later:
-            return outcome.no_rules(one, self._robots.wait_s(origin))
-        if not rules.allows(one.url):
-            detail = f"robots.txt forbids it for '{agent_token(agent)}'"
-            return outcome.skipped(one, ROBOTS, crawl_delay_s=fetch.crawl_delay_s, detail=detail)
-        if asked:
+            attempt.without_robots(self._robots.wait_s(origin))
+            return False
+        if not rules.allows(assignment.url):
+            attempt.skipped(ROBOTS, detail=f"robots.txt forbids it for '{agent_token(agent)}'")
+            return False
+        if waited:
             await self._next_hop(fetch)
-        return None
+        return True
 
     def _agent(self, run: int, context: RunContext, origin: str) -> str:
         session = self._sessions.get(run)
@@ -431,7 +449,7 @@ class Pipeline:
     async def _next_hop(self, fetch: Fetching) -> None:
         """Wait for the host's pace before one more request."""
         fetch.permit = asyncio.get_running_loop().create_future()
-        self._on_hop(fetch.one.seq, fetch.crawl_delay_s)
+        self._owner.hop_wanted(fetch.attempt.assignment.seq, fetch.attempt.crawl_delay_s)
         await self._wait_for(fetch, fetch.permit)
         fetch.permit = None
 

@@ -23,8 +23,8 @@ from zcrawl.mesh.messages import Assignment
 from zcrawl.parse.cost import THREAD_BYTES, Budget, TooCostly
 from zcrawl.parse.page import ForThread, ParsedPage, is_html, parse_markup
 from zcrawl.parse.reading import read_page
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.link_filter import Link, SortedLinks
-from zcrawl.worker.results.outcome import RunContext
 
 if TYPE_CHECKING:
     from zcrawl.parse.children.content import ContentReader

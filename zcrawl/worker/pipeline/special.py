@@ -22,12 +22,11 @@ from typing import Final
 from zcrawl.errors import FetchError
 from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import origin_of
-from zcrawl.mesh.messages import Assignment, Result
 from zcrawl.model.reasons.skip import SOFT_404
 from zcrawl.parse.page import ParsedPage
 from zcrawl.worker.pipeline.reading import LINKS_A_STEP, PageReader
-from zcrawl.worker.results import outcome, sitemaps
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.worker.results import sitemaps
+from zcrawl.worker.results.attempt import Attempt
 
 KEPT_S: Final = 3_600.0
 MOST_ORIGINS: Final = 10_000
@@ -82,42 +81,42 @@ class SpecialPages:
         self._reader = reader
         self._soft404 = Soft404(clock)
 
-    async def unkept(
+    async def skips(
         self,
-        one: Assignment,
-        context: RunContext,
+        attempt: Attempt,
         url: str,
         parsed: ParsedPage,
-        asks: set[str],
-        crawl_delay_s: float,
-        probe: Callable[[str], Awaitable[str | None]],
-    ) -> Result | None:
-        """Why a page that came is not kept, if so; its links are followed all the same. `asks`
-        are the directives of its headers, `probe` gives the title that a URL is answered with."""
-        unkept = outcome.unkept(one, context, url, parsed, asks, crawl_delay_s, self._utc())
-        if unkept is not None:
-            return unkept
+        directives: set[str],
+        status: int,
+        probe: Ask,
+    ) -> bool:
+        """Skip a page that came and is not to be kept; its links are followed all the same.
+        `directives` are those of its headers, `probe` gives the title that a URL is answered with.
+        Whether it was skipped."""
+        if attempt.gives_way(url, parsed, directives, status, self._utc()):
+            return True
         if (
-            context.spec.traps.soft_404
+            attempt.run_context.spec.traps.soft_404
             and says_missing(parsed.title)
             and await self._soft404.is_missing(origin_of(url), parsed.title, probe)
         ):
-            return outcome.skipped(one, SOFT_404, crawl_delay_s=crawl_delay_s)
-        return None
+            attempt.skipped(SOFT_404, status=status)
+            return True
+        return False
 
-    async def sitemap(
-        self, context: RunContext, one: Assignment, url: str, response: Response
-    ) -> Result:
+    async def sitemap(self, attempt: Attempt, url: str, response: Response) -> Attempt:
         """Its entries become links of the next depth, its children sitemaps of the same one."""
         utc = self._utc()
         sitemap = await self._reader.sitemap(response.content, utc)
-        listing = sitemaps.SitemapListing(one, context, url, utc)
+        listing = sitemaps.SitemapListing(attempt, url, utc)
         for at in range(0, len(sitemap.entries), LINKS_A_STEP):
             listing.add_entries(sitemap.entries[at : at + LINKS_A_STEP])
             await asyncio.sleep(0)
         for at in range(0, len(sitemap.children), LINKS_A_STEP):
             listing.add_children(sitemap.children[at : at + LINKS_A_STEP])
             await asyncio.sleep(0)
-        depth = one.depth + 1
-        links = await self._reader.sort_links(context, listing.links, depth, one.url, utc)
-        return listing.result(links, response.status_code, sitemap.error, sitemap.complaints())
+        own_url, depth = attempt.assignment.url, attempt.assignment.depth + 1
+        links = await self._reader.sort_links(
+            attempt.run_context, listing.links, depth, own_url, utc
+        )
+        return listing.end(links, response.status_code, sitemap.error, sitemap.complaints())

@@ -15,12 +15,11 @@ import msgspec
 
 from zcrawl.fetch.headers import header_of
 from zcrawl.fetch.ports import Response
-from zcrawl.mesh.messages import Assignment, Result, Traits
-from zcrawl.model.states import Outcome
+from zcrawl.mesh.messages import Assignment, Traits
 
 if TYPE_CHECKING:
     from zcrawl.worker.pipeline.outgoing import Sending
-    from zcrawl.worker.results.outcome import RunContext
+    from zcrawl.worker.results.context import RunContext
 
 _USUAL_DATE: Final = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (?:0[1-9]|1\d|2[0-8]) "
@@ -56,12 +55,12 @@ def condition_of(
     return headers
 
 
-def traits_of(one: Assignment, known: Traits | None, url: str, response: Response) -> Traits:
+def traits_of(assignment: Assignment, known: Traits | None, url: str, response: Response) -> Traits:
     """The traits of a page that came whole; `url` is where it came from after redirects."""
     content = blake2b(response.content, digest_size=HASH_BYTES).digest()
     unchanged = known is not None and known.content == content
     prints = known.fingerprint if known is not None and unchanged else b""
-    if url != one.url:  # its validators are the target's
+    if url != assignment.url:  # its validators are the target's
         return Traits(content=content, unchanged=unchanged, fingerprint=prints)
     return Traits(_etag(response), _last_modified(response), content, unchanged, prints)
 
@@ -74,14 +73,6 @@ def confirmed(known: Traits, response: Response) -> Traits:
         last_modified=_last_modified(response) or known.last_modified,
         unchanged=True,
     )
-
-
-def with_traits(result: Result, traits: Traits | None, fingerprint: bytes) -> Result:
-    """What the page is recognised by, if its job wants to know any of it."""
-    if result.outcome is not Outcome.DONE or (traits is None and not fingerprint):
-        return result
-    traits = msgspec.structs.replace(traits or Traits(), fingerprint=fingerprint)
-    return msgspec.structs.replace(result, traits=traits)
 
 
 def _etag(response: Response) -> str:

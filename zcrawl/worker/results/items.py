@@ -1,13 +1,9 @@
-"""Items of a page: made by the job's extraction rules, held to the job's schema.
+"""Items of a page: the default one, or by the job's extraction rules, held to the job's schema.
 
-What a fetched page comes to, for jobs that extract: facts for the plan, its answer as messages.
-
-Called by `pipeline.pipeline` and `outcome`. Pure.
-
-Holds items that spiders, parsers and executors made to the schema that their job states.
-
-Called by `extensions.extensions`. Pure. Items by rules are checked where they are extracted, in
-`parse.extract.plan`. One that breaks the schema is set aside with the reason, never lost.
+`pipeline.pipeline` and `attempt` call this for pages that zcrawl reads: facts for the plan, its
+answer as messages. `extensions.extensions` calls `apply_item_schema` for the items of spiders,
+parsers and executors; items by rules are checked where they are extracted, in
+`parse.extract.plan`. One that breaks the schema is set aside with the reason, never lost. Pure.
 """
 
 from __future__ import annotations
@@ -18,17 +14,53 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from zcrawl.mesh.messages import Assignment, Extracted, Result
+from zcrawl.mesh.messages import Assignment, Extracted, Page
 from zcrawl.model.reasons.skip import schema_broken
 from zcrawl.parse.extract.item_schema import MOST_EXAMPLES, Check, describe
 
 if TYPE_CHECKING:
     from zcrawl.parse.extract.page_facts import PageFacts
     from zcrawl.parse.extract.plan import Extracted as Found
+    from zcrawl.worker.results.attempt import Attempt
+
+_encode = msgspec.json.Encoder().encode
+
+
+class DefaultItem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is written per page when a job has no rules of its own."""
+
+    url: str
+    final_url: str
+    status: int
+    depth: int
+    title: str | None
+    content_type: str
+    bytes: int
+    fetched_at: str
+    parent: str | None
+    screenshot: str | None = None  # blob names, of a browser's pages
+    pdf: str | None = None
+
+
+def default_item(assignment: Assignment, page: Page, status: int) -> bytes:
+    item = DefaultItem(
+        url=assignment.url,
+        final_url=page.final_url,
+        status=status,
+        depth=assignment.depth,
+        title=page.title,
+        content_type=page.content_type,
+        bytes=page.size,
+        fetched_at=iso(page.fetched_at),
+        parent=assignment.parent,
+        screenshot=page.files.get("screenshot"),
+        pdf=page.files.get("pdf"),
+    )
+    return _encode(item)
 
 
 def page_facts(
-    one: Assignment,
+    assignment: Assignment,
     final_url: str,
     status: int,
     content_type: str,
@@ -39,16 +71,16 @@ def page_facts(
     from zcrawl.parse.extract.page_facts import PageFacts  # of jobs that extract
 
     values = {
-        "url": one.url,
+        "url": assignment.url,
         "final_url": final_url,
         "status": status,
-        "depth": one.depth,
-        "parent": one.parent,
+        "depth": assignment.depth,
+        "parent": assignment.parent,
         "content_type": content_type,
         "bytes": size,
         "fetched_at": iso(fetched_at),
     }
-    return PageFacts(final_url, one.label, values, main)
+    return PageFacts(final_url, assignment.label, values, main)
 
 
 def iso(at: float) -> str:
@@ -75,18 +107,15 @@ def as_message(found: Found | None) -> Extracted | None:
     )
 
 
-_encode = msgspec.json.Encoder().encode
-
-
-def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result:
-    """The result with the items that are right; `maker` is who yielded them."""
-    if check is None or not result.items:
-        return result
+def apply_item_schema(check: Check | None, attempt: Attempt, maker: str) -> Attempt:
+    """Set aside the items that break the schema; `maker` is who yielded them."""
+    if check is None or not attempt.items:
+        return attempt
     right: list[bytes] = []
     aside: list[bytes] = []
     reasons: dict[str, int] = {}
     examples: dict[str, str] = {}
-    for data in result.items:
+    for data in attempt.items:
         item = msgspec.json.decode(data)
         broken = check(item)
         if broken is None:
@@ -98,17 +127,15 @@ def held_to(check: Check | None, result: Result, url: str, maker: str) -> Result
         if reason not in examples and len(examples) < MOST_EXAMPLES:
             examples[reason] = describe(item, where, what)
         report: dict[str, Any] = {
-            "url": url,
+            "url": attempt.assignment.url,
             "block": maker,
             "reason": reason,
             "errors": {where: what},
             "item": msgspec.Raw(data),
         }
         aside.append(_encode(report))
-    if not aside:
-        return result
-    told = result.extracted or Extracted()
-    told = msgspec.structs.replace(
-        told, rejected=[*told.rejected, *aside], reasons=reasons, examples=examples
-    )
-    return msgspec.structs.replace(result, items=right, extracted=told)
+    if aside:
+        attempt.items = right
+        before = attempt.extracted.rejected if attempt.extracted is not None else []
+        attempt.change_extracted(rejected=[*before, *aside], reasons=reasons, examples=examples)
+    return attempt

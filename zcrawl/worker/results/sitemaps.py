@@ -1,4 +1,4 @@
-"""From a sitemap that was read, moved or named to the Result that is reported. Pure; called by
+"""What an attempt reports of a sitemap that was read, moved or named. Pure; called by
 `pipeline.special` and `pipeline.pipeline`.
 
 A sitemap is no page: whatever it is, it ends skipped, and no limit of pages counts it. So what it
@@ -15,11 +15,12 @@ import msgspec
 
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
-from zcrawl.mesh.messages import Assignment, Link, Result
+from zcrawl.mesh.messages import Assignment, Link
 from zcrawl.model.reasons.skip import SITEMAP, SITEMAP_TOO_MANY, TRAP_SITEMAP
 from zcrawl.model.states import SITEMAP_PRIO
+from zcrawl.worker.results.attempt import Attempt
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.link_filter import MOST_TRAPPED, SortedLinks, year_of
-from zcrawl.worker.results.outcome import RunContext, skipped
 
 MOST_NESTED: Final = 3  # indexes above a sitemap
 
@@ -42,11 +43,11 @@ class SitemapListing:
     calls this lets others work between two pieces. What it lists is admitted; the sitemaps that it
     names are read, if they are on its own host or on one of the crawl."""
 
-    def __init__(self, one: Assignment, context: RunContext, url: str, utc: float) -> None:
+    def __init__(self, attempt: Attempt, url: str, utc: float) -> None:
         self.links: list[Link] = []  # as resolved; the scope has not been asked
-        self._one, self._context, self._url, self._utc = one, context, url, utc
-        self._resolver = LinkResolver(context.rules)
-        self._level = _level(one) + 1
+        self._attempt, self._context, self._url, self._utc = attempt, attempt.run_context, url, utc
+        self._resolver = LinkResolver(attempt.run_context.rules)
+        self._level = _level(attempt.assignment) + 1
         self._prios: dict[str, int] = {}
         self._children: list[Link] = []
         self._trapped: list[tuple[str, bytes, str]] = []
@@ -76,42 +77,38 @@ class SitemapListing:
             else:
                 self._too_many = True
 
-    def result(
+    def end(
         self, links: SortedLinks, status: int, error: str, complaints: dict[str, int]
-    ) -> Result:
+    ) -> Attempt:
         """`links`: what the run's scope and traps make of `self.links`; `complaints`: what was
         wrong with the file."""
-        rejected = {**self._resolver.rejected, **complaints}
-        if self._too_many:
-            rejected[SITEMAP_TOO_MANY] = 1
-        return msgspec.structs.replace(
-            skipped(self._one, SITEMAP, status=status, detail=error),
-            links=links.followed,
-            prios=[self._prios[link[0]] for link in links.followed],
-            trapped=[*links.trapped, *self._trapped][:MOST_TRAPPED],
-            dropped=links.dropped,
-            sitemaps=self._children,
-            labels=_labels(self._level, self._children),
-            rejected=rejected,
-        )
+        attempt = self._attempt.skipped(SITEMAP, status=status, detail=error).add_links(links)
+        attempt.prios = [self._prios[link[0]] for link in links.followed]
+        attempt.trapped = [*links.trapped, *self._trapped][:MOST_TRAPPED]
+        attempt.sitemaps = self._children
+        attempt.labels = _labels(self._level, self._children)
+        too_many = {SITEMAP_TOO_MANY: 1} if self._too_many else {}
+        attempt.rejected = {**self._resolver.rejected, **complaints, **too_many}
+        return attempt
 
 
-def moved(one: Assignment, result: Result) -> Result:
-    """What a redirect to another host came to: there it is a sitemap as well. It vouches for no
-    host, as a page that was typed would."""
-    if result.handover is None or not is_sitemap(one):
-        return result
-    there = [result.handover]
-    labels = _labels(_level(one), there)
-    return msgspec.structs.replace(result, handover=None, sitemaps=there, labels=labels)
+def moved(attempt: Attempt) -> Attempt:
+    """Behind a redirect to another host a sitemap is one as well. It vouches for no host, as a page
+    that was typed would."""
+    if attempt.handover is not None and is_sitemap(attempt.assignment):
+        attempt.sitemaps = [attempt.handover]
+        attempt.labels = _labels(_level(attempt.assignment), attempt.sitemaps)
+        attempt.handover = None
+    return attempt
 
 
-def with_sitemaps(result: Result, context: RunContext, named: tuple[str, ...], url: str) -> Result:
-    """The sitemaps that the host's robots.txt names, with the first result that can tell."""
+def add_named(attempt: Attempt, context: RunContext, named: tuple[str, ...]) -> None:
+    """Add the sitemaps that the host's robots.txt names to the first attempt that can tell."""
+    url = attempt.assignment.url
     context.told_sitemaps.add(origin_of(url))
     resolver = LinkResolver(context.rules)
     links = [link for each in named if (link := resolver.resolve(url, each))]
-    return msgspec.structs.replace(result, sitemaps=[*result.sitemaps, *links])
+    attempt.sitemaps = [*attempt.sitemaps, *links]
 
 
 def _may_name(url: str, other: str, context: RunContext) -> bool:

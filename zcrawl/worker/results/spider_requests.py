@@ -24,14 +24,13 @@ from zcrawl.frontier.extra import (
 from zcrawl.frontier.scope import has_binary_extension
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.model.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
-from zcrawl.worker.results.outcome import RunContext
+from zcrawl.model.request_headers import FORBIDDEN_HEADERS
+from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.spider_protocol import Wanted
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# The wire writes these itself; two of them would make one request into two.
-_FORBIDDEN: Final = frozenset({"host", "content-length", "transfer-encoding", "connection"})
 
 Asked = tuple[str, bytes, int, bytes]
 
@@ -91,6 +90,10 @@ def _refusal(one: Wanted) -> str | None:
     if one.method not in METHODS:
         return BAD_METHOD
     for name, value in one.headers.items():
-        if not _TOKEN.fullmatch(name) or _CONTROL.search(value) or name.lower() in _FORBIDDEN:
+        if (
+            not _TOKEN.fullmatch(name)
+            or _CONTROL.search(value)
+            or name.lower() in FORBIDDEN_HEADERS
+        ):
             return BAD_HEADER
     return None

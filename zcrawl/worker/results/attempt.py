@@ -1,0 +1,384 @@
+"""What becomes of a page: one attempt at a request, from its assignment to the Result.
+
+The pipeline has one Attempt for each running fetch. It ends with one of `done`, `unchanged`,
+`skipped`, `failed`, `handed_over` (or a method here that decides between them), and then collects
+what was found. The worker machine adds the lease and calls `results`: the only place of a worker
+where a Result is made, once per request unless its links need several messages. A fetch that fails
+after its page was done is failed: a later end replaces an earlier one with all that was found.
+
+Pure, because the worker machine and the simulated world make attempts too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from zcrawl.errors import AddressMoved, FetchError, RetryClass
+from zcrawl.fetch.policy import Verdict, parse_retry_after
+from zcrawl.frontier.extra import decode
+from zcrawl.mesh.messages import (
+    LINKS_PER_RESULT,
+    Asked,
+    Assignment,
+    Extracted,
+    Link,
+    Page,
+    Result,
+    Traits,
+)
+from zcrawl.model.host import Manner, RobotsFile
+from zcrawl.model.reasons.failure import (
+    ATTEMPT_OVERDUE,
+    HOST_DOWN,
+    RESULT_UNSENDABLE,
+    SECRET_NOT_RELEASED,
+)
+from zcrawl.model.reasons.skip import (
+    CANONICAL,
+    NOINDEX,
+    REDIRECT_OUT_OF_SCOPE,
+    REDIRECTED,
+    ROBOTS_UNAVAILABLE,
+    UNCHANGED,
+)
+from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
+from zcrawl.model.states import SITEMAP_PRIO, Outcome
+from zcrawl.parse.directives import forbids_index
+from zcrawl.worker.results.items import as_message, default_item
+from zcrawl.worker.results.link_filter import SortedLinks, year_of
+from zcrawl.worker.results.pages import clean
+
+if TYPE_CHECKING:
+    from zcrawl.parse.extract.plan import Extracted as Found
+    from zcrawl.parse.page import ParsedPage
+    from zcrawl.worker.results.context import RunContext
+
+MAX_UNSENDABLE_DETAIL: Final = 200  # characters
+
+
+class Attempt(msgspec.Struct):
+    """One attempt at one request. `outcome` is None until it is decided."""
+
+    assignment: Assignment
+    context: RunContext | None = None  # None: its run cannot be worked on here, or need not be
+    crawl_delay_s: float = 0.0  # what robots.txt asks for
+
+    outcome: Outcome | None = None
+    reason: str = ""
+    status: int = 0
+    retry: RetryClass | None = None
+    retry_after_s: float | None = None
+    detail: str = ""
+
+    # What was found. Lists and dicts are replaced, never changed: they may belong to others.
+    page: Page | None = None
+    items: list[bytes] = []
+    extracted: Extracted | None = None
+    links: list[Link] = []
+    prios: list[int] = []
+    labels: list[tuple[str, list[bytes]]] = []
+    paging: list[bytes] = []
+    rejected: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    trapped: list[tuple[str, bytes, str]] = []
+    requests: list[Asked] = []
+    handover: Link | None = None
+    redirected_to: Link | None = None
+    traits: Traits | None = None
+
+    # What was learnt beside the page.
+    sitemaps: list[Link] = []
+    cookies: tuple[str, bytes] | None = None
+    robots: RobotsFile | None = None
+    address: str = ""
+
+    # What the worker machine knows.
+    lease: tuple[int, int, int] | None = None  # epoch, n, number of the attempt
+    host_next_in_s: float = 0.0
+    manner: Manner | None = None
+
+    # ------------------------------------------------------------ how an attempt ends
+
+    def done(
+        self, page: Page, status: int, items: list[bytes], rejected: dict[str, int] | None = None
+    ) -> Attempt:
+        """The page is done, with these items. `rejected`: links that nobody can crawl, counted."""
+        self._end(Outcome.DONE, "", status, "")
+        self.page = page
+        self.items = items
+        if rejected is not None:
+            self.rejected = rejected
+        return self
+
+    def unchanged(self, page: Page, status: int, traits: Traits) -> Attempt:
+        """The page is as it was: done, and nothing of it is read or kept again."""
+        self._end(Outcome.DONE, UNCHANGED, status, "")
+        self.page, self.traits = page, traits
+        return self
+
+    def skipped(self, reason: str, *, status: int = 0, detail: str = "") -> Attempt:
+        self._end(Outcome.SKIPPED, reason, status, detail)
+        return self
+
+    def failed(
+        self,
+        reason: str,
+        retry: RetryClass | None,
+        *,
+        status: int = 0,
+        retry_after_s: float | None = None,
+        detail: str = "",
+    ) -> Attempt:
+        self._end(Outcome.FAILED, reason, status, detail)
+        self.retry, self.retry_after_s = retry, retry_after_s
+        return self
+
+    def handed_over(self, link: Link, reason: str = REDIRECTED, *, status: int = 0) -> Attempt:
+        """Another request takes the place of this one, with its label."""
+        self._end(Outcome.SKIPPED, reason, status, "")
+        self.handover = link
+        if self.assignment.label:
+            self.labels = [(self.assignment.label, [link[1]])]
+        return self
+
+    def _end(self, outcome: Outcome, reason: str, status: int, detail: str) -> None:
+        if self.outcome is not None:
+            blank = Attempt(self.assignment, self.context, self.crawl_delay_s)
+            for name in self.__struct_fields__:
+                setattr(self, name, getattr(blank, name))
+        self.outcome, self.reason, self.status = outcome, reason, status
+        if detail:
+            self.detail = clean(detail)
+
+    # ------------------------------------------------------------ which end it is
+
+    def failed_with(self, error: FetchError) -> Attempt:
+        self.failed(error.reason, error.retry, retry_after_s=error.retry_after_s, detail=str(error))
+        if isinstance(error, AddressMoved):
+            self.address = error.address
+        return self
+
+    def run_refused(self, code: str, detail: str) -> Attempt:
+        """This worker cannot work on the run. Another attempt may meet a worker that can; but what
+        its operator does not allow stays so."""
+        forbidden = code in (SECRET_NOT_RELEASED, PATH_NOT_ALLOWED)
+        retry = RetryClass.PERMANENT if forbidden else RetryClass.TRANSIENT
+        return self.failed(code, retry, detail=detail)
+
+    def without_robots(self, wait_s: float | None) -> Attempt:
+        """Postpone while robots.txt is unavailable; skip once the job's patience is over (RFC 9309:
+        unavailable means disallow)."""
+        if wait_s is None:
+            detail = "robots.txt could not be fetched, which forbids the whole host (RFC 9309)"
+            return self.skipped(ROBOTS_UNAVAILABLE, detail=detail)
+        return self.failed(ROBOTS_UNAVAILABLE, RetryClass.POSTPONED, retry_after_s=wait_s)
+
+    def refused(
+        self, verdict: Verdict, status: int, retry_after: str | None, utc: float
+    ) -> Attempt:
+        """The server's status means that there is no page. `retry_after` is that header."""
+        wait_s = None if retry_after is None else parse_retry_after(retry_after, utc)
+        return self.failed(verdict.reason, verdict.retry, status=status, retry_after_s=wait_s)
+
+    def redirected(self, target: str, status: int) -> Attempt:
+        """A redirect to another origin becomes a request of its own, if it belongs to the crawl. A
+        seed may lead anywhere under the default scope: who typed example.com meant
+        www.example.com."""
+        assignment, context = self.assignment, self.run_context
+        inside = assignment.depth == 0 and not context.spec.scope.hosts
+        if assignment.prio == SITEMAP_PRIO:  # of its URL only the host has to belong to the crawl
+            inside = inside or context.scope.has_host(target)
+        if not inside and context.scope.verdict(target, assignment.depth) is not None:
+            return self.skipped(REDIRECT_OUT_OF_SCOPE, status=status, detail=f"to {target}")
+        key = context.rules.key(target)
+        if key == context.rules.key(assignment.url):
+            key = context.rules.redirect_key(target)
+        return self.handed_over((target, key), status=status)
+
+    def gives_way(
+        self, url: str, parsed: ParsedPage, directives: set[str], status: int, utc: float
+    ) -> bool:
+        """Skip a page that asks not to be kept, or that names another one as canonical if the job
+        collapses those. `directives` are those of its headers. Whether it was skipped."""
+        context = self.run_context
+        if context.obeys_noindex and (parsed.noindex or (directives and forbids_index(directives))):
+            self.skipped(NOINDEX, status=status)
+            return True
+        target, own_url = parsed.canonical, self.assignment.url
+        if (
+            context.spec.scope.collapse_canonical
+            and target is not None
+            and target not in (url, own_url)
+            and context.rules.key(target) != context.rules.key(own_url)
+            and context.scope.verdict(target, self.assignment.depth) is None
+            and context.traps.verdict(target, year_of(utc)) is None
+            and context.gives_way(own_url, target)
+        ):
+            self.handed_over((target, context.rules.key(target)), CANONICAL, status=status)
+            return True
+        return False
+
+    def read(self, page: Page, status: int, links: SortedLinks, parsed: ParsedPage) -> Attempt:
+        """zcrawl has read the page, by the job's rules or without any."""
+        found = parsed.extracted
+        if self.run_context.plan is None:
+            self.done(page, status, [default_item(self.assignment, page, status)], parsed.rejected)
+        else:
+            self.done(page, status, [] if found is None else found.items, parsed.rejected)
+            if found is not None:
+                self.labels = list(found.labels.items())
+                self.extracted = as_message(found)
+        return self.add_links(links, found)
+
+    # ------------------------------------------------------------ what was found
+
+    @property
+    def run_context(self) -> RunContext:
+        """The run's context, of an attempt that has got as far as to need it."""
+        assert self.context is not None, "a run that cannot be worked on is not fetched"
+        return self.context
+
+    def add_links(self, links: SortedLinks, found: Found | None = None) -> Attempt:
+        """What the page's links came to; `found` tells which of them lead no deeper."""
+        self.links, self.trapped, self.dropped = links.followed, links.trapped, links.dropped
+        if found is not None:
+            self.paging = found.paging
+        return self
+
+    def add_redirects(self, url: str) -> Attempt:
+        """`url` answered, after redirects: the leader finds out whether that page is in the crawl
+        by itself. What a spider asks for, and a POST, are pages of their own."""
+        context, assignment = self.run_context, self.assignment
+        if (
+            self.outcome is Outcome.DONE
+            and context.spec.scope.collapse_redirects
+            and not context.spec.spider
+            and decode(assignment.extra).is_plain
+        ):
+            key = context.rules.key(url)
+            if key != context.rules.key(assignment.url):
+                self.redirected_to = (url, key)
+        return self
+
+    def add_traits(self, traits: Traits | None, fingerprint: bytes) -> Attempt:
+        """What the page is recognised by, if its job wants to know any of it."""
+        if self.outcome is Outcome.DONE and (traits is not None or fingerprint):
+            self.traits = msgspec.structs.replace(traits or Traits(), fingerprint=fingerprint)
+        return self
+
+    def change_extracted(self, **changes: object) -> None:
+        """Change fields of what is reported of the job's extraction."""
+        self.extracted = msgspec.structs.replace(self.extracted or Extracted(), **changes)
+
+    # ------------------------------------------------------------ what is reported
+
+    def take_lease(self, epoch: int, assignment: Assignment) -> None:
+        """The lease that the request has now: a new leader may have given it another one."""
+        self.lease = (epoch, assignment.n, assignment.attempt)
+
+    def results(self) -> list[Result]:
+        """The Result. Many links travel in parts that are admitted before the page counts as done
+        (rule 4); the last one has the rest."""
+        longest = max(len(self.links), len(self.requests), len(self.sitemaps))
+        if longest <= LINKS_PER_RESULT:
+            return [self.result()]
+        starts = range(0, longest, LINKS_PER_RESULT)
+        first = [self._bare()._cut(start).result() for start in starts[:-1]]
+        return [*first, self._cut(starts[-1]).result()]
+
+    def _bare(self) -> Attempt:
+        return msgspec.structs.replace(
+            self,
+            outcome=Outcome.PART,
+            page=None,
+            items=[],
+            trapped=[],
+            dropped={},
+            redirected_to=None,
+            robots=None,
+            extracted=None,
+        )
+
+    def _cut(self, start: int) -> Attempt:
+        end = start + LINKS_PER_RESULT
+        return msgspec.structs.replace(
+            self,
+            links=self.links[start:end],
+            prios=self.prios[start:end],
+            requests=self.requests[start:end],
+            sitemaps=self.sitemaps[start:end],
+        )
+
+    def result(self) -> Result:
+        assignment = self.assignment
+        epoch, n, number = self.lease or (0, 0, assignment.attempt)
+        assert self.outcome is not None, "an attempt ends before it is reported"
+        # By position, in the order of the message: 34 names would cost each page 1 us.
+        return Result(
+            epoch,
+            n,
+            assignment.seq,
+            assignment.run,
+            assignment.host,
+            number,
+            self.outcome,
+            self.reason,
+            self.status,
+            self.retry,
+            self.retry_after_s,
+            assignment.depth,
+            self.page,
+            self.items,
+            self.links,
+            self.rejected,
+            self.handover,
+            self.host_next_in_s,
+            self.crawl_delay_s,
+            self.detail,
+            self.labels,
+            self.extracted,
+            self.cookies,
+            self.manner,
+            self.robots,
+            self.trapped,
+            self.sitemaps,
+            self.prios,
+            self.requests,
+            self.traits,
+            self.address,
+            self.dropped,
+            self.paging,
+            self.redirected_to,
+        )
+
+
+def by_verdict(assignment: Assignment, epoch: int) -> Attempt:
+    """The leader has decided: the request ends without being fetched."""
+    attempt = Attempt(assignment)
+    if assignment.verdict in (HOST_DOWN, ATTEMPT_OVERDUE):
+        attempt.failed(assignment.verdict, RetryClass.PERMANENT)
+    else:
+        attempt.skipped(assignment.verdict)
+    attempt.take_lease(epoch, assignment)
+    return attempt
+
+
+def unsendable(result: Result, detail: str) -> Result:
+    """The end of a request whose result no message can carry: a second attempt would have the
+    same one. It takes the place and the number of that result."""
+    assignment = Assignment(
+        n=result.lease_n,
+        seq=result.seq,
+        run=result.run,
+        host=result.host,
+        url="",
+        depth=result.depth,
+        attempt=result.attempt,
+        parent=None,
+    )
+    detail = detail[:MAX_UNSENDABLE_DETAIL].encode("ascii", "backslashreplace").decode()
+    attempt = Attempt(assignment).failed(RESULT_UNSENDABLE, RetryClass.PERMANENT, detail=detail)
+    attempt.take_lease(result.lease_epoch, assignment)
+    return attempt.result()

@@ -1,0 +1,175 @@
+"""A run as its worker knows it: the job's rules, compiled once, and what its pages have shown.
+
+Made by `pipeline.pipeline` for each revision of a run; its attempts have it. Pure.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from zcrawl.errors import JobError, PluginError
+from zcrawl.fetch.guard import Guard
+from zcrawl.fetch.keyring import HeaderSecrets, Keyring, not_released
+from zcrawl.fetch.ports import HopLimits, TlsFiles
+from zcrawl.frontier.extra import decode
+from zcrawl.frontier.scope import ScopeFilter, canonical_rules
+from zcrawl.frontier.traps import ShapeWatch, TrapFilter
+from zcrawl.frontier.url import origin_of
+from zcrawl.mesh.messages import Assignment, RunConfig
+from zcrawl.model.reasons.usage import BAD_SPEC
+from zcrawl.model.spec import OFF, JobSpec
+from zcrawl.model.states import SITEMAP_PRIO
+from zcrawl.parse.directives import agent_token
+from zcrawl.parse.page import PageOptions
+from zcrawl.submit.outputs import wants_capture
+from zcrawl.worker.results.link_filter import LinkFilter
+
+if TYPE_CHECKING:
+    from zcrawl.parse.extract.plan import Plan
+    from zcrawl.parse.page_protocol import PageSetup
+
+MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
+_MAX_REMEMBERED: Final = 50_000  # hosts and pages that a run remembers something of
+_LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
+
+
+Tell = Callable[[str, str], None]  # writes a line to the log
+
+
+class RunContext:
+    """A run's configuration, compiled once per revision. Raises JobError for one that is wrong,
+    or that asks for files of this worker which it may not have."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        keyring: Keyring | None = None,
+        former: RunContext | None = None,
+    ) -> None:
+        """`former`: that of the revision before."""
+        try:
+            self.spec = msgspec.json.decode(config.spec, type=JobSpec)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise JobError(f"run {config.run}: {error}", code=BAD_SPEC) from None
+        spec = self.spec
+        self.scope = ScopeFilter(spec.scope, frozenset(config.seed_hosts))
+        self.rules = canonical_rules(spec.scope, config.canonical)
+        if not self.rules.are_known:
+            raise PluginError(
+                f"version {config.canonical} of the canonical form: this worker is older or newer",
+                code=PluginError.MISSING,
+            )
+        self.plan = _plan(spec)
+        self.captures = wants_capture(spec)
+        self.remembers = spec.recrawl.incremental
+        self.compares = spec.duplicates.near != OFF
+        polite = spec.politeness
+        shapes: ShapeWatch | None = None if former is None else former.traps.shapes
+        self.traps: TrapFilter = TrapFilter(spec.traps, shapes)
+        self.links = LinkFilter(self.scope, self.traps, spec.scope.max_depth)
+        self.token = agent_token(spec.fetch.user_agent)
+        self.obeys_nofollow = polite.robots if polite.nofollow is None else polite.nofollow
+        self.obeys_noindex = polite.robots if polite.noindex is None else polite.noindex
+        self.options = PageOptions(
+            not self.obeys_nofollow, self.plan, self.token, fingerprint=self.compares
+        )
+        self._extracts = config.spec if self.plan is not None else b""
+        self.told_sitemaps: set[str] = set()  # origins whose sitemaps were reported
+        self.sitemaps_left = MOST_SITEMAPS  # that others of them may still name
+        keyring = keyring or Keyring()
+        self.secrets = keyring.for_run(spec)
+        base = {"User-Agent": spec.fetch.user_agent, "Accept": "*/*"}
+        self._headers = HeaderSecrets({**base, **spec.fetch.headers}, self.secrets)
+        self.headers_for = self._headers.for_url  # what is sent to a URL
+        self._told_hosts: set[str] = set()  # that secrets were kept from
+        self.limits = HopLimits(
+            total_s=spec.fetch.timeout,
+            connect_s=min(spec.fetch.connect_timeout, spec.fetch.timeout),
+            read_s=min(spec.fetch.read_timeout, spec.fetch.timeout),
+            max_bytes=spec.fetch.max_bytes,
+            verify_tls=spec.fetch.verify_tls,
+            guard=Guard(spec.fetch.allow_private, spec.fetch.private_hosts),
+            tls=keyring.check_tls(
+                TlsFiles(spec.fetch.ca_file, spec.fetch.client_cert, spec.fetch.client_key)
+            ),
+            http2=spec.fetch.http2,
+            browser=spec.browser if spec.fetch.engine == "browser" else None,
+            run=config.run,
+            cookies=spec.fetch.cookies or bool(spec.login.url),
+            archives=self.captures,
+        )
+        self._gave_way: dict[bytes, bytes] = {}  # pages that were skipped for their canonical one
+
+    @functools.cached_property
+    def setup(self) -> PageSetup:
+        """What a child process has to know to read a page of this run."""
+        from zcrawl.parse.page_protocol import PageSetup  # of runs with costly pages
+
+        options = self.options
+        return PageSetup(
+            self.rules,
+            options.follow_nofollow,
+            options.token,
+            options.fingerprint,
+            bytes(self._extracts),
+        )
+
+    def require_secrets(
+        self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Tell
+    ) -> None:
+        """FetchError for a request that needs a secret which its host may not get; `more` names
+        those beside the headers'. Where a redirect led to another host, the request goes on
+        without: the job did not ask for that host by itself."""
+        names = self._headers.unreleased(one.url)
+        names = names if more is None else names | more(one.url)
+        if not names or decode(one.extra).redirected:
+            return
+        refusal = not_released(names, one.url)
+        origin = origin_of(one.url)
+        if origin not in self._told_hosts and len(self._told_hosts) < _MAX_REMEMBERED:
+            self._told_hosts.add(origin)
+            tell(refusal.code, f"run {one.run}: {refusal}")
+        raise refusal
+
+    def is_endless(self, one: Assignment) -> bool:
+        """Whether a request is of a shape that has ended. Seeds, sitemaps and what a spider asks
+        for are wanted all the same."""
+        shapes = self.traps.shapes
+        return (
+            shapes is not None
+            and bool(shapes.ended)
+            and one.depth > 0
+            and not one.extra
+            and one.prio != SITEMAP_PRIO
+            and not self.spec.spider
+            and shapes.has_ended(one.url)
+        )
+
+    def gives_way(self, url: str, canonical: str) -> bool:
+        """Whether a page is skipped for the one that it names. Not if that one, or another one
+        behind it, was skipped for this page: of pages that name each other one has to stay. A
+        worker knows of its own pages, which are all of a host unless it is spread."""
+        own, there = self.rules.key(url), self.rules.key(canonical)
+        onward: bytes | None = there
+        for _ in range(_LONGEST_LOOP):
+            if onward is None:
+                break
+            if onward == own:
+                return False
+            onward = self._gave_way.get(onward)
+        if len(self._gave_way) >= _MAX_REMEMBERED:
+            self._gave_way.clear()
+        self._gave_way[own] = there
+        return True
+
+
+def _plan(spec: JobSpec) -> Plan | None:
+    if not spec.extract:
+        return None
+    from zcrawl.parse.extract.plan import Plan  # 15 ms of a start that most jobs do not need
+
+    return Plan(spec.extract, spec.schema)
