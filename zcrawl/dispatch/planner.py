@@ -412,7 +412,7 @@ class Planner:
                 continue  # it is asked again when the URL can start
             if not ahead and worker.credit <= 0:
                 self._parked.setdefault(name, {})[host.id] = None
-            elif part.held < host.hold_limit(part, worker.rate) + beside:
+            elif part.held < host.hold_limit(part, worker.vitals.rate) + beside:
                 load = part.held / part.granted
                 if best is None or load < best[0]:
                     best = (load, worker, part)

@@ -103,7 +103,7 @@ class Membership:
             state.planner.process_joined(info.name, now)
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new=not same)
-            effects.append(Note("worker_joined", f"{info.id}: {info.slots} slots"))
+            effects.append(Note("worker_joined", f"{info.id}: {info.vitals.slots} slots"))
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)

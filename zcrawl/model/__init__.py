@@ -2,8 +2,8 @@
 
 Types and constants, no behaviour but their own checks. `states` has the enums, `reasons` why a
 URL was skipped or failed, `spec` (with `extraction`) what a job file says, `rows` the rows of the
-store as memory holds them, `host` and `vitals` what messages say of hosts and processes, `capture`
-recorded exchanges.
+store as memory holds them, `host` and `vitals` what messages say of hosts and processes, `snapshot`
+the cluster as consoles and displays see it, `capture` recorded exchanges.
 
 Everything may import it; it imports nothing of zcrawl but `zcrawl.errors`. Start with `states`.
 """

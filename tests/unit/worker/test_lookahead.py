@@ -18,6 +18,7 @@ from zcrawl.mesh.messages import Assign, Cancel, Reject
 from zcrawl.mesh.timing import LOOKAHEAD_S, WINDOW_RESULTS
 from zcrawl.model.reasons.waiting import WITHDRAWN
 from zcrawl.model.spec import Politeness
+from zcrawl.model.vitals import WorkerVitals
 
 TWO_A_SECOND = Politeness(robots=False, rate=2.0, concurrency=1)
 
@@ -26,7 +27,7 @@ def paced(hosts: int, each: int, slots: int = 8, rate: float = 0.0) -> Office:
     """An office with one worker and so many hosts at two requests a second."""
     office = Office(TWO_A_SECOND, workers=0)
     office.join("w1", slots)
-    office.roster.workers["w1"].rate = rate
+    office.roster.workers["w1"].vitals = WorkerVitals(slots=slots, rate=rate)
     for host in range(1, hosts + 1):
         office.add(each, host)
     return office

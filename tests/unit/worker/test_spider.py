@@ -330,7 +330,7 @@ def test_the_job_says_what_it_waits_for() -> None:
     story.join()
     story.tick()
     (info,) = story.leader.state.roster.workers.values()
-    assert story.leader.current_snapshot(story.now)["runs"][0]["reason"] == ""  # type: ignore[index]
+    assert story.leader.current_snapshot(story.now).runs[0].reason == ""
     info.lacks[1] = "spider 'books:Books'"
-    (run,) = story.leader.current_snapshot(story.now)["runs"]  # type: ignore[misc]
-    assert run["reason"] == "waiting: no live worker has spider 'books:Books' yet"
+    (run,) = story.leader.current_snapshot(story.now).runs
+    assert run.reason == "waiting: no live worker has spider 'books:Books' yet"

@@ -135,7 +135,7 @@ def test_heartbeats_tell_what_is_held() -> None:
     worker.assign(1, 2)
     beat = sent(worker.tick(1.0), Heartbeat)[0]
     assert sorted(beat.held) == [(1, 1, True), (1, 2, False)]
-    assert (beat.running, beat.waiting, beat.sent_at) == (1, 1, worker.now)
+    assert (beat.vitals.running, beat.vitals.waiting, beat.sent_at) == (1, 1, worker.now)
     assert not sent(worker.tick(0.5), Heartbeat)
 
 

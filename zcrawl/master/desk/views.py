@@ -271,7 +271,11 @@ class DeskViews:
         if info is None:
             raise NodeUnknown(args.text("node"), self._state)
         hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
-        return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
+        return {
+            **msgspec.to_builtins(worker_view(info, now)),
+            "credit": info.credit,
+            "hosts": len(hosts),
+        }
 
     def _depths(self, args: Arguments, now: float) -> dict[str, Any]:
         counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
