@@ -156,6 +156,7 @@ class LeaderStory:
         self.published: list[Body] = []
         self.replies: list[Reply] = []
         self.notes: list[m.Note] = []
+        self.takeovers: list[m.LeadershipBegan | m.TakeoverFailed] = []
         self.hold: Callable[[Any], bool] = lambda what: False  # commands and queries to keep back
         self.held: list[Command | m.Ask] = []
         self.asked = 0
@@ -206,6 +207,8 @@ class LeaderStory:
                 self.replies.append(reply)
             case m.Note():
                 self.notes.append(effect)
+            case m.LeadershipBegan() | m.TakeoverFailed():
+                self.takeovers.append(effect)
             case m.StepDown():
                 pass
 

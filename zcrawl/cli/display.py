@@ -178,8 +178,7 @@ def waiting(snapshot: EmbeddedSnapshot) -> str | None:
 
 def lacking(snapshot: EmbeddedSnapshot) -> str:
     """The plugin or spider that a run waits for, because no worker has it."""
-    reasons = (run.reason for run in snapshot.runs)
-    return next((reason for reason in reasons if reason.startswith("waiting: ")), "")
+    return next((run.waits for run in snapshot.runs if run.waits), "")
 
 
 def trouble(snapshot: EmbeddedSnapshot) -> str | None:

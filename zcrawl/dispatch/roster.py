@@ -45,6 +45,7 @@ from zcrawl.mesh.timing import (
     WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
+from zcrawl.model.process_name import process_name
 from zcrawl.model.states import NodeState
 from zcrawl.model.vitals import WorkerVitals
 
@@ -158,7 +159,7 @@ class WorkerInfo(msgspec.Struct):
     @property
     def name(self) -> str:
         """Identity of the process, as hosts.owners stores it."""
-        return f"{self.id}#{self.incarnation}"
+        return process_name(self.id, self.incarnation)
 
     @property
     def usable(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
@@ -24,7 +25,6 @@ from zcrawl.model.snapshot import (
     StoreHealth,
     WorkerView,
 )
-from zcrawl.model.spec import JobSpec
 from zcrawl.submit.tags import tags_of
 from zcrawl.telemetry.views import LiveRun, run_view
 
@@ -52,10 +52,10 @@ def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapsho
         workers=workers_view(state, now),
         runs=(
             *(
-                _run(active.row, in_flight.get(run, 0), utc, active.spec, waits.get(run, ""))
+                _active_run(active, in_flight.get(run, 0), utc, waits.get(run, ""))
                 for run, active in state.runs.active.items()
             ),
-            *(_run(row, 0, utc) for row in state.ended.values()),
+            *(_ended_run(row, utc) for row in state.ended.values()),
         ),
         statuses={str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
         failed={str(run): dict(tally.failed) for run, tally in state.tallies.items()},
@@ -130,11 +130,13 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
 def waiting(state: LeaderState, run: int, now: float) -> str:
     """Return why a run cannot go on: no worker has what it needs, it lacks a right, or its hosts
     cannot be asked now. Empty: it can."""
-    return waiting_runs(state, now).get(run, "") if run in state.runs.active else ""
+    active = state.runs.active.get(run)
+    return "" if active is None else active.waits or waiting_runs(state, now).get(run, "")
 
 
 def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
-    """All such runs. One look at each worker, and not one for each run: most lack nothing."""
+    """Return what runs wait for that lack no right. One look at each worker, and not one for each
+    run: most lack nothing."""
     usable = 0
     lacking: dict[int, list[str]] = {}
     for info in state.roster.workers.values():
@@ -149,7 +151,6 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
     }
     if not usable and now >= state.settled_at:
         waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
-    waits |= {run: active.waits for run, active in state.runs.active.items() if active.waits}
     return waits | _held_up(state, waits, now)
 
 
@@ -179,14 +180,20 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
     return reasons
 
 
-def _run(
-    row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None, waits: str = ""
-) -> LiveRunView:
+def _active_run(active: ActiveRun, in_flight: int, utc: float, waits: str) -> LiveRunView:
+    row, spec = active.row, active.spec
+    reason = row.reason or active.waits
     counts = msgspec.structs.asdict(run_view(row, in_flight, utc))
     return LiveRunView(
-        **counts | {"reason": row.reason or waits},
-        tags=tuple(spec.tags if spec is not None else tags_of(row.spec)),
-        max_pages=spec.scope.max_pages if spec is not None else None,
-        rate=spec.politeness.rate if spec is not None else None,
-        concurrency=spec.politeness.concurrency if spec is not None else None,
+        **counts | {"reason": reason or waits},
+        tags=tuple(spec.tags),
+        max_pages=spec.scope.max_pages,
+        rate=spec.politeness.rate,
+        concurrency=spec.politeness.concurrency,
+        waits="" if reason else waits,
     )
+
+
+def _ended_run(row: RunRow, utc: float) -> LiveRunView:
+    counts = msgspec.structs.asdict(run_view(row, 0, utc))
+    return LiveRunView(**counts, tags=tuple(tags_of(row.spec)))

@@ -174,8 +174,17 @@ class Accept(_Body, frozen=True):
     grants: list[tuple[int, int]]  # (host, revision) in force
 
 
+class Rejection(_Body, frozen=True):
+    """A lease that a worker does not take in."""
+
+    epoch: int
+    n: int
+    reason: Detail
+    lacks: Detail = ""  # of the reason LACKS: what the worker does not have
+
+
 class Reject(_Body, frozen=True):
-    leases: list[tuple[int, int, Detail]]  # (lease epoch, lease n, reason)
+    leases: list[Rejection]
 
 
 class Page(_Body, frozen=True):

@@ -76,6 +76,7 @@ class LiveRunView(RunView, frozen=True):
     max_pages: int | None = None
     rate: float | None = None
     concurrency: int | None = None
+    waits: str = ""  # `reason`, if that is what the run waits for
 
     @property
     def ended(self) -> bool:

@@ -14,14 +14,14 @@ from zcrawl.cli.display import RateMeter, Silent, Totals, draw, line, sparkline,
 from zcrawl.model.snapshot import EmbeddedSnapshot
 
 
-def snapshot(reason: str = "", **more: Any) -> EmbeddedSnapshot:
-    return msgspec.convert(plain_snapshot(reason, **more), EmbeddedSnapshot)
+def snapshot(waits: str = "", **more: Any) -> EmbeddedSnapshot:
+    return msgspec.convert(plain_snapshot(waits, **more), EmbeddedSnapshot)
 
 
-def plain_snapshot(reason: str = "", **more: Any) -> dict[str, Any]:
+def plain_snapshot(waits: str = "", **more: Any) -> dict[str, Any]:
     counts = {"pages": 10, "items": 9, "failed": 1, "skipped": 2, "queued": 3, "in_flight": 4}
     run = {"run": 7, "job": 3, "name": "[/b]evil\x1b[2J", "state": "running", **counts}
-    run["reason"] = reason
+    run["waits"] = waits
     worker = {
         "id": "[red]w1",
         "state": "busy",
@@ -149,7 +149,7 @@ def test_numbers_are_written_for_people() -> None:
 def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A plugin that no worker has: in lines and on the screen; programs are told once."""
     says = "waiting: no live worker has middleware 'stamp' yet"
-    told = snapshot(reason=says)
+    told = snapshot(waits=says)
     assert line(told, {7}, RateMeter()).endswith(f"; {says}")
     screen = Console(file=io.StringIO(), width=120)
     screen.print(draw(told, {7}, RateMeter()))

@@ -143,7 +143,7 @@ def of_lines(shot: Any) -> None:
     output.note(line(as_snapshot(shot), {7, 8}, RateMeter()))
     Lines().note(shot["runs"][0]["name"])
     run, _ = shot["runs"]
-    waits = {**shot, "runs": [{**run, "reason": f"waiting: {run['name']}"}]}
+    waits = {**shot, "runs": [{**run, "waits": f"waiting: {run['name']}"}]}
     Silent().show(as_snapshot(waits), {7})
     for text in describe_up(as_snapshot(shot), shot["leader"]):
         output.note(text)

@@ -14,7 +14,7 @@ from tests.unit.machine_tools import (
     urls,
 )
 from tests.unit.worker.test_worker_machine import Worker, sent, started
-from zcrawl.mesh.messages import Assign, Cancel, Reject
+from zcrawl.mesh.messages import Assign, Cancel, Reject, Rejection
 from zcrawl.mesh.timing import LOOKAHEAD_S, WINDOW_RESULTS
 from zcrawl.model.reasons.waiting import WITHDRAWN
 from zcrawl.model.spec import Politeness
@@ -95,7 +95,7 @@ def test_a_worker_gives_back_what_is_withdrawn_and_has_not_started() -> None:
     worker.welcome(grant(concurrency=1))
     assert started(worker.assign(1, 2, 3)) == [1]
     effects = worker.say(Cancel([], [], [(1, 1), (1, 3), (1, 99)]))
-    assert [one.leases for one in sent(effects, Reject)] == [[(1, 3, WITHDRAWN)]]
+    assert [one.leases for one in sent(effects, Reject)] == [[Rejection(1, 3, WITHDRAWN)]]
     assert started(worker.end(1)) == [2] and not worker.machine.intake.queued()
 
 
@@ -125,7 +125,7 @@ def test_a_pause_takes_back_what_has_not_started() -> None:
     held = [(1, one.n) for one in story.assigned()]
     answer(story, "act", ref="1", action="pause")
     assert sorted(withdrawn(story)) == sorted(held)
-    story.hear(Reject([(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
+    story.hear(Reject([Rejection(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
     before = len(story.assigned())
     story.wait(1.0, lambda: story.beat(held=[(*held[0], True)]))
     assert len(story.leader.state.leases.by_seq) == 1 and len(story.assigned()) == before

@@ -26,6 +26,7 @@ from zcrawl.master.desk.queues import queues
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.watch import FailureGroup
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.telemetry.log_lines import read_filter
 
@@ -287,9 +288,7 @@ def _held(host: HostState) -> int:
 
 
 def _owners(host: HostState) -> str:
-    return ", ".join(
-        name.rpartition("#")[0] for name, part in host.parts.items() if part.granted > 0
-    )
+    return ", ".join(worker_of(name) for name, part in host.parts.items() if part.granted > 0)
 
 
 def _kinds(lane: Lane) -> dict[str, int]:

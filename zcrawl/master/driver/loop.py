@@ -20,7 +20,7 @@ from zcrawl.errors import StoreError
 from zcrawl.master import events as m
 from zcrawl.master.crash_guard import in_words
 from zcrawl.master.driver.store_threads import StoreThreads
-from zcrawl.master.master import Master, Role
+from zcrawl.master.master import Master
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
@@ -264,10 +264,10 @@ class MasterLoop:
                 self._on_step_down(reason)
             case m.Note(name, detail):
                 self._note_of_machine(name, detail)
-                if name == "takeover_failed":
-                    self.takeover_error = detail
-                if self.machine.role is Role.LEADER:
-                    self._leads.set()
+            case m.LeadershipBegan():
+                self._leads.set()
+            case m.TakeoverFailed(reason):
+                self.takeover_error = reason
             case _:
                 assert_never(effect)
 
