@@ -11,11 +11,11 @@ import msgspec
 from console.cells import LEVEL_STYLE, amount, count_cell, text_cell
 from console.latest import Latest
 from console.lines import Span
-from console.model import Snapshot
 from console.plain import plain
 from console.state import Answer, Happening, Page, View
 from console.tables import Column, Row, Table, number, text
 from console.units import clock_text
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.telemetry.log_lines import read_filter
 
 ERRORS = Table(
@@ -123,7 +123,7 @@ def node_lines(view: View, node: str) -> list[Row]:
 
 
 def _merged(
-    happenings: tuple[Happening, ...], kept: Answer | None, snapshot: Snapshot | None
+    happenings: tuple[Happening, ...], kept: Answer | None, snapshot: PublishedSnapshot | None
 ) -> list[Row]:
     """Newest first: what was heard since the console runs, and before that what the leader kept."""
     jobs = {one.run: one for one in snapshot.runs} if snapshot is not None else {}

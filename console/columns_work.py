@@ -20,11 +20,11 @@ from console.cells import (
 )
 from console.latest import Latest
 from console.lines import Span
-from console.model import Snapshot
 from console.rates import Rates
 from console.state import Answer, View
 from console.tables import Column, Row, Table, number, text
 from console.units import count, duration, percent, rate, size
+from zcrawl.model.snapshot import PublishedSnapshot
 
 # ---------------------------------------------------------------- nodes
 
@@ -34,11 +34,11 @@ def node_rows(view: View) -> list[Row]:
 
 
 @Latest
-def _node_rows(snapshot: Snapshot | None) -> list[Row]:
+def _node_rows(snapshot: PublishedSnapshot | None) -> list[Row]:
     if snapshot is None:
         return []
     rows = [msgspec.structs.asdict(one) | {"kind": "worker"} for one in snapshot.workers]
-    masters = [dict(one) for one in snapshot.masters if isinstance(one, dict)]
+    masters: list[Row] = [msgspec.to_builtins(master) for master in snapshot.masters]
     if not any(text(one, "id") == snapshot.leader for one in masters):
         masters.append({"id": snapshot.leader})
     for one in masters:
@@ -146,7 +146,7 @@ def job_rows(view: View) -> list[Row]:
 
 
 @Latest
-def _job_rows(snapshot: Snapshot | None, rates: Rates, stored: Answer | None) -> list[Row]:
+def _job_rows(snapshot: PublishedSnapshot | None, rates: Rates, stored: Answer | None) -> list[Row]:
     if snapshot is None:
         return []
     rows = []
@@ -160,7 +160,7 @@ def _job_rows(snapshot: Snapshot | None, rates: Rates, stored: Answer | None) ->
     return [*rows, *_ended_before(snapshot, stored)]
 
 
-def _ended_before(snapshot: Snapshot, stored: Answer | None) -> list[Row]:
+def _ended_before(snapshot: PublishedSnapshot, stored: Answer | None) -> list[Row]:
     jobs = stored.data.get("jobs") if stored is not None else None
     known = {one.run for one in snapshot.runs}
     return [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from console.feed import Emit
-from console.state import HappeningCame, LinkChanged, LinkState, SnapshotCame
+from console.state import HappeningCame, LinkChanged, LinkState, MessageUnreadable, SnapshotCame
 from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
 from zcrawl.master.desk.rights import READS
 from zcrawl.mesh.messages import BadBody, Event, Kind, Snapshot
@@ -156,7 +156,8 @@ class MeshFeed:
         now = self._clock()
         for one in arrived:
             if isinstance(one.message, BadBody):
-                continue  # the mesh has counted and logged it
+                self._emit(MessageUnreadable(now))
+                continue
             match one.message.body:
                 case Snapshot() as body:
                     newest = body

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from console.model import Snapshot
+from zcrawl.model.snapshot import PublishedSnapshot
 
 SAMPLES: Final = 300  # one a second: what a sparkline can show
 WINDOW_S: Final = 5.0  # the shown rate is that of the last seconds
@@ -51,7 +51,7 @@ class Rates(msgspec.Struct, frozen=True):
         return sum(values) / len(values) if values else 0.0
 
 
-def measure(rates: Rates, snapshot: Snapshot) -> Rates:
+def measure(rates: Rates, snapshot: PublishedSnapshot) -> Rates:
     counts = Counts(
         snapshot.at,
         {one.run: (one.pages, one.failed, one.bytes, one.final) for one in snapshot.runs},

@@ -7,9 +7,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from console.model import Snapshot
 from console.rates import Rates
 from zcrawl.master.desk.rights import may_act
+from zcrawl.model.snapshot import PublishedSnapshot
 
 
 class _Data(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class Answer(_Data, frozen=True):
 class Known(_Data, frozen=True):
     """What was heard of the cluster. Frozen as a whole when the view is paused."""
 
-    snapshot: Snapshot | None = None
+    snapshot: PublishedSnapshot | None = None
     rates: Rates = Rates()
     happenings: tuple[Happening, ...] = ()
     answers: dict[str, Answer] = {}  # slot → answer
@@ -177,7 +177,13 @@ class View(_Data, frozen=True):
 
 
 class SnapshotCame(_Data, frozen=True, tag=True):
-    data: dict[str, Any]
+    data: PublishedSnapshot
+    at: float
+
+
+class MessageUnreadable(_Data, frozen=True, tag=True):
+    """A master sent what is not a message of this version."""
+
     at: float
 
 
@@ -277,7 +283,9 @@ class Say(_Data, frozen=True):
     style: str = ""
 
 
-Heard: TypeAlias = SnapshotCame | HappeningCame | LinkChanged | Answered | Acted | Ticked
+Heard: TypeAlias = (
+    SnapshotCame | MessageUnreadable | HappeningCame | LinkChanged | Answered | Acted | Ticked
+)
 Command: TypeAlias = (
     GoTo
     | Back

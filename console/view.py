@@ -13,7 +13,6 @@ import msgspec
 
 from console.columns import TABLES
 from console.columns_work import job_rows
-from console.model import read_snapshot
 from console.questions import SPANS_S
 from console.rates import measure
 from console.state import (
@@ -36,6 +35,7 @@ from console.state import (
     Mark,
     MarkAll,
     Message,
+    MessageUnreadable,
     Move,
     MoveTo,
     NextLevel,
@@ -81,6 +81,8 @@ def reduce(view: View, event: Event) -> View:
     match event:
         case SnapshotCame():
             return _on_snapshot(view, event)
+        case MessageUnreadable(at):
+            return _changed(view, bad_messages=view.bad_messages + 1, clock=at)
         case HappeningCame():
             return _on_happening(view, event)
         case Answered():
@@ -132,10 +134,7 @@ def _changed(view: View, **fields: Any) -> View:
 
 def _on_snapshot(view: View, event: SnapshotCame) -> View:
     """A snapshot of an older epoch is that of a leader who does not know yet that it is none."""
-    try:
-        snapshot = read_snapshot(event.data)
-    except msgspec.ValidationError:
-        return _changed(view, bad_messages=view.bad_messages + 1, clock=event.at)
+    snapshot = event.data
     live, before = view.live, view.live.snapshot
     if before is not None and snapshot.epoch < before.epoch:
         return _changed(view, clock=event.at)

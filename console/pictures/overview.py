@@ -16,7 +16,6 @@ from console.lines import (
     sparkline,
     title,
 )
-from console.model import Run, Snapshot, Worker
 from console.plain import fit, plain
 from console.rates import Rates
 from console.state import Known, View
@@ -41,6 +40,7 @@ from zcrawl.model.reasons.waiting import (
     THROTTLED,
     WORKER_FULL,
 )
+from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot, WorkerView
 
 BACKLOG = 400  # results; two full batches
 WIDE = 140  # from here on two columns
@@ -157,7 +157,7 @@ def _only_retries(known: Known) -> bool:
     return isinstance(counts, dict) and set(counts) == {RETRY}
 
 
-def trouble(known: Known, snapshot: Snapshot) -> Picture:
+def trouble(known: Known, snapshot: PublishedSnapshot) -> Picture:
     """What stands between the crawl and its speed, as far as the snapshot tells."""
     lines: Picture = []
     store = snapshot.store
@@ -177,7 +177,7 @@ def trouble(known: Known, snapshot: Snapshot) -> Picture:
     return lines
 
 
-def answers(snapshot: Snapshot, cells: int) -> Picture:
+def answers(snapshot: PublishedSnapshot, cells: int) -> Picture:
     """Answers by status and failures by reason, of the runs on the screen."""
     statuses: Counter[str] = Counter()
     failed: Counter[str] = Counter()
@@ -203,7 +203,7 @@ def answers(snapshot: Snapshot, cells: int) -> Picture:
 # ---------------------------------------------------------------- who
 
 
-def nodes(snapshot: Snapshot, cells: int, rows: int) -> Picture:
+def nodes(snapshot: PublishedSnapshot, cells: int, rows: int) -> Picture:
     states = Counter(one.state for one in snapshot.workers)
     more = [
         Span(f"  {number} {plain(state, 20)}", STATE_STYLE.get(state, ""))
@@ -221,13 +221,13 @@ def nodes(snapshot: Snapshot, cells: int, rows: int) -> Picture:
     return lines
 
 
-def _trouble_first(one: Worker) -> tuple[int, float, str]:
+def _trouble_first(one: WorkerView) -> tuple[int, float, str]:
     order = ("suspect", "lost", "draining", "joining")
     rank = order.index(one.state) if one.state in order else len(order)
     return rank, -one.rate, one.id
 
 
-def _worker(one: Worker, cells: int) -> Line:
+def _worker(one: WorkerView, cells: int) -> Line:
     load = one.running / one.slots if one.slots else 0.0
     name = max(8, cells - 66)
     return line(
@@ -254,19 +254,19 @@ def jobs(known: Known, cells: int, rows: int) -> Picture:
     return lines
 
 
-def _job_counts(runs: list[Run]) -> str:
+def _job_counts(runs: list[LiveRunView]) -> str:
     states = Counter(one.state for one in runs)
     return ", ".join(f"{number} {plain(state, 12)}" for state, number in states.most_common())
 
 
-def time_left(run: Run, rates: Rates) -> float | None:
+def time_left(run: LiveRunView, rates: Rates) -> float | None:
     speed = rates.final_by_run.get(run.run, 0.0)
     if run.ended or speed <= 0:
         return None
     return run.left / speed
 
 
-def _job(one: Run, rates: Rates, cells: int) -> Line:
+def _job(one: LiveRunView, rates: Rates, cells: int) -> Line:
     room = cells - 54  # what the name and the bar share
     name = max(8, min(40, room - 6))
     bar = max(6, min(24, room - name))

@@ -28,7 +28,7 @@ ORDINARY = frozenset({
     "connect_timeout", "crawl_delay", "deleted", "dns", "drained", "draining", "due", "duplicate",
     "engine", "error", "fetch", "http", "http2", "idle", "interrupted", "job", "max_pages",
     "mesh", "noindex", "pace", "paused", "plugin", "proxy", "refused", "required", "retry",
-    "robots", "schema", "sitemap", "skipped", "start", "store", "throttled", "unchanged",
+    "robots", "schema", "sitemap", "skipped", "start", "throttled", "unchanged",
     "unreadable", "version",
 })
 # fmt: on

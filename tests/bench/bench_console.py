@@ -32,6 +32,7 @@ from tests.bench.console_master import HOSTS, JOBS, WORKERS
 from tests.bench.console_watched import Watched, Way
 from tests.unit.machine_tools import LeaderStory, heartbeat, hello, spec
 from zcrawl.master import events as m
+from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Request, Snapshot
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -209,10 +210,7 @@ async def bench_leader(seconds: int) -> dict[str, float]:
 
 
 def _encoded(story: LeaderStory) -> bytes:
-    import msgpack
-
-    packed: bytes = msgpack.packb(story.leader.current_snapshot(story.now))
-    return packed
+    return msgspec.msgpack.encode(published(story.leader.current_snapshot(story.now)))
 
 
 async def _publish(story: LeaderStory, mesh: ZmqMasterMesh, seconds: int, asks: bool) -> float:
@@ -221,7 +219,7 @@ async def _publish(story: LeaderStory, mesh: ZmqMasterMesh, seconds: int, asks: 
     number = 0
     for _ in range(seconds):
         story.now += 1.0
-        mesh.publish(1, Snapshot(story.leader.current_snapshot(story.now)))
+        mesh.publish(1, Snapshot(published(story.leader.current_snapshot(story.now))))
         if asks:
             for op, args in WANTS:
                 number += 1

@@ -25,6 +25,7 @@ from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, QueuedRow, RunCounters, RunRow
 from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.model.states import NodeState, RunState
+from zcrawl.model.vitals import WorkerVitals
 from zcrawl.submit.read import to_json
 
 PAGES = 40_000
@@ -46,7 +47,9 @@ def measure(hosts: int) -> tuple[float, float]:
     )
     planner = Planner(1, roster, leases, frontier, runs)
     for number in range(WORKERS):
-        worker = WorkerInfo(f"w{number}", 1, SLOTS * 100, 1, 0.0, NodeState.IDLE)
+        worker = WorkerInfo(
+            f"w{number}", 1, WorkerVitals(slots=SLOTS * 100), 1, 0.0, state=NodeState.IDLE
+        )
         roster.workers[worker.id] = worker
         planner.process_joined(worker.name, 0.0)
     for host in range(1, hosts + 1):

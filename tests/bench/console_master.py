@@ -14,10 +14,13 @@ import sys
 import time
 from typing import Any
 
+import msgspec
+
 from tests.console.samples import answers, host, run, worker
 from zcrawl.mesh.messages import BadBody, Event, Reply, Request, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
+from zcrawl.model.snapshot import PublishedSnapshot
 
 WORKERS, JOBS, HOSTS, PAGES_S = 500, 200, 10_000, 2_000
 LINES_S = 20  # that workers log
@@ -88,7 +91,7 @@ async def lead(folder: str, interval_s: float) -> None:
         until = time.monotonic() + MOST_S
         due = time.monotonic()
         while due < until:
-            mesh.publish(3, Snapshot(cluster.snapshot()))
+            mesh.publish(3, Snapshot(msgspec.convert(cluster.snapshot(), PublishedSnapshot)))
             for event in cluster.events():
                 mesh.publish(3, event)
             due += interval_s

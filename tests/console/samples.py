@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
+
 from console.app import ConsoleApp
 from console.feed import Emit
 from console.questions import questions
@@ -13,6 +15,7 @@ from console.state import Answered, GoTo, Place, SnapshotCame, View
 from console.view import reduce
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.roles.watching import WatchTarget
 
 AT = 1_700_000_000.0
@@ -115,11 +118,16 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
     }
 
 
+def came(shot: dict[str, Any]) -> SnapshotCame:
+    """A snapshot as a console gets it."""
+    return SnapshotCame(msgspec.convert(shot, PublishedSnapshot), shot["at"] - AT)
+
+
 def heard(*snapshots: dict[str, Any], view: View | None = None) -> View:
     """A view that heard these, a second apart."""
     view = view or View(cluster="test")
     for one in snapshots:
-        view = reduce(view, SnapshotCame(one, one["at"] - AT))
+        view = reduce(view, came(one))
     return view
 
 
@@ -144,7 +152,7 @@ class FakeFeed:
     async def watch(self, emit: Emit) -> None:
         self.emit = emit
         for one in self.snapshots:
-            emit(SnapshotCame(one, one["at"] - AT))
+            emit(came(one))
         await asyncio.Event().wait()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:

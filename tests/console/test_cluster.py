@@ -69,7 +69,7 @@ class Scene(NamedTuple):
         return next(one.text for one in view.live.happenings if command in one.text)
 
     def states(self) -> dict[str, str]:
-        return {row["name"]: row["state"] for row in self.cluster.snapshot()["runs"]}
+        return {run.name: run.state for run in self.cluster.snapshot().runs}
 
 
 async def until(pilot: Pilot[None], app: ConsoleApp, true: Callable[[View], bool]) -> View:
@@ -130,8 +130,8 @@ async def test_jobs_are_held_resumed_tuned_cancelled_retried_and_deleted(tmp_pat
         one.app.screen.query_one("#answer", Input).value = "rate=50 concurrency=8"
         await one.press("enter")
         await one.acted("zcrawl tune 1 --rate 50 --concurrency 8")
-        (row,) = one.cluster.snapshot()["runs"]
-        assert (row["rate"], row["concurrency"]) == (50.0, 8)
+        (row,) = one.cluster.snapshot().runs
+        assert (row.rate, row.concurrency) == (50.0, 8)
         await one.until(lambda view: view.live.rates.now.pages_s > 10)
 
         await one.press("x")
@@ -227,7 +227,7 @@ async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
         await one.row("2", id=owner)
         await one.press("d", "y")
         await one.acted(f"zcrawl drain {owner}")
-        workers = {row["id"]: row["state"] for row in one.cluster.snapshot()["workers"]}
+        workers = {worker.id: worker.state for worker in one.cluster.snapshot().workers}
         assert workers[owner] in ("draining", "offline", "joining")
 
 

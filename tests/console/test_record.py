@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 
 from console.record_file import Recorder, ReplayFeed
-from console.state import Answered, Event, GoTo, HappeningCame, Page, Place, SnapshotCame, View
+from console.state import Answered, Event, GoTo, HappeningCame, Page, Place, View
 from console.view import reduce
-from tests.console.samples import AT, answers, snapshot
+from tests.console.samples import AT, answers, came, snapshot
 from zcrawl.errors import RefusedError, UsageError
 
 STORY: list[Event] = [
-    SnapshotCame(snapshot(0), 0.0),
+    came(snapshot(0)),
     HappeningCame("worker_joined", {"text": "w1", "at": AT}, 0.5),
     GoTo(Place(Page.HOSTS)),
-    SnapshotCame(snapshot(1), 1.0),
+    came(snapshot(1)),
     Answered("hosts:", answers()["hosts"], 1.2),
-    SnapshotCame(snapshot(9_000), 9_000.0),
+    came(snapshot(9_000)),
 ]
 
 

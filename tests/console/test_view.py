@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from console.feed_loop import MeshFeed
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import HappeningCame, LinkChanged, LinkState, TogglePause, View
+from console.state import Event, HappeningCame, LinkChanged, LinkState, TogglePause, View
 from console.view import EVENTS_KEPT, reduce
 from tests.console.samples import heard, run, snapshot
+from tests.unit.machine_tools import header
+from zcrawl.mesh import codec
+from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.ports import Arrived, Endpoints
+from zcrawl.roles.watching import WatchTarget
 
 
 def screen(view: View, cells: int = 160, rows: int = 40) -> str:
@@ -51,11 +58,23 @@ def test_a_change_of_leader_is_told() -> None:
     assert "m2 leads in epoch 4, before: m1" in screen(view)
 
 
+async def nobody() -> list[Endpoints]:
+    return []
+
+
 @pytest.mark.parametrize("bad", [{}, {"leader": 5}, {"leader": "m1", "epoch": 1, "runs": [7]}])
 def test_a_snapshot_that_is_none_is_counted_and_not_shown(bad: dict[str, object]) -> None:
     """G7: the screen stays as it was."""
-    view = heard(snapshot(0))
-    after = heard({**bad, "at": 1.0}, view=view)
+    view = after = heard(snapshot(0))
+
+    def emit(event: Event) -> None:
+        nonlocal after
+        after = reduce(after, event)
+
+    feed = MeshFeed(WatchTarget("test", nobody, "nobody"))
+    feed._emit = emit
+    frames = [msgspec.msgpack.encode(header(Kind.SNAPSHOT, "m1")), msgspec.msgpack.encode([bad])]
+    feed._on_published([Arrived(b"", codec.decode(frames))])
     assert after.bad_messages == 1
     assert after.live == view.live
 

@@ -22,6 +22,7 @@ from zcrawl.mesh.border import REQUESTS, Allowance
 from zcrawl.mesh.codec import decode, encode, version_notice
 from zcrawl.mesh.messages import (
     KIND_OF,
+    PROTOCOL_VERSION,
     BadBody,
     Beat,
     Body,
@@ -41,6 +42,7 @@ from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 from zcrawl.roles.client import MeshClient
 
@@ -305,7 +307,12 @@ async def test_ends_that_connect_hold_the_table_too() -> None:
         client.send(Request("r", "jobs", {}))
         await at_master.until(lambda: len(at_master.got) == 2)
         for one in at_master.got:
-            for body in (Snapshot({}), Reply("r", True, {}), BEAT, Drain(True)):
+            for body in (
+                Snapshot(PublishedSnapshot("m1", 1)),
+                Reply("r", True, {}),
+                BEAT,
+                Drain(True),
+            ):
                 master.send(one.route, 1, body)
         await at_worker.until(lambda: worker.counters["frame_refused"] == 3)
         await at_client.until(lambda: client.counters["frame_refused"] == 3)
@@ -470,7 +477,8 @@ async def test_what_another_version_says_is_no_way_around() -> None:
     with guarded(("ann",)) as at:
         ann = at.peers["ann"].control
         ann.send_multipart(version_notice("m2"))
-        ann.send_multipart([version_notice("m2")[0], msgpack.packb([1, "x" * 5_000])])
+        notice = msgpack.packb([PROTOCOL_VERSION, "x" * 5_000])
+        ann.send_multipart([version_notice("m2")[0], notice])
         body: Body = Request("r", "jobs", {})
         ann.send_multipart(encode(stamp("c", 1, 0, body, 0, 0), body))
         await at.ear.until(lambda: requests(at.ear))

@@ -11,6 +11,7 @@ from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 
 LINES = Lines([Line(0.2, "warning", "peer_refused", "10.0.0.9")], 2)
@@ -50,7 +51,7 @@ async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worke
         worker.listen(at_worker)
 
         def say() -> None:
-            for body in (LINES, VITALS, Beat("m1", 1.0, {}), Snapshot({})):
+            for body in (LINES, VITALS, Beat("m1", 1.0, {}), Snapshot(PublishedSnapshot("m1", 1))):
                 follower.publish(1, body)
 
         await _until_heard(at_leader, Lines, say)

@@ -16,6 +16,7 @@ from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
+from zcrawl.model.snapshot import PublishedSnapshot
 
 
 def ipv6() -> bool:
@@ -125,7 +126,7 @@ async def test_a_subscriber_hears_the_kinds_it_chose_from_all_its_masters() -> N
             name = master.endpoints.master
             master.publish(1, Beat(name, 1.0, {}))
             master.publish(1, Event("of", {"m": name}))
-            master.publish(1, Snapshot({"of": name}))
+            master.publish(1, Snapshot(PublishedSnapshot(name, 1)))
         await console.until(lambda: len(console.got) == 4)
         await follower.until(lambda: len(follower.got) == 2)
         assert {type(body) for body in console.bodies()} == {Event, Snapshot}

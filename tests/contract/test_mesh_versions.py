@@ -22,7 +22,7 @@ from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
-OTHER = 2
+OTHER = 3
 REPOSITORY = Path(__file__).parents[2]
 PREAMBLE = f"""
 import asyncio, sys
@@ -118,9 +118,9 @@ async def test_a_worker_of_another_version_learns_it_and_can_end() -> None:
         master.listen(at_master)
         ends = master.endpoints
         async with Other(WORKER, ends.control, ends.reports, ends.events) as worker:
-            assert await worker.line() == "this worker w1 speaks protocol 2, m1 speaks 1"
+            assert await worker.line() == "this worker w1 speaks protocol 3, m1 speaks 2"
             await at_master.until(lambda: at_master.details("version"))
-        assert at_master.details("version") == ["this master m1 speaks protocol 1, w1 speaks 2"]
+        assert at_master.details("version") == ["this master m1 speaks protocol 2, w1 speaks 3"]
         assert master.counters["version"] >= 1
         assert not at_master.got
 
@@ -133,7 +133,7 @@ async def test_a_worker_process_of_another_version_ends_with_both_versions(tmp_p
         ends = master.endpoints
         addresses = (ends.control, ends.reports, ends.events)
         async with Other(WORKER_PROCESS, *addresses, str(tmp_path)) as worker:
-            text = "this worker w1 speaks protocol 2, m1 speaks 1"
+            text = "this worker w1 speaks protocol 3, m1 speaks 2"
             assert await worker.line() == text
     assert text in (tmp_path / "log").read_text()
 
@@ -148,9 +148,9 @@ async def test_a_worker_at_a_master_of_another_version_learns_it_too() -> None:
             worker.listen(ear)
             worker.send("m1", 1, Bye("x"))
             await ear.until(lambda: over)
-            assert over[0] == "this worker w1 speaks protocol 1, m1 speaks 2"
+            assert over[0] == "this worker w1 speaks protocol 2, m1 speaks 3"
             assert ear.details("version") == over[:1]
-        assert await master.last_line() == "this master m1 speaks protocol 2, w1 speaks 1"
+        assert await master.last_line() == "this master m1 speaks protocol 3, w1 speaks 2"
     assert not ear.got
 
 
@@ -160,14 +160,14 @@ async def test_a_client_of_another_version_is_answered_with_both() -> None:
     with ZmqMasterMesh(LOOPBACK, 1, at_master.log) as ours:
         ours.listen(at_master)
         async with Other(CLIENT, ours.endpoints.control) as client:
-            assert await client.line() == "this client c1 speaks protocol 2, m1 speaks 1"
+            assert await client.line() == "this client c1 speaks protocol 3, m1 speaks 2"
     async with Other(MASTER) as theirs:
         control = (await theirs.line()).split()[0]
         with ZmqClientMesh("c1", 1, [control], ear.log, on_strangers=over.append) as mine:
             mine.listen(ear)
             mine.send(Request("r1", "jobs", {}))
             await ear.until(lambda: ear.details("version"))
-    assert over == ["this client c1 speaks protocol 1, m1 speaks 2"]
+    assert over == ["this client c1 speaks protocol 2, m1 speaks 3"]
 
 
 async def test_a_command_ends_with_both_versions() -> None:
@@ -177,7 +177,7 @@ async def test_a_command_ends_with_both_versions() -> None:
     async with Other(MASTER) as theirs:
         control, *_ = (await theirs.line()).split()
         async with MeshClient([control], give_up_s=PATIENCE_S) as client:
-            with pytest.raises(RefusedError, match="speaks protocol 1, m1 speaks 2") as caught:
+            with pytest.raises(RefusedError, match="speaks protocol 2, m1 speaks 3") as caught:
                 await client.ask("jobs", {})
     assert caught.value.code == "version"
 
@@ -199,7 +199,7 @@ async def test_one_master_of_another_version_among_others_ends_no_worker() -> No
             await ear.until(lambda: ear.details("version") and ear.bodies())
             assert not over
             worker.disconnect("m2")
-            assert over == ["this worker w1 speaks protocol 1, m1 speaks 2"]
+            assert over == ["this worker w1 speaks protocol 2, m1 speaks 3"]
 
 
 async def test_a_subscriber_logs_a_master_of_another_version() -> None:
@@ -211,7 +211,7 @@ async def test_a_subscriber_logs_a_master_of_another_version() -> None:
             subscriber.connect("m1", events)
             subscriber.listen(ear)
             await ear.until(lambda: ear.details("version"))
-    text = "this subscriber console speaks protocol 1, m1 speaks 2"
+    text = "this subscriber console speaks protocol 2, m1 speaks 3"
     assert ear.details("version") == [text]
 
 

@@ -17,7 +17,7 @@ from zcrawl.errors import StoreError
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.reasons.skip import DUPLICATE
 from zcrawl.model.rows import LaneWant, NewLink
-from zcrawl.model.states import RECALLED, RequestState, RunState
+from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -56,6 +56,7 @@ from zcrawl.store.queries import (
     Refill,
     Tallies,
 )
+from zcrawl.store.rules import RECALLED
 from zcrawl.store.sql import schema
 from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
 from zcrawl.testing.store.store import FakeStore

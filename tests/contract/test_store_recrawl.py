@@ -11,7 +11,7 @@ from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, k
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, LaneWant, QueuedRow, Refilled
-from zcrawl.model.states import RECALLED, SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model.states import SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Submitted
 from zcrawl.store.queries import KnownPages, ReadKnown, Refill
 
@@ -95,7 +95,7 @@ def test_a_new_run_starts_from_what_the_job_knows(world: World) -> None:
     rows = [seed, *admitted.admitted]
     assert [decode(row.known) for row in rows] == [ONE, TWO]
     assert lane(world, seed) == rows
-    assert admitted.row is not None and admitted.row.recall == RECALLED
+    assert admitted.row is not None and admitted.row.recalled
 
 
 def test_a_run_does_not_complete_before_it_has_met_all_that_is_known(world: World) -> None:
@@ -131,7 +131,7 @@ def test_known_pages_come_in_chunks_and_each_once(world: World) -> None:
     assert repeated.repeated and repeated.admitted == []
     assert world.run_row(second.run) == before
     assert [row.url for row in recall(world, second.run, limit=2).admitted] == [C]
-    assert world.run_row(second.run).recall == RECALLED
+    assert world.run_row(second.run).recalled
     assert recall(world, second.run, after=before.recall).repeated
     assert world.run_row(second.run).counters.admitted == 3
     assert world.do(AdmitKnown(world.epoch, 99, 0, 1, (), True, 0.0), KnownAdmitted).row is None
@@ -278,7 +278,7 @@ def test_a_run_that_ends_meets_no_more(world: World) -> None:
     assert world.run_row(third.run).state is RunState.COMPLETED
     retried = world.retry(third.run)
     assert {row.url for row in retried.rows} == {A, B, C}
-    assert world.run_row(third.run).recall == RECALLED
+    assert world.run_row(third.run).recalled
 
 
 def test_what_is_known_goes_with_the_last_run_of_its_job(world: World) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.submit.read import to_dict
@@ -45,8 +47,8 @@ def wait_until(what: Callable[[], bool], patience_s: float = PATIENCE_S) -> None
 
 
 def run_of(cluster: EmbeddedCluster, run: int) -> dict[str, Any]:
-    (row,) = [row for row in cluster.snapshot()["runs"] if row["run"] == run] or [{}]
-    return row
+    runs = [msgspec.structs.asdict(view) for view in cluster.snapshot().runs if view.run == run]
+    return runs[0] if runs else {}
 
 
 async def crawl(
@@ -57,7 +59,7 @@ async def crawl(
     try:
         await until(lambda: run_of(cluster, reply["run"]).get("state") == "completed")
     except TimeoutError:
-        raise AssertionError(f"not finished: {json.dumps(cluster.snapshot())}") from None
+        raise AssertionError(f"not finished: {cluster.snapshot()}") from None
     await cluster.flush_outputs()
     return await cluster.ask("job", {"ref": str(reply["job"])})
 

@@ -177,7 +177,7 @@ def test_masters_refuse_taken_ports_and_open_addresses_without_keys(
 OTHER_VERSION = """
 import sys
 import zcrawl.mesh.messages as messages
-messages.PROTOCOL_VERSION = 2
+messages.PROTOCOL_VERSION = 3
 from zcrawl.cli.main import main
 main(sys.argv[1:])
 """
@@ -193,11 +193,11 @@ def test_worker_and_master_of_different_protocols_name_both(
         wait_until(lambda: "m1 leads in epoch" in master.text())
         worker = made.add_worker("w1")
         code, line = ends(worker)
-        assert code == 2 and "this worker w1 speaks protocol 1, m1 speaks 2" in line, line
-        wait_until(lambda: "this master m1 speaks protocol 2, w1 speaks 1" in master.text())
+        assert code == 2 and "this worker w1 speaks protocol 2, m1 speaks 3" in line, line
+        wait_until(lambda: "this master m1 speaks protocol 3, w1 speaks 2" in master.text())
         done = command("jobs", "--config", tmp_path / "client.toml", cwd=tmp_path)
         assert done.returncode == 1 and "[version]" in done.stderr
-        assert "speaks protocol 1, m1 speaks 2" in done.stderr
+        assert "speaks protocol 2, m1 speaks 3" in done.stderr
 
 
 def test_a_cluster_with_keys_lets_in_who_is_listed_and_nobody_else(

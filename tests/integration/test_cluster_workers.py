@@ -112,7 +112,7 @@ def _late_results(made: Cluster) -> int:
             return 0
         message = decode(socket.recv_multipart())
     assert not isinstance(message, BadBody) and isinstance(message.body, Snapshot)
-    counters = message.body.data["counters"]
+    counters = message.body.data.counters
     return int(counters.get("results_duplicate", 0)) + int(counters.get("results_dropped", 0))
 
 

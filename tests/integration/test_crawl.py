@@ -218,7 +218,7 @@ async def test_a_running_cluster_answers_clients_and_refuses_a_second_master(
             async with EmbeddedCluster(tmp_path, 0, takeover_timeout_s=0.1):
                 pass
         assert caught.value.code == "in_use"
-        await until(lambda: bool(cluster.snapshot()["workers"]))
+        await until(lambda: bool(cluster.snapshot().workers))
     assert not is_live(tmp_path)
 
 
@@ -245,5 +245,5 @@ async def test_an_output_that_cannot_be_written_is_named(shop: DemoServer, tmp_p
         folder.mkdir()
         with pytest.raises(Exception, match="is no file"):
             await crawl(cluster, spec, [shop.url], folder)
-        (trouble,) = cluster.snapshot()["outputs"]["troubles"]
-        assert trouble["error"] == "output_unwritable"
+        (trouble,) = cluster.snapshot().outputs.troubles
+        assert trouble.error == "output_unwritable"

@@ -12,6 +12,7 @@ from tests.contract.test_mesh import fuzzed
 from tests.integration.crawling import FAST, items, run_of, submission, until
 from zcrawl.demo.catalogue import Catalogue
 from zcrawl.demo.server import demo_site
+from zcrawl.model.snapshot import MishapsView
 from zcrawl.model.spec import JobSpec
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.place import read_mesh_file
@@ -47,8 +48,8 @@ async def test_a_cluster_that_is_sent_100_000_fuzzed_frames_crawls_on(tmp_path: 
                 await until(lambda: run_of(cluster, reply["run"]).get("state") == "completed")
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
-            counters, mishaps = cluster.snapshot()["counters"], cluster.snapshot()["mishaps"]
-        assert mishaps == {"total": 0, "in_row": 0, "last": ""}
+            counters, mishaps = cluster.snapshot().counters, cluster.snapshot().mishaps
+        assert mishaps == MishapsView()
         assert counters["bad_frame"] > FRAMES // 10 and counters["bad_body"] > 1_000
         assert (view["failed"], view["state"]) == (0, "completed")
         urls = [item["url"] for item in items(out)]

@@ -107,12 +107,12 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
             first = await cluster.ask("submit", submission(spec, [], tmp_path / "out.jsonl"))
             other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
-            pids = {one["pid"] for one in cluster.snapshot()["workers"]}
+            pids = {one.pid for one in cluster.snapshot().workers}
             await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 120)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
-            assert {one["pid"] for one in cluster.snapshot()["workers"]} == pids
-            assert cluster.snapshot()["restarts"] == 0
+            assert {one.pid for one in cluster.snapshot().workers} == pids
+            assert cluster.snapshot().restarts == 0
         assert (other["pages"], other["failed"]) == (31, 0)
         good = {one["good"] for one in items(tmp_path / "out.jsonl")}
         assert good == {f"{site.origin}/good/{n}" for n in range(20)}
@@ -151,7 +151,7 @@ async def test_under_default_limits_a_spider_holds_up_its_own_run_only(tmp_path:
             await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 180)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
-            assert cluster.snapshot()["restarts"] == 0
+            assert cluster.snapshot().restarts == 0
         assert (other["pages"], other["failed"]) == (31, 0)
         assert len({one["good"] for one in items(tmp_path / "out.jsonl")}) == 20
         assert view["failed_reasons"] == {"spider_timeout": 1, "spider_memory": 1, "spider_died": 2}
@@ -230,7 +230,7 @@ async def beside(
         other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
         await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 120)
         view = await cluster.ask("job", {"ref": str(first["job"])})
-        assert cluster.snapshot()["restarts"] == 0
+        assert cluster.snapshot().restarts == 0
         began = asyncio.get_running_loop().time()
     assert asyncio.get_running_loop().time() - began < 25, "threads that hang hold up no end"
     assert (other["pages"], other["failed"]) == (31, 0)

@@ -67,7 +67,7 @@ async def test_monsters_cost_their_own_pages_only(tmp_path: Path) -> None:
             await until(lambda: run_of(cluster, run).get("state") == "completed", 240)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": "monsters"})
-            assert cluster.snapshot()["restarts"] == 0
+            assert cluster.snapshot().restarts == 0
     assert set(view["failed_reasons"]) <= {"parse_timeout", "parse_memory"}
     assert view["failed_reasons"]["parse_timeout"] >= 1
     urls = [item["url"] for item in items(tmp_path / "out.jsonl")]
@@ -160,7 +160,7 @@ async def test_a_worker_that_is_stuck_in_c_is_ended_and_the_url_is_blamed(
             await until(lambda: run_of(cluster, run).get("state") == "completed", 280)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": "stuck"})
-            restarts = cluster.snapshot()["restarts"]
+            restarts = cluster.snapshot().restarts
     assert view["failed_reasons"] == {"quarantined": 1}
     assert restarts >= 3
     urls = sorted(item["url"] for item in items(tmp_path / "out.jsonl"))
@@ -238,6 +238,6 @@ async def test_a_worker_that_was_stopped_for_longer_than_its_limit_goes_on(tmp_p
             await asyncio.sleep(4)
             os.kill(worker, signal.SIGCONT)
             view = await crawl(cluster, job("second"), [f"{origin}/"])
-            assert cluster.snapshot()["restarts"] == 0
+            assert cluster.snapshot().restarts == 0
     assert view["pages"] == ORDINARY + 1
     wait_until(lambda: not alive(worker))

@@ -49,16 +49,16 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
             for step in (10, 40, 80):
                 await until(lambda step=step: run_of(cluster, run).get("pages", 0) >= step)
                 pids = [
-                    row["pid"]
-                    for row in cluster.snapshot()["workers"]
-                    if row["state"] in ("idle", "busy", "joining") and alive(row["pid"])
+                    worker.pid
+                    for worker in cluster.snapshot().workers
+                    if worker.state in ("idle", "busy", "joining") and alive(worker.pid)
                 ]
                 if pids:
                     os.kill(rng.choice(pids), signal.SIGKILL)
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
-            assert cluster.snapshot()["restarts"] >= 1
+            assert cluster.snapshot().restarts >= 1
         found = [item["url"] for item in items(out)]
         assert len(found) == len(set(found))
         assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
@@ -68,17 +68,17 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
 async def test_those_who_watch_are_told_how_a_worker_process_ended(tmp_path: Path) -> None:
     """The leader sees a worker that joins anew; what became of the last one its successor tells."""
     async with EmbeddedCluster(tmp_path / "data", 1) as cluster:
-        await until(lambda: any(row["pid"] for row in cluster.snapshot()["workers"]))
-        (worker,) = cluster.snapshot()["workers"]
-        os.kill(worker["pid"], signal.SIGKILL)
+        await until(lambda: any(row.pid for row in cluster.snapshot().workers))
+        (worker,) = cluster.snapshot().workers
+        os.kill(worker.pid, signal.SIGKILL)
         rows: list[dict[str, Any]] = []
         async with asyncio.timeout(60):
             while not rows:
                 await asyncio.sleep(0.1)
                 rows = (await cluster.ask("events", {"filter": "restarted"}))["rows"]
     (told,) = rows
-    assert (told["source"], told["level"], told["name"]) == (worker["id"], "warning", "restarted")
-    assert f"pid {worker['pid']} was killed by SIGKILL" in told["text"]
+    assert (told["source"], told["level"], told["name"]) == (worker.id, "warning", "restarted")
+    assert f"pid {worker.pid} was killed by SIGKILL" in told["text"]
 
 
 def test_exit_codes_are_told_in_words() -> None:
@@ -138,10 +138,10 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
             reply = await cluster.ask("submit", submission(spec, [site.seed], out))
             run = reply["run"]
             await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
-            sleeper = cluster.snapshot()["workers"][0]
-            os.kill(sleeper["pid"], signal.SIGSTOP)
+            sleeper = cluster.snapshot().workers[0]
+            os.kill(sleeper.pid, signal.SIGSTOP)
             try:
-                asked = await cluster.ask("in_flight", {"worker": sleeper["id"], "limit": 500})
+                asked = await cluster.ask("in_flight", {"worker": sleeper.id, "limit": 500})
                 held = {row["url"] for row in asked["rows"]}
                 asleep = asyncio.create_task(asyncio.sleep(15))
 
@@ -152,20 +152,18 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
                 await until(lambda: bool(in_sleep()))
                 await asleep
                 late, before = in_sleep(), stored(data)
-                counted = Counter(cluster.snapshot()["counters"])
+                counted = Counter(cluster.snapshot().counters)
                 assert run_of(cluster, run)["state"] == "running", "too short for this test"
             finally:
-                os.kill(sleeper["pid"], signal.SIGCONT)
+                os.kill(sleeper.pid, signal.SIGCONT)
 
             def duplicates() -> int:
-                now = Counter(cluster.snapshot()["counters"])
+                now = Counter(cluster.snapshot().counters)
                 return (now - counted)["results_duplicate"]
 
             await until(lambda: duplicates() >= 1)
             await until(lambda: run_of(cluster, run).get("state") == "completed")
-            await until(
-                lambda: all(row["state"] == "idle" for row in cluster.snapshot()["workers"])
-            )
+            await until(lambda: all(row.state == "idle" for row in cluster.snapshot().workers))
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
         after = stored(data)
@@ -201,8 +199,8 @@ async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
             monkeypatch.setattr(leader.state.planner, "plan", None)
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await cluster.flush_outputs()
-            assert cluster.snapshot()["epoch"] == 2
-            assert cluster.snapshot()["counters"]["machine_error"] == 1
+            assert cluster.snapshot().epoch == 2
+            assert cluster.snapshot().counters["machine_error"] == 1
         found = [item["url"] for item in items(out)]
         assert len(found) == len(set(found))
         assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
@@ -229,12 +227,12 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
             await until(lambda: run_of(cluster, run).get("pages", 0) >= 20)
             with monkeypatch.context() as planted:
                 planted.setattr(Planner, "plan", fails)
-                await until(lambda: cluster.snapshot()["mishaps"]["in_row"] >= 5)
+                await until(lambda: cluster.snapshot().mishaps.in_row >= 5)
                 doctor = await told("doctor")
                 assert "fail  cluster: its leader failed" in doctor
                 assert "LookupError: planted" in doctor
                 assert "by an error of its own: LookupError: planted" in await told("job", 1)
-                assert cluster.snapshot()["epoch"] < 20, "not without a pause"
+                assert cluster.snapshot().epoch < 20, "not without a pause"
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})

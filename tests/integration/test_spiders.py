@@ -183,7 +183,7 @@ async def test_a_plain_crawl_starts_no_child(tmp_path: Path) -> None:
     with echo_site() as site:
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
             await crawl(cluster, JobSpec(name="plain", politeness=FAST), [site.origin + "/"])
-            (pid,) = [one["pid"] for one in cluster.snapshot()["workers"]]
+            (pid,) = [one.pid for one in cluster.snapshot().workers]
             assert await asyncio.to_thread(children, pid) == []
 
 

@@ -174,7 +174,7 @@ async def test_a_cluster_lets_a_job_wait_for_a_worker_with_h2(
         spec = JobSpec("two", politeness=FAST, fetch=fetch)
         await cluster.ask("submit", submission(spec, [web.url("/page/1")], None))
         waiting = "no live worker has the package h2"
-        await until(lambda: waiting in json.dumps(cluster.snapshot()["runs"]))
+        await until(lambda: waiting in str(cluster.snapshot().runs))
         view = await cluster.ask("job", {"ref": "two"})
         assert (view["pages"], view["failed"], view["queued"]) == (0, 0, 1)
         assert not web.log

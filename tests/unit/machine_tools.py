@@ -41,6 +41,7 @@ from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, QueuedRow, RunCounters, RunRow
 from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.model.states import NodeState, Outcome
+from zcrawl.model.vitals import WorkerVitals
 from zcrawl.store.commands import Command
 from zcrawl.submit.output_rights import OutputRights
 from zcrawl.testing.store.store import FakeStore
@@ -56,8 +57,9 @@ def row(seq: int, *, run: int = 1, host: int = 1, prio: int = 0, depth: int = 0)
 
 
 def worker_info(name: str = "w1", **changes: Any) -> WorkerInfo:
-    fields = {"incarnation": 1, "slots": 4, "hello": 1, "heard_at": 0.0, "state": NodeState.IDLE}
-    return WorkerInfo(name, **{**fields, **changes})
+    vitals = WorkerVitals(slots=changes.pop("slots", 4))
+    fields = {"incarnation": 1, "vitals": vitals, "hello": 1, "heard_at": 0.0}
+    return WorkerInfo(name, **{**fields, "state": NodeState.IDLE, **changes})
 
 
 def header(
@@ -85,9 +87,10 @@ def hello(number: int = 1, **changes: Any) -> Hello:
 
 
 def heartbeat(sent_at: float = 0.0, **changes: Any) -> Heartbeat:
-    fields: dict[str, Any] = {"held": [], "produced": 0, "acked": 0, "assigned": 0, "rate": 0.0}
-    fields |= {"slots": 4, "running": 0, "waiting": 0, "outbox": 0, "rss_bytes": 0, "lag_ms": 0.0}
-    fields |= {"draining": False, "hello": 1, "sent_at": sent_at}
+    vital = {name: changes.pop(name) for name in WorkerVitals.__struct_fields__ if name in changes}
+    vitals = WorkerVitals(**{"slots": 4, **vital})
+    fields: dict[str, Any] = {"held": [], "produced": 0, "acked": 0, "assigned": 0}
+    fields |= {"vitals": vitals, "draining": False, "hello": 1, "sent_at": sent_at}
     return Heartbeat(**{**fields, **changes})
 
 
@@ -163,6 +166,7 @@ class LeaderStory:
         self.published: list[Body] = []
         self.replies: list[Reply] = []
         self.notes: list[m.Note] = []
+        self.takeovers: list[m.LeadershipBegan | m.TakeoverFailed] = []
         self.hold: Callable[[Any], bool] = lambda what: False  # commands and queries to keep back
         self.held: list[Command | m.Ask] = []
         self.asked = 0
@@ -213,6 +217,8 @@ class LeaderStory:
                 self.replies.append(reply)
             case m.Note():
                 self.notes.append(effect)
+            case m.LeadershipBegan() | m.TakeoverFailed():
+                self.takeovers.append(effect)
             case m.StepDown():
                 pass
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 from zcrawl.cli.base import Settings
 from zcrawl.errors import RefusedError, StoreUnavailable, UnreachableError
 from zcrawl.model.reasons.cluster import NO_SUCH_JOB
+from zcrawl.model.snapshot import EmbeddedSnapshot
 from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
@@ -36,7 +37,7 @@ class Cluster(Protocol):
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]: ...
 
-    def snapshot(self) -> dict[str, Any]: ...
+    def snapshot(self) -> EmbeddedSnapshot: ...
 
     async def drain(self, timeout_s: float) -> None: ...
 

@@ -27,6 +27,7 @@ from zcrawl.errors import RefusedError, StoreError, ZcrawlError
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import BLOCKED_ADDRESS
 from zcrawl.model.reasons.skip import NOT_DUE, ROBOTS, TOO_DEEP
+from zcrawl.model.snapshot import ENDED, ClusterSnapshot
 from zcrawl.model.states import RunState
 from zcrawl.roles.place import LOG
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
@@ -36,7 +37,6 @@ POLL_S: Final = 0.1
 STORE_PATIENCE_S: Final = 10.0
 MISHAPS_MOST: Final = 6  # of the leader in a row; the waits between them add up to 6 s
 DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
-ENDED: Final = frozenset(str(state) for state in RunState if state.ended)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -87,9 +87,9 @@ class Session:
     async def _submit(self) -> None:
         plan, submission = self._plan, self._plan.submission
         assert submission is not None
-        paused = [row for row in self._cluster.snapshot()["runs"] if row["state"] not in ENDED]
+        paused = [run for run in self._cluster.snapshot().runs if not run.ended]
         if paused:
-            names = ", ".join(sorted({row["name"] for row in paused}))
+            names = ", ".join(sorted({run.name for run in paused}))
             self._display.note(
                 f"unfinished and paused: {names}; go on with `{resume_command(plan.data)}`"
             )
@@ -144,32 +144,30 @@ class Session:
             if feeder is not None:
                 feeder.cancel()
 
-    def _ended(self, snapshot: dict[str, Any]) -> bool:
-        states = {row["run"]: row["state"] for row in snapshot["runs"] if row["run"] in self._runs}
-        self._seen.update(states)
+    def _ended(self, snapshot: ClusterSnapshot) -> bool:
+        ended = {run.run: run.ended for run in snapshot.runs if run.run in self._runs}
+        self._seen.update(ended)
         # A run that was there and is not any more has ended too: snapshots forget old runs.
-        return all(
-            states[run] in ENDED if run in states else run in self._seen for run in self._runs
-        )
+        return all(ended.get(run, run in self._seen) for run in self._runs)
 
-    def _check_store(self, snapshot: dict[str, Any]) -> None:
-        store = snapshot["store"]
-        if not store["error"] or store["since_s"] <= STORE_PATIENCE_S:
+    def _check_store(self, snapshot: ClusterSnapshot) -> None:
+        store = snapshot.store
+        if not store.error or store.since_s <= STORE_PATIENCE_S:
             return
         self._display.note(f"go on with: {resume_command(self._plan.data)}")
         raise StoreError(
-            f"stopped: the store has failed for {store['since_s']:.0f} s", code=store["error"]
+            f"stopped: the store has failed for {store.since_s:.0f} s", code=store.error
         )
 
-    def _check_leader(self, snapshot: dict[str, Any]) -> None:
+    def _check_leader(self, snapshot: ClusterSnapshot) -> None:
         """A bug that comes back at every try would let this wait for ever."""
-        mishaps = snapshot["mishaps"]
-        if mishaps["in_row"] < MISHAPS_MOST:
+        mishaps = snapshot.mishaps
+        if mishaps.in_row < MISHAPS_MOST:
             return
         self._display.note(f"go on with: {resume_command(self._plan.data)}")
         raise ZcrawlError(
-            f"stopped: the leader failed {mishaps['in_row']} times in a row by an error of its own "
-            f"(machine_error in {self._plan.data / LOG}); the last: {mishaps['last']}",
+            f"stopped: the leader failed {mishaps.in_row} times in a row by an error of its own "
+            f"(machine_error in {self._plan.data / LOG}); the last: {mishaps.last}",
             code=MACHINE_ERROR,
         )
 
@@ -183,7 +181,7 @@ class Session:
 
     async def _stop(self) -> int:
         in_flight = sum(
-            row["in_flight"] for row in self._cluster.snapshot()["runs"] if row["run"] in self._runs
+            run.in_flight for run in self._cluster.snapshot().runs if run.run in self._runs
         )
         again = "" if self._reader_left else "; press Ctrl-C again to stop now"
         self._display.note(f"finishing {in_flight} requests in flight{again}")
@@ -227,11 +225,11 @@ class Session:
 
     def _tell_of_other_outputs(self) -> None:
         """An output of an earlier run that cannot be written is told; it is not this crawl's."""
-        for trouble in (self._cluster.snapshot().get("outputs") or {}).get("troubles", ()):
-            if trouble["run"] not in self._runs:
+        for trouble in self._cluster.snapshot().outputs.troubles:
+            if trouble.run not in self._runs:
                 self._display.note(
-                    f"run {trouble['run']}: its output cannot be written [{trouble['error']}]: "
-                    f"{trouble['detail']}; its items are in the database"
+                    f"run {trouble.run}: its output cannot be written [{trouble.error}]: "
+                    f"{trouble.detail}; its items are in the database"
                 )
 
     async def _view(self, run: int, job: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter, deque
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
@@ -24,6 +24,8 @@ from zcrawl.text.terminal import shown
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from zcrawl.model.snapshot import EmbeddedSnapshot, WorkerView
 
 
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -44,19 +46,18 @@ class Totals(msgspec.Struct, frozen=True):
     bytes: int = 0
 
 
-def totals(snapshot: Mapping[str, Any], runs: Collection[int]) -> Totals:
-    rows = [row for row in snapshot["runs"] if row["run"] in runs]
+def totals(snapshot: EmbeddedSnapshot, runs: Collection[int]) -> Totals:
+    views = [run for run in snapshot.runs if run.run in runs]
     names = Totals.__struct_fields__
-    return Totals(**{name: sum(row[name] for row in rows) for name in names})
+    return Totals(**{name: sum(getattr(run, name) for run in views) for name in names})
 
 
-def tally(snapshot: Mapping[str, Any], key: str, runs: Collection[int]) -> dict[str, int]:
-    """`statuses` or `failed` of some runs, added up. Keys of runs may be numbers or text."""
+def tally(counts_by_run: Mapping[str, Mapping[str, int]], runs: Collection[int]) -> dict[str, int]:
+    """Add up the `statuses` or `failed` of some runs."""
     added: Counter[str] = Counter()
-    for run, counts in snapshot.get(key, {}).items():
+    for run, counts in counts_by_run.items():
         if int(run) in runs:
-            for name, number in counts.items():
-                added[str(name)] += number
+            added.update(counts)
     return dict(added.most_common())
 
 
@@ -104,7 +105,7 @@ MAX_WORKERS: Final = 16  # rows; a terminal has about 50
 
 
 class Display(Protocol):
-    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None: ...
+    def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None: ...
 
     def note(self, text: str) -> None: ...
 
@@ -124,7 +125,7 @@ class Silent:
     def __init__(self) -> None:
         self._told = ""
 
-    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+    def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None:
         missing = lacking(snapshot)
         if missing and missing != self._told:  # it may wait for ever, so once is not too much
             output.note(missing)
@@ -144,7 +145,7 @@ class Lines(Silent):
         self._meter = RateMeter()
         self._next = time.monotonic() + LINE_S
 
-    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+    def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None:
         now = time.monotonic()
         sums = totals(snapshot, runs)
         self._meter.feed(now, sums.pages)
@@ -153,7 +154,7 @@ class Lines(Silent):
             output.note(line(snapshot, runs, self._meter))
 
 
-def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -> str:
+def line(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) -> str:
     sums = totals(snapshot, runs)
     text = (
         f"{sums.pages} pages, {meter.rate():.1f}/s, {sums.queued} queued, "
@@ -163,38 +164,36 @@ def line(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     return "; ".join((text, *notes))
 
 
-def waiting(snapshot: Mapping[str, Any]) -> str | None:
+def waiting(snapshot: EmbeddedSnapshot) -> str | None:
     """Why nothing happens: nobody can do it, or all that is left waits for its next attempt."""
     missing = lacking(snapshot)
     if missing:
         return missing
-    next_retry_s = snapshot.get("next_retry_s")
-    idle = not any(row["in_flight"] for row in snapshot["runs"])
+    next_retry_s = snapshot.next_retry_s
+    idle = not any(run.in_flight for run in snapshot.runs)
     if next_retry_s is None or next_retry_s < 1 or not idle:
         return None
     return f"waiting {next_retry_s:.0f} s for the next retry"
 
 
-def lacking(snapshot: Mapping[str, Any]) -> str:
+def lacking(snapshot: EmbeddedSnapshot) -> str:
     """The plugin or spider that a run waits for, because no worker has it."""
-    reasons = (str(row.get("reason") or "") for row in snapshot["runs"])
-    return next((reason for reason in reasons if reason.startswith("waiting: ")), "")
+    return next((run.waits for run in snapshot.runs if run.waits), "")
 
 
-def trouble(snapshot: Mapping[str, Any]) -> str | None:
+def trouble(snapshot: EmbeddedSnapshot) -> str | None:
     """What fails at the moment, and is tried again."""
-    mishaps = snapshot.get("mishaps") or {}
-    if mishaps.get("in_row", 0) > 1:
-        return f"the leader failed {mishaps['in_row']} times in a row: {mishaps['last']}"
-    for trouble in (snapshot.get("outputs") or {}).get("troubles", ()):
+    mishaps = snapshot.mishaps
+    if mishaps.in_row > 1:
+        return f"the leader failed {mishaps.in_row} times in a row: {mishaps.last}"
+    for trouble in snapshot.outputs.troubles:
         return (
-            f"run {trouble['run']}: its output cannot be written [{trouble['error']}]: "
-            f"{trouble['detail']}"
+            f"run {trouble.run}: its output cannot be written [{trouble.error}]: {trouble.detail}"
         )
-    store = snapshot.get("store") or {}
-    if not store.get("error"):
+    store = snapshot.store
+    if not store.error:
         return None
-    return f"the store has failed for {store.get('since_s', 0):.0f} s [{store['error']}], retrying"
+    return f"the store has failed for {store.since_s:.0f} s [{store.error}], retrying"
 
 
 class LiveTable:
@@ -216,7 +215,7 @@ class LiveTable:
         self._meter = RateMeter()
         self._next = 0.0
 
-    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+    def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None:
         now = time.monotonic()
         self._meter.feed(now, totals(snapshot, runs).pages)
         if now < self._next:
@@ -235,14 +234,14 @@ class LiveTable:
         self._live.stop()
 
 
-def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -> RenderableType:
+def draw(snapshot: EmbeddedSnapshot, runs: Collection[int], meter: RateMeter) -> RenderableType:
     """The live picture. Everything that came from elsewhere is Text: it may look like markup."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     sums = totals(snapshot, runs)
-    names = dict.fromkeys(row["name"] for row in snapshot["runs"] if row["run"] in runs)
+    names = dict.fromkeys(run.name for run in snapshot.runs if run.run in runs)
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column()
@@ -252,20 +251,20 @@ def draw(snapshot: Mapping[str, Any], runs: Collection[int], meter: RateMeter) -
     pause = waiting(snapshot)
     queue = f"{sums.queued:,} queued   {sums.in_flight:,} in flight"
     facts.add_row("queue", Text(shown(f"{queue}   {pause}" if pause else queue)))
-    statuses = tally(snapshot, "statuses", runs)
+    statuses = tally(snapshot.statuses, runs)
     if statuses:
         facts.add_row("status", Text(shown(output.counts(statuses))))
-    failed = tally(snapshot, "failed", runs)
+    failed = tally(snapshot.failed, runs)
     text = shown(output.counts(failed, 5)) if failed else "none"
     facts.add_row("failed", Text(text, style="red" if failed else ""))
     facts.add_row("skipped", f"{sums.skipped:,}")
     fails = trouble(snapshot)
     if fails:
         facts.add_row("trouble", Text(shown(fails), style="bold red"))
-    return Group(facts, Text(""), _workers(snapshot["workers"]))
+    return Group(facts, Text(""), _workers(snapshot.workers))
 
 
-def _workers(rows: list[dict[str, Any]]) -> RenderableType:
+def _workers(workers: Sequence[WorkerView]) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
@@ -273,16 +272,16 @@ def _workers(rows: list[dict[str, Any]]) -> RenderableType:
     for name in ("worker", "state", "running", "waiting", "rate", "memory", "lag"):
         side: Literal["left", "right"] = "left" if name in ("worker", "state") else "right"
         table.add_column(name, justify=side, no_wrap=True)
-    for row in rows[:MAX_WORKERS]:
+    for worker in workers[:MAX_WORKERS]:
         table.add_row(
-            Text(shown(row["id"])),
-            Text(shown(row["state"]), style="red" if row["state"] in ("suspect", "lost") else ""),
-            f"{row['running']}/{row['slots']}",
-            str(row["waiting"]),
-            f"{row['rate']:.0f}/s",
-            output.size(row["rss_bytes"]),
-            f"{row['lag_ms']:.0f} ms",
+            Text(shown(worker.id)),
+            Text(shown(worker.state), style="red" if worker.state in ("suspect", "lost") else ""),
+            f"{worker.running}/{worker.slots}",
+            str(worker.waiting),
+            f"{worker.rate:.0f}/s",
+            output.size(worker.rss_bytes),
+            f"{worker.lag_ms:.0f} ms",
         )
-    if len(rows) > MAX_WORKERS:
-        table.add_row(Text(f"and {len(rows) - MAX_WORKERS} more"))
+    if len(workers) > MAX_WORKERS:
+        table.add_row(Text(f"and {len(workers) - MAX_WORKERS} more"))
     return table

@@ -16,7 +16,7 @@ import math
 
 import msgspec
 
-from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Clan, Group
+from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, Group
 from zcrawl.frontier.pace import Demand, Pace
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import QueuedRow, StoredRobots
@@ -74,7 +74,7 @@ class HostState(msgspec.Struct):
     pins: bool = False  # it is to be connected to at that address only
     groups: tuple[Group, ...] = ()
     clan: Clan | None = None
-    asked: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)  # group → runs
+    asked: dict[str, tuple[Asker, ...]] = msgspec.field(default_factory=dict)  # group → who asks
 
     @property
     def interval_s(self) -> float:

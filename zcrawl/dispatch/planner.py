@@ -42,6 +42,7 @@ from zcrawl.frontier.pace import opens_in_s
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import QueuedRow
 
@@ -195,7 +196,7 @@ class Planner:
     def _call_parked(self) -> None:
         """One host for each credit, and once in a plan: 80 results together call 80 hosts."""
         for name, hosts in self._parked.items():
-            worker = self._roster.workers.get(name.rpartition("#")[0])
+            worker = self._roster.workers.get(worker_of(name))
             if hosts and worker is not None and worker.name == name:
                 for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
                     del hosts[host_id]
@@ -302,7 +303,7 @@ class Planner:
                 self._push(host, result.look_again_at)
 
     def _tell(self, host: HostState, name: str) -> None:
-        worker = self._roster.workers.get(name.rpartition("#")[0])
+        worker = self._roster.workers.get(worker_of(name))
         if worker is not None and worker.name == name:
             self._sending(worker).hosts[host.id] = None
 
@@ -402,7 +403,7 @@ class Planner:
         granted = False
         beside = len(host.runs) - 1  # a run that has nothing there yet may have one in any case
         for name, part in host.parts.items():
-            worker = self._roster.workers.get(name.rpartition("#")[0])
+            worker = self._roster.workers.get(worker_of(name))
             if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
                 continue
             granted = True
@@ -412,7 +413,7 @@ class Planner:
                 continue  # it is asked again when the URL can start
             if not ahead and worker.credit <= 0:
                 self._parked.setdefault(name, {})[host.id] = None
-            elif part.held < host.hold_limit(part, worker.rate) + beside:
+            elif part.held < host.hold_limit(part, worker.vitals.rate) + beside:
                 load = part.held / part.granted
                 if best is None or load < best[0]:
                     best = (load, worker, part)

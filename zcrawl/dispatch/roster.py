@@ -45,7 +45,9 @@ from zcrawl.mesh.timing import (
     WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
+from zcrawl.model.process_name import process_name
 from zcrawl.model.states import NodeState
+from zcrawl.model.vitals import WorkerVitals
 
 PATIENCE_S = 3.0  # a message that is not heard of by then was lost
 LOSSES_MOST = 2  # in a row
@@ -131,7 +133,7 @@ AHEAD_FACTOR = 1.25  # what waits for a pace, beyond what the measured rate take
 class WorkerInfo(msgspec.Struct):
     id: str
     incarnation: int
-    slots: int
+    vitals: WorkerVitals  # of its last heartbeat
     hello: int
     heard_at: float  # its last word; of a deaf one: the last that counted
     beat_at: float = 0.0  # its last heartbeat, or the HELLO before it
@@ -141,12 +143,6 @@ class WorkerInfo(msgspec.Struct):
     version: str = ""
     hostname: str = ""
     pid: int = 0
-    rate: float = 0.0
-    running: int = 0
-    waiting: int = 0
-    outbox: int = 0
-    rss_bytes: int = 0
-    lag_ms: float = 0.0
     echo: float = 0.0  # sent_at of the newest heartbeat under the current HELLO
     draining: bool = False  # by its own word: it leaves
     drained: bool = False  # by a person's, which is stored: it gets nothing until it is undrained
@@ -163,7 +159,7 @@ class WorkerInfo(msgspec.Struct):
     @property
     def name(self) -> str:
         """Identity of the process, as hosts.owners stores it."""
-        return f"{self.id}#{self.incarnation}"
+        return process_name(self.id, self.incarnation)
 
     @property
     def usable(self) -> bool:
@@ -189,7 +185,8 @@ class WorkerInfo(msgspec.Struct):
         """How many more assignments it may be sent that can start at once (rule 10)."""
         if self.reserved:
             return 0
-        prefetch = max(PREFETCH_FACTOR * self.slots, PREFETCH_S * self.rate)
+        vitals = self.vitals
+        prefetch = max(PREFETCH_FACTOR * vitals.slots, PREFETCH_S * vitals.rate)
         return int(prefetch) - self.leases + self.ahead
 
     @property
@@ -199,7 +196,8 @@ class WorkerInfo(msgspec.Struct):
         full holds little of what others could do."""
         if self.reserved:
             return 0
-        most = max(PREFETCH_FACTOR * self.slots, AHEAD_FACTOR * LOOKAHEAD_S * self.rate)
+        vitals = self.vitals
+        most = max(PREFETCH_FACTOR * vitals.slots, AHEAD_FACTOR * LOOKAHEAD_S * vitals.rate)
         return min(int(most) - self.ahead, WINDOW_RESULTS - self.leases)
 
     def next_number(self) -> int:
@@ -269,7 +267,7 @@ class Roster:
         info = WorkerInfo(
             id=worker,
             incarnation=incarnation,
-            slots=max(1, hello.slots),
+            vitals=WorkerVitals(slots=hello.slots),
             hello=hello.hello,
             heard_at=now,
             beat_at=now,
@@ -295,10 +293,7 @@ class Roster:
 
     def heartbeat(self, info: WorkerInfo, beat: Heartbeat, now: float) -> None:
         info.heard_at = info.beat_at = now
-        info.rate = beat.rate
-        info.slots = max(1, beat.slots)
-        info.running, info.waiting = beat.running, beat.waiting
-        info.outbox, info.rss_bytes, info.lag_ms = beat.outbox, beat.rss_bytes, beat.lag_ms
+        info.vitals = beat.vitals
         info.draining = info.draining or beat.draining
         if beat.hello == info.hello:
             info.echo = max(info.echo, beat.sent_at)
@@ -365,6 +360,6 @@ class Roster:
     def check(self) -> None:
         for info in self.workers.values():
             assert 0 <= info.ahead <= info.leases, "leases are counted"
-            assert info.id and info.slots > 0
+            assert info.id and info.vitals.slots > 0
             assert not (info.deaf and info.usable), "who does not hear gets no work"
             info.hearing.check()

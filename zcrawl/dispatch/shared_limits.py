@@ -28,7 +28,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -59,13 +59,22 @@ class Clan(msgspec.Struct, eq=False):
     refused: dict[int, None] = msgspec.field(default_factory=dict)  # wait for suspects
 
 
+class AllRuns(NamedTuple):
+    """All runs of a host together, as one that asks for a limit."""
+
+    host: int
+
+
+Asker: TypeAlias = int | AllRuns  # a run, or a host for all its runs
+Limit: TypeAlias = tuple[float, int]  # seconds between two starts, requests at a time; 0: none
+
+
 class Group(msgspec.Struct, eq=False):
     """All hosts of one registered domain, or at one address, that a job limits together."""
 
     key: str
-    # run → (seconds between two starts, requests at a time); 0: no limit of that kind
-    asks: dict[int, tuple[float, int]] = msgspec.field(default_factory=dict)
-    members: dict[int, int] = msgspec.field(default_factory=dict)  # run → its hosts here
+    asks: dict[Asker, Limit] = msgspec.field(default_factory=dict)
+    members: dict[Asker, int] = msgspec.field(default_factory=dict)  # who asks → its hosts here
     hosts: int = 0
     pace: Pace = msgspec.field(default_factory=Pace)  # the leader's estimate, for dispatch
     concurrency: int = 0  # 0: unlimited
@@ -123,7 +132,7 @@ class Groups:
 
     def follow(self, host: HostState, asking: Mapping[int, Politeness]) -> list[int]:
         """These runs have rows of the host. Hosts whose owner is to be looked at again."""
-        wanted: dict[str, dict[int, tuple[float, int]]] = {}
+        wanted: dict[str, dict[Asker, Limit]] = {}
         pins = False
         for run, each in asking.items():
             if each.limits_domains:
@@ -152,10 +161,12 @@ class Groups:
         self,
         host: HostState,
         asking: Mapping[int, Politeness],
-        wanted: dict[str, dict[int, tuple[float, int]]],
+        wanted: dict[str, dict[Asker, Limit]],
     ) -> None:
         if host.robots_at:
-            asks = {run: (_interval(one.rate), one.concurrency) for run, one in asking.items()}
+            asks: dict[Asker, Limit] = {
+                run: (_interval(one.rate), one.concurrency) for run, one in asking.items()
+            }
             if asks:
                 wanted[robots_group(host.robots_at)] = asks
             else:
@@ -164,9 +175,8 @@ class Groups:
             demand = combined_demand(list(asking.values()), host.crawl_delay_s)
             slow_s = 0.0 if host.manner is None else host.manner.slow_s
             interval_s = max(demand.interval_s, host.crawl_delay_s, slow_s)
-            # For all its runs together: no run has such a number.
             wanted[robots_group(host.origin)] = {
-                -host.id: (interval_s, demand.concurrency if asking else 0)
+                AllRuns(host.id): (interval_s, demand.concurrency if asking else 0)
             }
 
     def lead(self, host: HostState, place: str) -> None:
@@ -242,17 +252,15 @@ class Groups:
                 names.pop(host.id, None)
             host.clan = None
 
-    def _count_runs(
-        self, host: HostState, group: Group, asks: Mapping[int, tuple[float, int]]
-    ) -> None:
-        for run in host.asked[group.key]:
-            group.members[run] -= 1
-            if not group.members[run]:
-                del group.members[run], group.asks[run]
+    def _count_runs(self, host: HostState, group: Group, asks: Mapping[Asker, Limit]) -> None:
+        for asker in host.asked[group.key]:
+            group.members[asker] -= 1
+            if not group.members[asker]:
+                del group.members[asker], group.asks[asker]
         host.asked[group.key] = tuple(asks)
-        for run, ask in asks.items():
-            group.members[run] = group.members.get(run, 0) + 1
-            group.asks[run] = ask
+        for asker, ask in asks.items():
+            group.members[asker] = group.members.get(asker, 0) + 1
+            group.asks[asker] = ask
         interval_s, concurrency = group.strictest()
         if (interval_s, concurrency) != (group.pace.interval_s, group.concurrency):
             self._revision += 1

@@ -15,6 +15,7 @@ from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
 from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.pace import opens_in_s
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.waiting import (
     AWAY,
     CONCURRENCY,
@@ -96,7 +97,7 @@ def why(
         code, _, text = waits.partition(": ")
         return Why(code, text) if waits else Why(PAUSED, "its jobs are paused")
     if host.inherited and now < host.inherited_until:
-        owners = ", ".join(sorted(name.rpartition("#")[0] for name in host.inherited))
+        owners = ", ".join(sorted(worker_of(name) for name in host.inherited))
         left = host.inherited_until - now
         return Why(INHERITED, f"its last owner {owners} may still fetch; at most {left:.0f} s")
     if host.verdicts:
@@ -127,7 +128,7 @@ def _next_retry(host: HostState, frontier: Frontier, now: float) -> float:
 def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why:
     granted = full = 0
     for name, part in host.parts.items():
-        worker = roster.workers.get(name.rpartition("#")[0])
+        worker = roster.workers.get(worker_of(name))
         if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
             continue
         granted += 1

@@ -14,6 +14,7 @@ import msgspec
 from zcrawl.dispatch.roster import WorkerInfo
 from zcrawl.master.events import CatalogueSeen, NodeEntry
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.snapshot import MasterView
 from zcrawl.model.vitals import Vitals
 
 
@@ -50,21 +51,21 @@ class Catalogue:
             found.append(self._own)
         return [msgspec.to_builtins(one) for one in found]
 
-    def masters_view(self, leader: str, now: float) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": one.id,
-                "role": "leader" if one.id == leader else "follower",
-                "healthy": one.healthy,
-                "detail": one.detail,
-                "control": one.endpoints.control if one.endpoints is not None else "",
-                "pid": one.pid,
-                "hostname": one.hostname,
-                "version": one.version,
-                **self._vitals_view(one.id, now),
-            }
-            for one in sorted(self.masters, key=lambda one: one.id)
-        ]
+    def masters_view(self, leader: str, now: float) -> tuple[MasterView, ...]:
+        return tuple(
+            MasterView(
+                id=entry.id,
+                role="leader" if entry.id == leader else "follower",
+                healthy=entry.healthy,
+                detail=entry.detail,
+                control=entry.endpoints.control if entry.endpoints is not None else "",
+                pid=entry.pid,
+                hostname=entry.hostname,
+                version=entry.version,
+                **self._vitals_view(entry.id, now),
+            )
+            for entry in sorted(self.masters, key=lambda entry: entry.id)
+        )
 
     def _vitals_view(self, master: str, now: float) -> dict[str, Any]:
         """Nothing of one that has told nothing: a zero would look like a fact."""

@@ -18,6 +18,7 @@ from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.leader_state import LeaderState, RunTally
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result
 from zcrawl.model.host import RobotsFile
+from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.failure import BAD_RESULT
 from zcrawl.model.rows import StoredRobots
 from zcrawl.model.states import Disposition, Outcome, RequestState
@@ -69,7 +70,7 @@ class Commits:
     def _note_arrival(self, one: Received, now: float) -> None:
         """The credit returns, and nobody else gets the request while its result is committed."""
         state, result = self._state, one.result
-        promised = state.promised.get(f"{one.stream[0]}#{one.stream[1]}", {})
+        promised = state.promised.get(process_name(*one.stream), {})
         one.promised = promised.pop(one.seq, (0, 0))
         lease = state.leases.by_seq.get(one.seq)
         if isinstance(result, Result):
@@ -95,7 +96,7 @@ class Commits:
         if host is not None:
             stored = StoredRobots(file.status, file.body, utc + file.lasts_s)
             self._state.planner.granter.learn_robots(host, stored)
-            part = host.parts.get(f"{stream[0]}#{stream[1]}")
+            part = host.parts.get(process_name(*stream))
             if part is not None:
                 part.told_robots = True  # it brought them
 

@@ -12,12 +12,13 @@ Whoever asks is told (`nodes`, `job`, `doctor`); a crawl by command gives up in 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from zcrawl.master.events import Event, MessageCame
 from zcrawl.mesh.messages import BadBody, Header, Kind
+from zcrawl.model.snapshot import MishapsView
 
 FIRST_WAIT_S: Final = 0.2
 LONGEST_WAIT_S: Final = 30.0
@@ -81,8 +82,8 @@ class Mishaps:
             return ""
         return f"the leader has failed {n} times in a row by an error of its own: {self._last}"
 
-    def view(self, now: float) -> dict[str, Any]:
-        return {"total": self.total, "in_row": self.in_row(now), "last": self._last}
+    def view(self, now: float) -> MishapsView:
+        return MishapsView(self.total, self.in_row(now), self._last)
 
 
 def _mark(header: Header) -> Mark:

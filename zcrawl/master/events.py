@@ -183,5 +183,26 @@ class Note(_Data, frozen=True):
     detail: str = ""
 
 
-Effect: TypeAlias = SendToWorker | Publish | Execute | Ask | Forward | ReplyTo | StepDown | Note
+class LeadershipBegan(_Data, frozen=True):
+    """The database is loaded: this master leads. Whoever waits for that goes on."""
+
+
+class TakeoverFailed(_Data, frozen=True):
+    """It is tried again; a process that gives up waiting says why."""
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    SendToWorker
+    | Publish
+    | Execute
+    | Ask
+    | Forward
+    | ReplyTo
+    | StepDown
+    | LeadershipBegan
+    | TakeoverFailed
+    | Note
+)
 Effects: TypeAlias = list[Effect]

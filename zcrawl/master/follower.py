@@ -43,6 +43,7 @@ from zcrawl.master.events import (
 )
 from zcrawl.mesh.messages import Beat, Hello, Message, NotLeader, Reply, Snapshot
 from zcrawl.model.reasons.cluster import NO_LEADER
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.queries import QueryOutcome
 
@@ -59,7 +60,7 @@ class Follower:
         self.epoch = 0
         self.heard_at = float("-inf")  # the leader's last BEAT
         self._catalogue, self._mishaps = catalogue, mishaps or Mishaps()
-        self._snapshot: dict[str, Any] = {}
+        self._snapshot = PublishedSnapshot(leader="", epoch=0)
         self._snapshot_at = float("-inf")
         self._waiting: dict[str, Pending] = {}  # for the leader's answer
         self._reading: dict[str, Pending] = {}  # for the database's
@@ -192,12 +193,12 @@ class Follower:
     def nodes(self, now: float) -> dict[str, Any]:
         """Return the nodes that this master has heard of."""
         return {
-            "leader": {"id": "", "epoch": self._snapshot.get("epoch", 0)},
-            "masters": self._catalogue.masters_view("", now),
-            "workers": self._snapshot.get("workers", []),
+            "leader": {"id": "", "epoch": self._snapshot.epoch},
+            "masters": msgspec.to_builtins(list(self._catalogue.masters_view("", now))),
+            "workers": msgspec.to_builtins(list(self._snapshot.workers)),
             "differences": [],
             "catalogue": self._catalogue.away or "ok",
-            "mishaps": self._mishaps.view(now),
+            "mishaps": msgspec.to_builtins(self._mishaps.view(now)),
         }
 
     def _marked(self, data: dict[str, Any], now: float) -> dict[str, Any]:

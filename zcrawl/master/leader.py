@@ -62,6 +62,7 @@ from zcrawl.mesh.messages import (
     Stale,
 )
 from zcrawl.model.rows import Refilled
+from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.model.vitals import Vitals
 from zcrawl.store.commands import (
     AddSeeds,
@@ -231,7 +232,7 @@ class Leader:
             moments += [state.planner.next_due_at(), state.frontier.next_due_at()]
         return min(moments)
 
-    def current_snapshot(self, now: float) -> dict[str, object]:
+    def current_snapshot(self, now: float) -> ClusterSnapshot:
         return snapshot(self.state, self.commits, now)
 
     # ------------------------------------------------------------ messages

@@ -24,7 +24,6 @@ from zcrawl.master.events import Effects, Measured, Note, SendToWorker
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
-from zcrawl.model.states import RECALLED
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
 from zcrawl.submit.output_rights import OutputRights
@@ -53,7 +52,8 @@ class LeaderState:
         self.me = me
         self.catalogue = catalogue
         self.epoch = epoch
-        self.newest_seq = 1 << 62  # the last that was given when this epoch began
+        # The last number that was given to a request when this epoch began; None: not known.
+        self.newest_seq: int | None = None
         self.clock_offset = clock_offset  # UTC = now + clock_offset
         self.roster = Roster()
         self.leases = Leases()
@@ -153,7 +153,7 @@ class LeaderState:
         dispatched = known is not None and known.dispatches
         politeness = known.spec.politeness if known is not None else None
         active = self.runs.put(row)
-        if active is not None and not active.refusal and row.recall not in (None, RECALLED):
+        if active is not None and not active.refusal and row.recall is not None:
             self.recalls[row.id] = None
         elif self.recalls:
             self.recalls.pop(row.id, None)
@@ -261,6 +261,8 @@ class LeaderState:
     def is_lost(self, lease_epoch: int, seq: int) -> bool:
         """Whether an earlier leader's lease is on a row that the database did not hold when this
         epoch began. A copy that was behind lost it, and gives its number to another row."""
+        if self.newest_seq is None:
+            return False
         return lease_epoch < self.epoch and seq > self.newest_seq
 
     def is_taken(self, seq: int) -> bool:

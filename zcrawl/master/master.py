@@ -31,11 +31,13 @@ from zcrawl.master.events import (
     Elected,
     Event,
     Execute,
+    LeadershipBegan,
     Note,
     QueryDone,
     QueryFailed,
     ReplyTo,
     StepDown,
+    TakeoverFailed,
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
@@ -198,7 +200,8 @@ class Master:
         self.leader.state.outputs = self._outputs
         self.leader.state.mishaps = self.mishaps
         self.mishaps.led(now)
-        effects: Effects = [Note("leader", f"{self.me} leads in epoch {self.epoch}")]
+        text = f"{self.me} leads in epoch {self.epoch}"
+        effects: Effects = [LeadershipBegan(), Note("leader", text)]
         for pending in self.follower.take_waiting():
             effects += self.leader.handle(ClientAsked(pending.client, pending.request), now)
         return effects
@@ -212,7 +215,8 @@ class Master:
             return [StepDown(reason), *self._step_down(reason)]
         unknown = isinstance(error, CommitUnknown)  # a second try only raises the epoch once more
         self._takeover_at = now if unknown else now + TAKEOVER_AGAIN_S
-        return [Note("takeover_failed", f"{error.code}: {error}")]
+        text = f"{error.code}: {error}"
+        return [TakeoverFailed(text), Note("takeover_failed", text)]
 
     def _is_alone(self) -> bool:
         return self._elected is not None and self._elected.alone

@@ -29,7 +29,8 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.model.reasons.cluster import DUPLICATE_ID, NO_CODE, UNKNOWN_RUN, lacking
+from zcrawl.model.process_name import process_name
+from zcrawl.model.reasons.cluster import DUPLICATE_ID, LACKS, NO_CODE, UNKNOWN_RUN, lacks
 from zcrawl.model.reasons.storage import STORE_BEHIND
 from zcrawl.model.reasons.waiting import DRAINING, WITHDRAWN
 from zcrawl.model.rows import QueuedRow
@@ -97,13 +98,13 @@ class Membership:
             if known is not None and not same:
                 self._gone(known, now, effects, blame=known.present)
             if hello.replaces:
-                state.planner.process_gone(f"{header.source}#{hello.replaces}", now)
+                state.planner.process_gone(process_name(header.source, hello.replaces), now)
             info = state.roster.join(header.source, header.incarnation, hello, route, now)
             self._meet_drained(info, now, effects)
             state.planner.process_joined(info.name, now)
             self._adopt(info, hello, now)
             self._await_results(info, hello, is_new=not same)
-            effects.append(Note("worker_joined", f"{info.id}: {info.slots} slots"))
+            effects.append(Note("worker_joined", f"{info.id}: {info.vitals.slots} slots"))
         else:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)
@@ -260,17 +261,19 @@ class Membership:
         info = state.roster.find(header.source, header.incarnation)
         if info is None:
             return
-        reasons = {(epoch, n): reason for epoch, n, reason in reject.leases}
+        rejections = {(one.epoch, one.n): one for one in reject.leases}
         for lease in state.leases.of_worker(info):
-            reason = reasons.get(lease.token)
-            if reason is None or lease.received:
+            rejection = rejections.get(lease.token)
+            if rejection is None or lease.received:
                 continue
+            reason = rejection.reason
             if reason != WITHDRAWN:
-                effects.append(Note("rejected", reason))
+                text = lacks(rejection.lacks) if reason == LACKS else reason
+                effects.append(Note("rejected", text))
             if reason in (UNKNOWN_RUN, NO_CODE):
                 info.runs.pop(lease.row.run, None)
-            elif (lack := lacking(reason)) is not None:
-                info.lacks[lease.row.run] = lack
+            elif reason == LACKS:
+                info.lacks[lease.row.run] = rejection.lacks
                 state.planner.worker_lacks(lease.row.run)
             pause = 0.0 if reason in (DRAINING, WITHDRAWN) else now + REJECT_PAUSE_S
             state.planner.taken_back(lease.row.host)

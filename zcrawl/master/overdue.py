@@ -77,8 +77,8 @@ class OverdueLeases:
     def _recall_strays(self, worker: WorkerInfo, now: float, effects: Effects) -> None:
         runs = self._state.runs.active.values()
         patience_s = max(
-            (longest_attempt_s(active.spec, None, worker.slots) for active in runs),
-            default=longest_attempt_s(JobSpec(""), None, worker.slots),
+            (longest_attempt_s(active.spec, None, worker.vitals.slots) for active in runs),
+            default=longest_attempt_s(JobSpec(""), None, worker.vitals.slots),
         )
         due = [token for token, since in worker.strays.items() if now - since > patience_s]
         if due:
@@ -98,7 +98,7 @@ class OverdueLeases:
         if now - lease.worker.heard_at > FRESH_S:
             return False  # what it says was true a while ago; the next heartbeat may say otherwise
         since = lease.started_at if host is None else max(lease.started_at, host.waits_until)
-        return now - since > longest_attempt_s(active.spec, host, lease.worker.slots)
+        return now - since > longest_attempt_s(active.spec, host, lease.worker.vitals.slots)
 
     def _recall(self, lease: Lease, now: float, effects: Effects) -> None:
         state = self._state

@@ -22,7 +22,6 @@ from zcrawl.master.events import Ask, Effects, Execute, Note
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.rows import KnownRow, NewLink
 from zcrawl.model.spec import Scope
-from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
 
@@ -93,7 +92,7 @@ class Recall:
         self._state.put_run(done.row, now, effects)
         if not done.row.state.ended:
             self._state.admit(done.admitted, done.hosts, now)
-            if done.row.recall == RECALLED and not done.repeated:
+            if done.row.recalled and not done.repeated:
                 effects.append(Note("recalled", f"run {done.row.id} has all that its job knows"))
         return done.repeated  # its rows were admitted by a commit whose answer was lost
 

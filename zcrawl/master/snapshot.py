@@ -1,4 +1,4 @@
-"""The leader's state as one plain dict a second, for consoles, displays and `nodes`.
+"""The leader's state as one `ClusterSnapshot` a second, for consoles, displays and `nodes`.
 
 Pure reading: whoever shows something about the cluster reads only this.
 """
@@ -8,13 +8,23 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
+import msgspec
+
 from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.dispatch.runs import ActiveRun
 from zcrawl.dispatch.why import host_queue, why
 from zcrawl.master.commits import Commits
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.waiting import AWAY, HOURS, IDLE, INHERITED, RETRY
 from zcrawl.model.rows import RunRow
-from zcrawl.model.spec import JobSpec
+from zcrawl.model.snapshot import (
+    ClusterSnapshot,
+    LiveRunView,
+    ProcessVitals,
+    PublishedSnapshot,
+    StoreHealth,
+    WorkerView,
+)
 from zcrawl.submit.tags import tags_of
 from zcrawl.telemetry.views import LiveRun, run_view
 
@@ -28,55 +38,47 @@ NO_WORKER: Final = (
 HELD_UP: Final = (HOURS, AWAY, INHERITED)  # of `dispatch.why`
 
 
-def snapshot(state: LeaderState, commits: Commits, now: float) -> dict[str, Any]:
+def snapshot(state: LeaderState, commits: Commits, now: float) -> ClusterSnapshot:
     utc = state.utc(now)
     in_flight = state.leases.by_run
     failing = commits.failing
     waits = waiting_runs(state, now)
-    return {
-        "leader": state.me,
-        "epoch": state.epoch,
-        "at": state.utc(now),
-        "masters": state.catalogue.masters_view(state.me, now),
-        "process": {
-            "rss_bytes": state.measured.rss_bytes,
-            "lag_ms": round(state.measured.lag_ms, 1),
-        },
-        "workers": [worker_view(info, now) for info in state.roster.workers.values()],
-        "runs": [
+    return ClusterSnapshot(
+        leader=state.me,
+        epoch=state.epoch,
+        at=state.utc(now),
+        masters=state.catalogue.masters_view(state.me, now),
+        process=ProcessVitals(state.measured.rss_bytes, round(state.measured.lag_ms, 1)),
+        workers=workers_view(state, now),
+        runs=(
             *(
-                _run(active.row, in_flight.get(run, 0), utc, active.spec, waits.get(run, ""))
+                _active_run(active, in_flight.get(run, 0), utc, waits.get(run, ""))
                 for run, active in state.runs.active.items()
             ),
-            *(_run(row, 0, utc) for row in state.ended.values()),
-        ],
-        "statuses": {str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
-        "failed": {str(run): dict(tally.failed) for run, tally in state.tallies.items()},
-        "store": {
-            "state": "ok" if failing is None else "retrying",
-            "error": None if failing is None else failing.code,
-            "since_s": 0.0 if failing is None else now - commits.failing_since,
-        },
-        "mishaps": state.mishaps.view(now),
-        "next_retry_s": _next_retry_s(state, now),
-        "counters": dict(state.counters),
-    }
+            *(_ended_run(row, utc) for row in state.ended.values()),
+        ),
+        statuses={str(run): dict(tally.statuses) for run, tally in state.tallies.items()},
+        failed={str(run): dict(tally.failed) for run, tally in state.tallies.items()},
+        store=StoreHealth()
+        if failing is None
+        else StoreHealth("retrying", failing.code, now - commits.failing_since),
+        mishaps=state.mishaps.view(now),
+        next_retry_s=_next_retry_s(state, now),
+        counters=dict(state.counters),
+    )
 
 
-def published(data: dict[str, Any]) -> dict[str, Any]:
+def published(whole: ClusterSnapshot) -> PublishedSnapshot:
     """What goes out to all, once a second: of very many workers or runs the first ones, and how
     many there are. Whoever runs in this process has them all."""
-    workers, runs = data["workers"], data["runs"]
-    shown = {str(run["run"]) for run in runs[:MOST_RUNS]}
-    return {
-        **data,
-        "workers": workers[:MOST_WORKERS],
-        "runs": runs[:MOST_RUNS],
-        "workers_total": len(workers),
-        "runs_total": len(runs),
-        "statuses": {run: one for run, one in data["statuses"].items() if run in shown},
-        "failed": {run: one for run, one in data["failed"].items() if run in shown},
+    shown = {str(run.run) for run in whole.runs[:MOST_RUNS]}
+    fields = msgspec.structs.asdict(whole) | {
+        "workers": whole.workers[:MOST_WORKERS],
+        "runs": whole.runs[:MOST_RUNS],
+        "statuses": {run: counts for run, counts in whole.statuses.items() if run in shown},
+        "failed": {run: counts for run, counts in whole.failed.items() if run in shown},
     }
+    return PublishedSnapshot(**fields, workers_total=len(whole.workers), runs_total=len(whole.runs))
 
 
 def _next_retry_s(state: LeaderState, now: float) -> float | None:
@@ -84,35 +86,34 @@ def _next_retry_s(state: LeaderState, now: float) -> float | None:
     return None if due_at == float("inf") else max(0.0, due_at - now)
 
 
-def worker_view(info: WorkerInfo, now: float) -> dict[str, Any]:
-    return {
-        "id": info.id,
-        "state": str(info.state),
-        "deaf": info.deaf,
-        "slots": info.slots,
-        "running": info.running,
-        "waiting": info.waiting,
-        "leases": info.leases,
-        "rate": round(info.rate, 2),
-        "outbox": info.outbox,
-        "rss_bytes": info.rss_bytes,
-        "lag_ms": info.lag_ms,
-        "heard_s_ago": round(now - info.heard_at, 3),
-        "pid": info.pid,
-        "hostname": info.hostname,
-        "version": info.version,
-    }
+def workers_view(state: LeaderState, now: float) -> tuple[WorkerView, ...]:
+    return tuple(worker_view(info, now) for info in state.roster.workers.values())
+
+
+def worker_view(info: WorkerInfo, now: float) -> WorkerView:
+    vitals = msgspec.structs.asdict(info.vitals) | {"rate": round(info.vitals.rate, 2)}
+    return WorkerView(
+        **vitals,
+        id=info.id,
+        state=str(info.state),
+        deaf=info.deaf,
+        leases=info.leases,
+        heard_s_ago=round(now - info.heard_at, 3),
+        pid=info.pid,
+        hostname=info.hostname,
+        version=info.version,
+    )
 
 
 def nodes_view(state: LeaderState, now: float) -> dict[str, Any]:
     return {
         "leader": {"id": state.me, "epoch": state.epoch},
-        "masters": state.catalogue.masters_view(state.me, now),
-        "workers": [worker_view(info, now) for info in state.roster.workers.values()],
+        "masters": msgspec.to_builtins(list(state.catalogue.masters_view(state.me, now))),
+        "workers": msgspec.to_builtins(list(workers_view(state, now))),
         "drained": sorted(state.drains),  # also those that are not here
         "differences": state.catalogue.differences(state.roster.workers.values()),
         "catalogue": state.catalogue.away or "ok",
-        "mishaps": state.mishaps.view(now),
+        "mishaps": msgspec.to_builtins(state.mishaps.view(now)),
     }
 
 
@@ -129,11 +130,13 @@ def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
 def waiting(state: LeaderState, run: int, now: float) -> str:
     """Return why a run cannot go on: no worker has what it needs, it lacks a right, or its hosts
     cannot be asked now. Empty: it can."""
-    return waiting_runs(state, now).get(run, "") if run in state.runs.active else ""
+    active = state.runs.active.get(run)
+    return "" if active is None else active.waits or waiting_runs(state, now).get(run, "")
 
 
 def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
-    """All such runs. One look at each worker, and not one for each run: most lack nothing."""
+    """Return what runs wait for that lack no right. One look at each worker, and not one for each
+    run: most lack nothing."""
     usable = 0
     lacking: dict[int, list[str]] = {}
     for info in state.roster.workers.values():
@@ -148,7 +151,6 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
     }
     if not usable and now >= state.settled_at:
         waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
-    waits |= {run: active.waits for run, active in state.runs.active.items() if active.waits}
     return waits | _held_up(state, waits, now)
 
 
@@ -178,14 +180,20 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
     return reasons
 
 
-def _run(
-    row: RunRow, in_flight: int, utc: float, spec: JobSpec | None = None, waits: str = ""
-) -> dict[str, Any]:
-    return {
-        **run_view(row, in_flight, utc),
-        "tags": list(spec.tags if spec is not None else tags_of(row.spec)),
-        "reason": row.reason or waits,
-        "max_pages": spec.scope.max_pages if spec is not None else None,
-        "rate": spec.politeness.rate if spec is not None else None,
-        "concurrency": spec.politeness.concurrency if spec is not None else None,
-    }
+def _active_run(active: ActiveRun, in_flight: int, utc: float, waits: str) -> LiveRunView:
+    row, spec = active.row, active.spec
+    reason = row.reason or active.waits
+    counts = msgspec.structs.asdict(run_view(row, in_flight, utc))
+    return LiveRunView(
+        **counts | {"reason": reason or waits},
+        tags=tuple(spec.tags),
+        max_pages=spec.scope.max_pages,
+        rate=spec.politeness.rate,
+        concurrency=spec.politeness.concurrency,
+        waits="" if reason else waits,
+    )
+
+
+def _ended_run(row: RunRow, utc: float) -> LiveRunView:
+    counts = msgspec.structs.asdict(run_view(row, 0, utc))
+    return LiveRunView(**counts, tags=tuple(tags_of(row.spec)))

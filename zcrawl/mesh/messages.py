@@ -22,8 +22,9 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
+from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
-from zcrawl.model.vitals import Vitals
+from zcrawl.model.vitals import Slots, Vitals, WorkerVitals
 
 
 class Kind(enum.IntEnum):
@@ -72,12 +73,11 @@ class Lines(msgspec.Struct, frozen=True, array_like=True):
     left_out: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 
 PageSize: TypeAlias = Annotated[int, Meta(ge=0, le=2**40)]  # sums of it stay numbers
-Slots: TypeAlias = Annotated[int, Meta(ge=1, le=100_000)]
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
 Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
@@ -160,13 +160,7 @@ class Heartbeat(_Body, frozen=True):
     produced: int
     acked: int
     assigned: int  # highest ASSIGN sequence taken in
-    rate: Annotated[float, Meta(ge=0, le=1_000_000)]  # results per second, smoothed
-    slots: Slots
-    running: Number
-    waiting: Number
-    outbox: Number
-    rss_bytes: Number
-    lag_ms: float
+    vitals: WorkerVitals
     draining: bool
     hello: int  # the HELLO under whose WELCOME this worker acts
     sent_at: float  # the worker's own clock; BEAT echoes it, and the echo carries the permission
@@ -180,8 +174,17 @@ class Accept(_Body, frozen=True):
     grants: list[tuple[int, int]]  # (host, revision) in force
 
 
+class Rejection(_Body, frozen=True):
+    """A lease that a worker does not take in."""
+
+    epoch: int
+    n: int
+    reason: Detail
+    lacks: Detail = ""  # of the reason LACKS: what the worker does not have
+
+
 class Reject(_Body, frozen=True):
-    leases: list[tuple[int, int, Detail]]  # (lease epoch, lease n, reason)
+    leases: list[Rejection]
 
 
 class Page(_Body, frozen=True):
@@ -364,7 +367,7 @@ class Event(_Body, frozen=True):
 
 
 class Snapshot(_Body, frozen=True):
-    data: dict[str, Any]
+    data: PublishedSnapshot
 
 
 # ---------------------------------------------------------------- client → any master

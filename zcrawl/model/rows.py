@@ -82,9 +82,10 @@ class RunRow(_Data, frozen=True):
     started_at: float
     ended_at: float  # 0: not ended
     cookies: bytes = b""  # see cookie_jar
-    # Of a job that remembers its pages: those up to this id are admitted, RECALLED: all of them.
+    # Of a job that remembers its pages: those up to this id are admitted. None: no more are to be.
     recall: int | None = None
     canonical: int = 1  # version of the canonical form by which its keys are made
+    recalled: bool = False  # all that its job knows is admitted
 
 
 class HostRow(_Data, frozen=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 
 SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
-RECALLED = -1  # where a run stands that has admitted all that its job knows
 
 
 class RequestState(enum.IntEnum):

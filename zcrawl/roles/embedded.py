@@ -14,6 +14,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
@@ -21,6 +23,7 @@ from zcrawl.fetch.keyring import JobRights
 from zcrawl.mesh.messages import Request
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
+from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
 from zcrawl.model.states import RunState
 from zcrawl.roles import place
 from zcrawl.roles.blobs import body_getter, in_loop
@@ -206,9 +209,9 @@ class EmbeddedCluster:
 
     async def _pause(self) -> None:
         """No worker is heard yet, so nothing of the old runs is dispatched before."""
-        for row in self.snapshot()["runs"]:
-            if row["state"] == RunState.RUNNING:
-                args = {"ref": str(row["job"]), "action": "pause", "run": row["run"]}
+        for row in self.snapshot().runs:
+            if row.state == RunState.RUNNING:
+                args = {"ref": str(row.job), "action": "pause", "run": row.run}
                 with contextlib.suppress(RefusedError):  # it has ended meanwhile
                     await self.ask("act", args)
 
@@ -227,22 +230,21 @@ class EmbeddedCluster:
         except TimeoutError:
             raise UnreachableError(f"{op}: no answer within {ASK_TIMEOUT_S:.0f} s") from None
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> EmbeddedSnapshot:
         assert self._master is not None and self._outputs is not None
         complaint = self._supervisor.complaint() if self._supervisor is not None else None
         if complaint is not None:
             raise UnreachableError(complaint, code=WORKERS_FAIL)
         restarts = self._supervisor.restarts if self._supervisor is not None else 0
-        return {
-            **self._master.snapshot(),
-            "outputs": {
-                "troubles": [
-                    {"run": run, "path": path, "error": error.code, "detail": str(error)}
-                    for (run, path), error in self._outputs.troubles().items()
-                ]
-            },
-            "restarts": restarts,
-        }
+        troubles = tuple(
+            OutputTrouble(run, path, error.code, str(error))
+            for (run, path), error in self._outputs.troubles().items()
+        )
+        return EmbeddedSnapshot(
+            **msgspec.structs.asdict(self._master.snapshot()),
+            outputs=OutputTroubles(troubles),
+            restarts=restarts,
+        )
 
     async def drain(self, timeout_s: float) -> None:
         """Workers finish what they began and leave; a worker leaves when all is committed."""

@@ -61,7 +61,7 @@ class Loaded(_Data, frozen=True):
     sweeps: list[int]  # ended runs that still have queued rows
     utc: float = 0.0  # by the database's own clock, at the end; 0: it has none
     pages: list[LaneCount] = []  # done requests by host, of live runs that limit them
-    newest_seq: int = 1 << 62  # the last number that was given to a request
+    newest_seq: int | None = None  # the last number given to a request; None: not read
     moved: dict[tuple[str, int], float] = {}  # when watermarks moved last
     drains: list[DrainRow] = []  # workers that are to get no work
     wishes: list[WishRow] = []  # hosts that people gave to a worker

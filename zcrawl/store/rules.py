@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -80,9 +80,17 @@ def _stored(spec: bytes) -> _Spec:
         return _Spec()
 
 
+RECALLED: Final = -1  # stored of a run that has admitted all that its job knows
+
+
 def first_recall(spec: bytes) -> int | None:
     """Where a new run stands among the pages that its job knows; None: it remembers none."""
     return 0 if recrawl_of(spec).incremental else None
+
+
+def recall_left(stored: int | None) -> int | None:
+    """Return after which page a run goes on to admit what its job knows; None: nothing is left."""
+    return None if stored == RECALLED else stored
 
 
 def outputs_of(

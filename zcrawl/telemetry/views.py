@@ -15,6 +15,7 @@ import msgspec
 from zcrawl.errors import RefusedError
 from zcrawl.model.reasons.cluster import NO_SUCH_RUN
 from zcrawl.model.rows import RunRow
+from zcrawl.model.snapshot import RunView
 from zcrawl.model.spec import UNREADABLE
 from zcrawl.model.states import RunState
 from zcrawl.store.queries import JobRow, OutputFact, TallyRows
@@ -92,7 +93,7 @@ def job_view(
     shown = run or newest_run(job)
     spec = shown.spec if shown else job.spec  # that of a run may have been tuned
     listed = _present_runs(job) or job.runs
-    counts = run_view(shown, live.in_flight, now) if shown else _no_run(job)
+    counts = _run_fields(shown, live.in_flight, now) if shown else _no_run(job)
     if live.waiting and not counts["reason"]:
         counts["reason"] = live.waiting
     return {
@@ -119,7 +120,7 @@ def job_view(
             {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
             for one in tallies.actions
         ],
-        "runs": [run_view(row, live.in_flight if row is shown else 0, now) for row in listed],
+        "runs": [_run_fields(row, live.in_flight if row is shown else 0, now) for row in listed],
     }
 
 
@@ -168,28 +169,31 @@ def is_visible(job: JobRow, tag: str = "") -> bool:
     return exists and (not tag or is_tagged(tags_of(_spec_of(job)), tag))
 
 
-def run_view(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
-    """One run's counters. `queued` and `in_flight` together are what is not final yet."""
+def run_view(run: RunRow, in_flight: int, now: float) -> RunView:
     counters = run.counters
     seconds = elapsed(run, now)
-    return {
-        "job": run.job,
-        "run": run.id,
-        "name": run.name,
-        "state": str(run.state),
-        "reason": run.reason,
-        "pages": counters.done,
-        "unchanged": counters.unchanged,
-        "items": counters.items,
-        "failed": counters.failed,
-        "skipped": counters.skipped,
-        "queued": max(0, counters.pending - in_flight),
-        "in_flight": in_flight,
-        "admitted": counters.admitted,
-        "bytes": counters.bytes,
-        "seconds": round(seconds, 3),
-        "pages_per_second": round(counters.done / seconds, 2) if seconds > 0 else 0.0,
-    }
+    return RunView(
+        job=run.job,
+        run=run.id,
+        name=run.name,
+        state=str(run.state),
+        reason=run.reason,
+        pages=counters.done,
+        unchanged=counters.unchanged,
+        items=counters.items,
+        failed=counters.failed,
+        skipped=counters.skipped,
+        queued=max(0, counters.pending - in_flight),
+        in_flight=in_flight,
+        admitted=counters.admitted,
+        bytes=counters.bytes,
+        seconds=round(seconds, 3),
+        pages_per_second=round(counters.done / seconds, 2) if seconds > 0 else 0.0,
+    )
+
+
+def _run_fields(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
+    return msgspec.structs.asdict(run_view(run, in_flight, now))
 
 
 def summary(view: dict[str, Any]) -> dict[str, Any]:

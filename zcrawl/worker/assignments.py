@@ -18,16 +18,17 @@ from zcrawl.mesh.messages import (
     Grant,
     Header,
     Reject,
+    Rejection,
     RunConfig,
     Welcome,
 )
 from zcrawl.model.reasons.cluster import (
+    LACKS,
     NO_CODE,
     NO_GRANT,
     NOT_WELCOMED,
     OVERTAKEN,
     UNKNOWN_RUN,
-    lacks,
 )
 from zcrawl.model.reasons.waiting import DRAINING, HOST_WAITS, WITHDRAWN
 from zcrawl.worker.events import (
@@ -43,8 +44,6 @@ from zcrawl.worker.events import (
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
 
-Refusal = tuple[int, int, str]  # (lease epoch, lease n, reason)
-
 
 class Assignments:
     def __init__(self, intake: Intake, known: KnownLinks) -> None:
@@ -55,7 +54,7 @@ class Assignments:
         self._runs: dict[int, int] = {}  # run → revision
         self._codes: dict[int, str] = {}  # run → hash of its spider's file
         self._awaited: set[int] = set()  # runs whose file has not come
-        self._lacking: dict[int, str] = {}  # run → why nothing of it is taken in
+        self._lacking: dict[int, str] = {}  # run → what it needs and is not here
 
     def new_epoch(self) -> None:
         """Another leader counts its messages anew."""
@@ -91,10 +90,11 @@ class Assignments:
         overtaken = header.sequence < self._barrier
         if not welcomed or overtaken:
             reason = OVERTAKEN if overtaken else NOT_WELCOMED
-            _reject(header.source, [(header.epoch, one.n, reason) for one in assign.urls], effects)
+            rejected = [Rejection(header.epoch, one.n, reason) for one in assign.urls]
+            _reject(header.source, rejected, effects)
             return []
         self._adopt_grants(header, assign.grants, now, effects)
-        refused: list[Refusal] = []
+        refused: list[Rejection] = []
         ended: list[Assignment] = []
         for one in assign.urls:
             # If it runs already, its own result tells what became of it.
@@ -103,7 +103,8 @@ class Assignments:
                 continue
             refusal = DRAINING if draining else self._take(header.epoch, one)
             if refusal is not None:
-                refused.append((header.epoch, one.n, refusal))
+                lacks = self._lacking[one.run] if refusal == LACKS else ""
+                refused.append(Rejection(header.epoch, one.n, refusal, lacks))
         self.assigned = max(self.assigned, header.sequence)
         _reject(header.source, refused, effects)
         effects.append(SendToMaster(header.source, Accept(self.assigned, [])))
@@ -114,7 +115,7 @@ class Assignments:
         if one.run not in self._runs:
             return UNKNOWN_RUN
         if one.run in self._lacking:
-            return self._lacking[one.run]
+            return LACKS
         if one.run in self._awaited:
             return NO_CODE
         return self._intake.take(epoch, one)
@@ -141,13 +142,13 @@ class Assignments:
 
     def lack(self, run: int, what: str, leader: str, effects: Effects) -> None:
         """What a run needs is not here: what has not started goes to somebody who has it."""
-        self._lacking[run] = reason = lacks(what[:1_000])
-        refused: list[Refusal] = []
+        self._lacking[run] = what = what[:1_000]
+        refused: list[Rejection] = []
         for seq in self._intake.queued():
             if self._intake.held[seq].assignment.run == run:
                 held = self._intake.finish(seq)
                 if held is not None:
-                    refused.append((held.epoch, held.assignment.n, reason))
+                    refused.append(Rejection(held.epoch, held.assignment.n, LACKS, what))
         if leader:
             _reject(leader, refused, effects)
 
@@ -163,31 +164,31 @@ class Assignments:
 
     def _give_back_host(self, leader: str, host: int, effects: Effects) -> None:
         """A revoked host: what has not started goes back, what runs is finished."""
-        refused: list[Refusal] = []
+        refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.held[seq]
             if held.assignment.host == host:
                 self._intake.finish(seq)
-                refused.append((held.epoch, held.assignment.n, NO_GRANT))
+                refused.append(Rejection(held.epoch, held.assignment.n, NO_GRANT))
         _reject(leader, refused, effects)
 
     def give_back_queued(self, leader: str, effects: Effects) -> None:
         """This worker drains: what has not started goes elsewhere."""
-        refused: list[Refusal] = []
+        refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.finish(seq)
             if held is not None:
-                refused.append((held.epoch, held.assignment.n, DRAINING))
+                refused.append(Rejection(held.epoch, held.assignment.n, DRAINING))
         if leader:
             _reject(leader, refused, effects)
 
     def give_back_waiting(self, leader: str, now: float, effects: Effects) -> None:
         """A host that has to wait keeps no URLs here: they would use up this worker's credit."""
-        refused: list[Refusal] = []
+        refused: list[Rejection] = []
         for seq in self._intake.waiting_long(now):
             held = self._intake.finish(seq)
             if held is not None:
-                refused.append((held.epoch, held.assignment.n, HOST_WAITS))
+                refused.append(Rejection(held.epoch, held.assignment.n, HOST_WAITS))
         _reject(leader, refused, effects)
 
     def confirm_grants(self, leader: str, effects: Effects) -> None:
@@ -199,12 +200,12 @@ class Assignments:
     def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: Effects) -> None:
         """The leader does not want these started now: what has not started goes back."""
         wanted = set(tokens)
-        refused: list[Refusal] = []
+        refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.held[seq]
             if (held.epoch, held.assignment.n) in wanted:
                 self._intake.finish(seq)
-                refused.append((held.epoch, held.assignment.n, WITHDRAWN))
+                refused.append(Rejection(held.epoch, held.assignment.n, WITHDRAWN))
         _reject(leader, refused, effects)
 
     def cancel(self, leader: str, cancel: Cancel, effects: Effects) -> None:
@@ -229,6 +230,6 @@ def _learn_robots(grant: Grant, effects: Effects) -> None:
         effects.append(AdoptRobots(grant.origin, grant.robots))
 
 
-def _reject(leader: str, refused: list[Refusal], effects: Effects) -> None:
+def _reject(leader: str, refused: list[Rejection], effects: Effects) -> None:
     if refused:
         effects.append(SendToMaster(leader, Reject(refused)))

@@ -11,6 +11,7 @@ import msgspec
 
 from zcrawl.mesh.messages import Heartbeat, Hello
 from zcrawl.mesh.timing import HEARTBEAT_MOST_S
+from zcrawl.model.vitals import WorkerVitals
 from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.outbox import Outbox
@@ -55,13 +56,15 @@ class Pulse:
             produced=outbox.produced,
             acked=outbox.acked,
             assigned=assignments.assigned,
-            rate=self._rate,
-            slots=intake.places(self._slots, now),
-            running=intake.running,
-            waiting=len(intake.held) - intake.running,
-            outbox=len(outbox),
-            rss_bytes=self._rss_bytes,
-            lag_ms=self._lag_ms,
+            vitals=WorkerVitals(
+                slots=intake.places(self._slots, now),
+                rate=self._rate,
+                running=intake.running,
+                waiting=len(intake.held) - intake.running,
+                outbox=len(outbox),
+                rss_bytes=self._rss_bytes,
+                lag_ms=self._lag_ms,
+            ),
             draining=draining,
             hello=hello,
             sent_at=now,

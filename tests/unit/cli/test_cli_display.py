@@ -5,16 +5,23 @@ from __future__ import annotations
 import io
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from zcrawl.cli import output
 from zcrawl.cli.display import RateMeter, Silent, Totals, draw, line, sparkline, tally, totals
+from zcrawl.model.snapshot import EmbeddedSnapshot
 
 
-def snapshot(**more: Any) -> dict[str, Any]:
+def snapshot(waits: str = "", **more: Any) -> EmbeddedSnapshot:
+    return msgspec.convert(plain_snapshot(waits, **more), EmbeddedSnapshot)
+
+
+def plain_snapshot(waits: str = "", **more: Any) -> dict[str, Any]:
     counts = {"pages": 10, "items": 9, "failed": 1, "skipped": 2, "queued": 3, "in_flight": 4}
     run = {"run": 7, "job": 3, "name": "[/b]evil\x1b[2J", "state": "running", **counts}
+    run["waits"] = waits
     worker = {
         "id": "[red]w1",
         "state": "busy",
@@ -26,9 +33,11 @@ def snapshot(**more: Any) -> dict[str, Any]:
         "lag_ms": 1.2,
     }
     return {
+        "leader": "m1",
+        "epoch": 1,
         "runs": [{**run, "bytes": 1_500_000}, {**run, "run": 8, "bytes": 1}],
         "workers": [worker],
-        "statuses": {7: {200: 9, 404: 1}, 8: {500: 1}},
+        "statuses": {"7": {"200": 9, "404": 1}, "8": {"500": 1}},
         "failed": {"7": {"http_404": 1}},
         "store": {"state": "ok", "error": None, "since_s": 0.0},
         **more,
@@ -39,8 +48,8 @@ def test_totals_are_those_of_the_asked_runs() -> None:
     """Other runs in the same folder do not count."""
     assert totals(snapshot(), {7}) == Totals(10, 9, 1, 2, 3, 4, 1_500_000)
     assert totals(snapshot(), {7, 8}).pages == 20
-    assert tally(snapshot(), "statuses", {7}) == {"200": 9, "404": 1}
-    assert tally(snapshot(), "failed", {7}) == {"http_404": 1}
+    assert tally(snapshot().statuses, {7}) == {"200": 9, "404": 1}
+    assert tally(snapshot().failed, {7}) == {"http_404": 1}
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
@@ -140,8 +149,7 @@ def test_numbers_are_written_for_people() -> None:
 def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A plugin that no worker has: in lines and on the screen; programs are told once."""
     says = "waiting: no live worker has middleware 'stamp' yet"
-    told = snapshot()
-    told["runs"][0]["reason"] = says
+    told = snapshot(waits=says)
     assert line(told, {7}, RateMeter()).endswith(f"; {says}")
     screen = Console(file=io.StringIO(), width=120)
     screen.print(draw(told, {7}, RateMeter()))

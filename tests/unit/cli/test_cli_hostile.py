@@ -8,11 +8,12 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from tests.hostile_text import EVERYTHING, forbidden, hostile
-from tests.unit.cli.test_cli_display import snapshot
+from tests.unit.cli.test_cli_display import plain_snapshot
 from zcrawl.cli import output
 from zcrawl.cli.commands.jobs import readable
 from zcrawl.cli.commands.test import describe, extraction_rows
@@ -20,6 +21,7 @@ from zcrawl.cli.commands.up import describe as describe_up
 from zcrawl.cli.crawl_session import closing_lines
 from zcrawl.cli.display import Lines, RateMeter, Silent, draw, line
 from zcrawl.cli.main import run
+from zcrawl.model.snapshot import EmbeddedSnapshot
 from zcrawl.telemetry.logs.files import _json_line, _text_line
 
 SEEDS = range(20)
@@ -91,7 +93,7 @@ EXTRACTION: dict[str, Any] = {
         "rejected": [{"errors": {"x": "x"}, "reason": "x", "item": {"x": "x"}}],
     },
 }
-SNAPSHOT = {**snapshot(), "leader": "x", "epoch": 1, "mishaps": {"in_row": 3, "last": "x"}}
+SNAPSHOT = {**plain_snapshot(), "leader": "x", "epoch": 1, "mishaps": {"in_row": 3, "last": "x"}}
 
 
 def poisoned(value: Any, chance: random.Random) -> Any:
@@ -100,7 +102,7 @@ def poisoned(value: Any, chance: random.Random) -> Any:
         case str():
             return hostile(chance)
         case dict():
-            own = {"x", 200, 404, 500, "http_404"}  # keys that come from elsewhere
+            own = {"x", "200", "404", "500", "http_404"}  # keys that come from elsewhere
             return {
                 hostile(chance) if key in own else key: poisoned(one, chance)
                 for key, one in value.items()
@@ -111,9 +113,13 @@ def poisoned(value: Any, chance: random.Random) -> Any:
             return value
 
 
+def as_snapshot(shot: Any) -> EmbeddedSnapshot:
+    return msgspec.convert(shot, EmbeddedSnapshot)
+
+
 def live_picture(shot: Any) -> None:
     file = io.StringIO()
-    Console(file=file, width=200).print(draw(shot, {7, 8}, RateMeter()))
+    Console(file=file, width=200).print(draw(as_snapshot(shot), {7, 8}, RateMeter()))
     output.page(file.getvalue())
     assert not forbidden(file.getvalue()), "before the last border, too"
 
@@ -134,12 +140,12 @@ def of_test(report: Any) -> None:
 
 
 def of_lines(shot: Any) -> None:
-    output.note(line(shot, {7, 8}, RateMeter()))
+    output.note(line(as_snapshot(shot), {7, 8}, RateMeter()))
     Lines().note(shot["runs"][0]["name"])
-    Silent().show({"runs": [{"reason": f"waiting: {shot['runs'][0]['name']}"}]}, {7})
-    for text in describe_up(
-        {**shot, "workers": [{**shot["workers"][0], "pid": 1}]}, shot["leader"]
-    ):
+    run, _ = shot["runs"]
+    waits = {**shot, "runs": [{**run, "waits": f"waiting: {run['name']}"}]}
+    Silent().show(as_snapshot(waits), {7})
+    for text in describe_up(as_snapshot(shot), shot["leader"]):
         output.note(text)
 
 

@@ -15,6 +15,7 @@ from zcrawl.cli.crawl_session import Plan, Session, closing_lines, exit_code
 from zcrawl.cli.interrupt import Interrupt, resume_command
 from zcrawl.cli.specs import prepare
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
+from zcrawl.model.snapshot import EmbeddedSnapshot
 
 OK = {"state": "ok", "error": None, "since_s": 0.0}
 RUNNING, DONE = {"state": "running"}, {"state": "completed", "pages": 3, "items": 3}
@@ -42,11 +43,12 @@ class FakeCluster:
         self.newest = 0
         self.on_snapshot: Callable[[], None] = lambda: None
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> EmbeddedSnapshot:
         self.on_snapshot()
         rows = self.story.pop(0) if len(self.story) > 1 else self.story[0]
         rest = {"workers": [], "statuses": {}, "failed": {}, "mishaps": self.mishaps}
-        return {"runs": rows, "store": self.store, **rest}
+        shot = {"leader": "m1", "epoch": 1, "runs": rows, "store": self.store, **rest}
+        return msgspec.convert(shot, EmbeddedSnapshot)
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         self.asked.append((op, args))
@@ -80,7 +82,7 @@ class Recorder:
         self.notes: list[str] = []
         self.shown = 0
 
-    def show(self, snapshot: Mapping[str, Any], runs: Collection[int]) -> None:
+    def show(self, snapshot: EmbeddedSnapshot, runs: Collection[int]) -> None:
         self.shown += 1
 
     def note(self, text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
 import pytest
 
 from zcrawl.cli.commands.up import describe
@@ -19,6 +20,7 @@ from zcrawl.cli.interrupt import Interrupt
 from zcrawl.cli.main import run
 from zcrawl.errors import RefusedError
 from zcrawl.fetch.keyring import JobRights
+from zcrawl.model.snapshot import EmbeddedSnapshot
 
 WORKER = {
     "id": "w1",
@@ -45,11 +47,12 @@ def row(**values: Any) -> dict[str, Any]:
     return {**base, **counts, **more, **values}
 
 
-def snapshot() -> dict[str, Any]:
+def snapshot() -> EmbeddedSnapshot:
     store = {"state": "ok", "error": None, "since_s": 0.0}
     lists = {"workers": [WORKER], "runs": [row()], "statuses": {}, "failed": {}}
     lists["mishaps"] = {"total": 0, "in_row": 0, "last": ""}
-    return {"leader": "m1", "epoch": 5, "at": 0.0, **lists, "store": store, "counters": {}}
+    shot = {"leader": "m1", "epoch": 5, "at": 0.0, **lists, "store": store, "counters": {}}
+    return msgspec.convert(shot, EmbeddedSnapshot)
 
 
 class _Forks:

@@ -114,7 +114,7 @@ def test_urls_of_a_host_that_has_to_wait_go_back() -> None:
     assert told.manner == Manner(0.5, 0, 0) and told.host_next_in_s >= 60.0
     worker.beat()
     rejected = [one for body in sent(worker.tick(1.0), Reject) for one in body.leases]
-    assert [(n, reason) for _, n, reason in rejected] == [(2, "host_waits"), (3, "host_waits")]
+    assert [(one.n, one.reason) for one in rejected] == [(2, "host_waits"), (3, "host_waits")]
 
 
 def test_crawl_delay_counts_from_the_robots_txt_request_on() -> None:

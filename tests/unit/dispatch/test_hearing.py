@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.unit.machine_tools import LeaderStory, hello, result_of, route_of, urls
 from zcrawl.dispatch.roster import PATIENCE_S, Hearing
-from zcrawl.mesh.messages import Accept, Beat, Bye, Rehello, Reject, Stale, Welcome
+from zcrawl.mesh.messages import Accept, Beat, Bye, Rehello, Reject, Rejection, Stale, Welcome
 from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.model.states import NodeState
 
@@ -272,7 +272,7 @@ def test_what_another_line_says_in_a_worker_s_name_does_not_count() -> None:
     story.tick()
     given = len(story.leader.state.leases.by_seq)
     first = story.assigned("w1")[0]
-    reject = Reject([(1, first.n, "draining")])
+    reject = Reject([Rejection(1, first.n, "draining")])
     for route in (b"a thief's", b""):
         for body in (Bye("drained"), reject, Accept(9, [(first.host, 99)])):
             story.hear(body, route=route)

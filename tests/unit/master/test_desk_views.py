@@ -14,6 +14,7 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Event
 from zcrawl.model.host import Manner
+from zcrawl.model.snapshot import ClusterSnapshot, LiveRunView, WorkerView
 from zcrawl.model.spec import Politeness
 
 
@@ -246,19 +247,19 @@ def test_items_can_be_read_by_any_master() -> None:
 
 def test_the_published_snapshot_is_bounded_and_says_how_many_there_are() -> None:
     """Its cost does not grow with the cluster without end."""
-    many = [{"run": n} for n in range(700)]
     tallies = {str(n): {"200": 1} for n in range(700)}
-    data = {
-        "workers": [{}] * 1_500,
-        "runs": many,
-        "statuses": tallies,
-        "failed": tallies,
-        "epoch": 3,
-    }
-    small = published(data)
-    assert (len(small["workers"]), small["workers_total"]) == (1_000, 1_500)
-    assert (len(small["runs"]), small["runs_total"], len(small["statuses"])) == (500, 700, 500)
-    assert small["epoch"] == 3
+    whole = ClusterSnapshot(
+        leader="m1",
+        epoch=3,
+        workers=(WorkerView(id="w1"),) * 1_500,
+        runs=tuple(LiveRunView(1, n) for n in range(700)),
+        statuses=tallies,
+        failed=tallies,
+    )
+    small = published(whole)
+    assert (len(small.workers), small.workers_total) == (1_000, 1_500)
+    assert (len(small.runs), small.runs_total, len(small.statuses)) == (500, 700, 500)
+    assert small.epoch == 3
 
 
 def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> None:
@@ -277,8 +278,8 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
             return super().items()
 
     info.lacks = Lacks({2: "a spider"})
-    runs = story.leader.current_snapshot(story.now)["runs"]
-    reasons = {one["run"]: one["reason"] for one in runs}  # type: ignore[attr-defined]
+    runs = story.leader.current_snapshot(story.now).runs
+    reasons = {one.run: one.reason for one in runs}
     assert (
         looks == 1 and reasons[2] == "waiting: no live worker has a spider yet" and reasons[3] == ""
     )

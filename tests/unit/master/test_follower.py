@@ -12,6 +12,7 @@ from zcrawl.master import events as m
 from zcrawl.master.follower import FORGET_EPOCH_S, FORWARD_PATIENCE_S, LEADER_SILENT_S
 from zcrawl.master.master import TAKEOVER_PATIENCE_S, Master
 from zcrawl.mesh.messages import Beat, Body, Message, NotLeader, Reply, Request, Snapshot
+from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
 from zcrawl.store.commands import TakeOver
 from zcrawl.store.queries import FindJob, JobList, ListJobs
 
@@ -112,14 +113,16 @@ def test_a_worker_is_answered_by_the_line_of_its_hello_if_it_has_any() -> None:
 def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:
     """Rule 15: it acks nothing, commits nothing, and tells nobody that a page is done."""
     story = led()
-    story.hear(Snapshot({"epoch": 5, "workers": [{"id": "w1"}]}))
+    story.hear(Snapshot(PublishedSnapshot("m1", 5, workers=(WorkerView(id="w1"),))))
     for body in (result(), heartbeat(99.0, produced=7)):
         assert story.hear(body, source="w1") == []
     assert story.handle(m.Ticked()) == []
     story.now += LEADER_SILENT_S + 1
     (answered,) = story.ask(Request("q2", "nodes", {}))
     assert isinstance(answered, m.ReplyTo)
-    assert answered.reply.data["workers"] == [{"id": "w1"}], "what the leader said last"
+    assert [one["id"] for one in answered.reply.data["workers"]] == ["w1"], (
+        "what the leader said last"
+    )
 
 
 def test_without_a_leader_reads_are_answered_from_the_database_and_say_so() -> None:
@@ -167,7 +170,7 @@ def test_actions_are_refused_without_a_leader_and_the_client_asks_again(told: bo
 def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
     """Who lived last is better than nothing, with its age beside it."""
     story = led()
-    story.hear(Snapshot({"epoch": 5, "workers": [{"id": "w1"}]}))
+    story.hear(Snapshot(PublishedSnapshot("m1", 5, workers=(WorkerView(id="w1"),))))
     entry = m.NodeEntry("m1", False, "TTL expired", "host", "1", 7)
     story.handle(m.CatalogueSeen(masters=(entry,)))
     story.now += 10
@@ -175,7 +178,8 @@ def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
     (answered,) = story.effects
     assert isinstance(answered, m.ReplyTo)
     data = answered.reply.data
-    assert data["workers"] == [{"id": "w1"}] and data["stale"]["leader_silent_s"] == 10.0
+    assert [one["id"] for one in data["workers"]] == ["w1"]
+    assert data["stale"]["leader_silent_s"] == 10.0
     assert [(one["id"], one["healthy"]) for one in data["masters"]] == [("m1", False)]
 
 

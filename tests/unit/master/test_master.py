@@ -95,6 +95,19 @@ def test_a_failed_takeover_is_tried_again() -> None:
     assert story.master.role is Role.LEADER
 
 
+def test_whoever_drives_a_master_hears_by_effects_of_its_own_how_a_takeover_went() -> None:
+    """Not by the name of a log event: that is for people, and may be called otherwise."""
+    story = LeaderStory()
+    story.store.faults = lambda command: "fail"
+    story.elect()
+    assert len(story.takeovers) == 1 and isinstance(story.takeovers[0], m.TakeoverFailed)
+    (note,) = (note for note in story.notes if note.name == "takeover_failed")
+    assert story.takeovers[0].reason == note.detail
+    story.store.faults = None
+    story.tick(TAKEOVER_AGAIN_S)
+    assert story.takeovers[1:] == [m.LeadershipBegan()]
+
+
 def test_a_takeover_of_unknown_outcome_only_costs_an_epoch() -> None:
     """It may have been applied; the second try raises the epoch once more."""
     story = LeaderStory()

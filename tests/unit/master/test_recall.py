@@ -19,9 +19,9 @@ from zcrawl.master import recall
 from zcrawl.master.events import Ask, CommandFailed
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.spec import JobSpec, Recrawl, Scope
-from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, Sweep
 from zcrawl.store.queries import ReadKnown, Refill
+from zcrawl.store.rules import RECALLED
 
 EVERY = Recrawl(True, 0.0, 0.0, 0.0)  # every run looks at every page
 PAGES = urls(7)

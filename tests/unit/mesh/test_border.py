@@ -26,7 +26,7 @@ from zcrawl.mesh.border import (
     worker_advice,
 )
 from zcrawl.mesh.codec import encode, peek_request_id
-from zcrawl.mesh.messages import Header, Kind, Request
+from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, Kind, Request
 from zcrawl.mesh.ports import stamp
 from zcrawl.mesh.roles import SMALL_REQUEST_MOST, Channel, Role, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey
@@ -48,7 +48,7 @@ def border() -> Border:
 
 
 def header(kind: Kind, source: str = "w1") -> Header:
-    return Header(1, kind, 0, 3, source, 9, 0)
+    return Header(PROTOCOL_VERSION, kind, 0, 3, source, 9, 0)
 
 
 @pytest.mark.parametrize("key", [W1, ANN, BOB, OLD, POOL, SERVER, "gone"])

@@ -13,6 +13,7 @@ from zcrawl.errors import DecodeError
 from zcrawl.mesh import codec
 from zcrawl.mesh.messages import (
     BODY_TYPES,
+    PROTOCOL_VERSION,
     Accept,
     Ack,
     Assign,
@@ -33,6 +34,7 @@ from zcrawl.mesh.messages import (
     NotLeader,
     Rehello,
     Reject,
+    Rejection,
     Reply,
     Request,
     RunConfig,
@@ -40,13 +42,14 @@ from zcrawl.mesh.messages import (
     Stale,
     Welcome,
 )
+from zcrawl.model.snapshot import LiveRunView, PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 
 BODIES: list[Body] = [
     hello(held=[HeldLease(1, True, assignment(1, 2))]),
     heartbeat(5.0, held=[(1, 2, True)]),
     Accept(3, [(1, 2)]),
-    Reject([(1, 2, "no_grant")]),
+    Reject([Rejection(1, 2, "no_grant"), Rejection(1, 3, "lacks", "spider 'a'")]),
     result(links=[link("http://a.test/ä"), link("http://b.test/")], handover=link("http://c.test")),
     Bye("drained"),
     Lines([Line(0.5, "info", "exit", "ä")], 3),
@@ -62,7 +65,7 @@ BODIES: list[Body] = [
     Config([RunConfig(1, 2, b"{}", ["a.test"])]),
     Beat("m1", 1.0, {"w1": (5, 6, 7.5)}),
     Event("x", {"a": [1, None, "b"]}),
-    Snapshot({"runs": [{"pages": 1}]}),
+    Snapshot(PublishedSnapshot("m1", 1, runs=(LiveRunView(1, 1, pages=1),))),
     Vitals(61_000_000, 2.5),
     Request("q", "jobs", {}),
     Reply("q", False, {"code": "x"}),
@@ -152,10 +155,10 @@ def test_a_key_of_another_length_is_a_bad_body() -> None:
         ([], "bad_frame"),
         ([b"", b""], "bad_frame"),
         ([b"x"] * 3, "bad_frame"),
-        ([msgpack.packb([2, 5, 0, 1, "w", 1, 1]), b""], "version"),
-        ([msgpack.packb([1, 99, 0, 1, "w", 1, 1]), b""], "unknown_type"),
-        ([msgpack.packb([1, 5, 0, -1, "w", 1, 1]), b""], "bad_frame"),
-        ([msgpack.packb([1, 5]), b""], "bad_frame"),
+        ([msgpack.packb([1, 5, 0, 1, "w", 1, 1]), b""], "version"),
+        ([msgpack.packb([PROTOCOL_VERSION, 99, 0, 1, "w", 1, 1]), b""], "unknown_type"),
+        ([msgpack.packb([PROTOCOL_VERSION, 5, 0, -1, "w", 1, 1]), b""], "bad_frame"),
+        ([msgpack.packb([PROTOCOL_VERSION, 5]), b""], "bad_frame"),
         ([msgpack.packb("x"), b""], "bad_frame"),
         ([b"\xc4" + b"x" * codec.MAX_FRAME_BYTES, b""], "bad_frame"),
     ],

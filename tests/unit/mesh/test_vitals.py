@@ -1,4 +1,4 @@
-"""What a master's process takes: followers tell it, the leader shows it, consoles see it."""
+"""What processes say of themselves: workers in heartbeats, followers in VITALS; who shows it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from typing import Any
 import msgspec
 import pytest
 
+from console.columns_work import node_rows
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import Drill, GoTo, MoveTo, Page, Place
+from console.state import Drill, GoTo, MoveTo, Page, Place, SnapshotCame, View
 from console.view import reduce
 from tests.console.samples import heard, snapshot
 from tests.unit.cli.test_cli_wiring import World, world
-from tests.unit.machine_tools import LeaderStory
+from tests.unit.machine_tools import LeaderStory, header, heartbeat
 from tests.unit.master.test_follower import Story, led
 from zcrawl.cli.main import run
 from zcrawl.master import events as m
-from zcrawl.mesh.messages import Request
-from zcrawl.model.vitals import Vitals
+from zcrawl.master.snapshot import published
+from zcrawl.mesh import codec
+from zcrawl.mesh.messages import Kind, Message, Request, Snapshot
+from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
+from zcrawl.model.vitals import Vitals, WorkerVitals
 
 __all__ = ["world"]  # a fixture
 
@@ -58,8 +62,8 @@ def test_the_leader_shows_its_own_and_those_of_followers_with_their_age() -> Non
     found = masters(story)
     assert found["m2"][:2] == (61_000_000, 2.5) and found["m2"][2] == pytest.approx(4.0, abs=0.1)
     assert found["m1"][:2] == (50_000_000, 1.0) and found["m3"] == (None, None, None)
-    shown = story.leader.current_snapshot(story.now)["masters"]
-    assert isinstance(shown, list) and told(shown)["m2"][:2] == (61_000_000, 2.5)
+    shown = msgspec.to_builtins(list(story.leader.current_snapshot(story.now).masters))
+    assert told(shown)["m2"][:2] == (61_000_000, 2.5)
 
 
 def test_who_is_not_registered_is_not_kept() -> None:
@@ -146,3 +150,38 @@ def test_nodes_says_what_is_wrong_with_a_worker_that_does_not_hear(
     world.install(monkeypatch)
     assert run(["nodes"]) == 0
     assert "w1 is heard, but does not hear the leader" in capsys.readouterr().err
+
+
+# Every field has a value of its own, so that one that is lost or mixed up on the way is noticed.
+EACH = {name: n for n, name in enumerate(WorkerVitals.__struct_fields__, start=11)}
+
+
+def test_each_field_of_a_heartbeat_comes_to_nodes_to_snapshots_and_to_the_console() -> None:
+    """It is declared once, in `WorkerVitals`; nobody on the way lists the fields again."""
+    story = LeaderStory().elect()
+    story.join()
+    story.hear(heartbeat(story.now, **EACH))
+    reply = story.ask("nodes")
+    assert reply is not None and EACH.items() <= reply.data["workers"][0].items()
+    shot = published(story.leader.current_snapshot(story.now))
+    frames = codec.encode(header(Kind.SNAPSHOT, "m1"), Snapshot(shot))
+    message = codec.decode(frames)
+    assert isinstance(message, Message) and isinstance(message.body, Snapshot)
+    view = reduce(View(), SnapshotCame(message.body.data, 0.0))
+    (row,) = (row for row in node_rows(view) if row["kind"] == "worker")
+    assert row["id"] == "w1" and EACH.items() <= row.items()
+
+
+def test_vitals_of_a_newer_or_an_older_worker_are_read() -> None:
+    """New fields go to the end: what is not known is ignored, what is missing has its default."""
+    whole = WorkerVitals(**EACH)
+    wire = msgspec.to_builtins(whole)
+    assert msgspec.convert([*wire, "of a newer version"], WorkerVitals) == whole
+    assert msgspec.convert(wire[:2], WorkerVitals) == WorkerVitals(slots=11, rate=12)
+
+
+def test_a_snapshot_of_a_newer_or_an_older_leader_is_read() -> None:
+    """The same by name: a console need not be of the version of its masters."""
+    plain = {"leader": "m1", "epoch": 3, "workers": [{"id": "w1", "mood": "good"}], "new": [1]}
+    read = msgspec.convert(plain, PublishedSnapshot)
+    assert read == PublishedSnapshot("m1", 3, workers=(WorkerView(id="w1"),))

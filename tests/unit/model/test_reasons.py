@@ -14,7 +14,7 @@ from zcrawl.config import Config
 from zcrawl.fetch.policy import RETRY_CLASS_OF, classify_status
 from zcrawl.frontier.breaker import SILENT
 from zcrawl.frontier.scope import SCOPE_REASONS
-from zcrawl.model.reasons.cluster import lacking, lacks
+from zcrawl.model.reasons.cluster import lacks
 from zcrawl.model.reasons.document import reasons_page
 from zcrawl.model.reasons.failure import blocked_address, http_status
 from zcrawl.model.reasons.reason import Kind, Reason, skip
@@ -135,7 +135,6 @@ def test_the_forms_of_reasons_are_what_databases_and_peers_hold() -> None:
     assert len(duplicate_of("x" * 1_000)) == 255
     assert is_duplicate("duplicate of x") and not is_duplicate("duplicate")
     assert lacks("spider 'a'") == "lacks spider 'a'"
-    assert lacking("lacks spider 'a'") == "spider 'a'" and lacking("no_grant") is None
     assert blocked_address("loopback (localhost)") == "blocked_address: loopback (localhost)"
     assert required("price") == "required: price"
     assert schema_broken("price") == "schema: price"

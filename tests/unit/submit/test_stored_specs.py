@@ -13,8 +13,8 @@ from zcrawl.master import recall
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import Code, Traits
 from zcrawl.model.spec import JobSpec, Recrawl, Scope
-from zcrawl.model.states import RECALLED
 from zcrawl.store.commands import AdmitKnown, ChangeRun
+from zcrawl.store.rules import RECALLED
 from zcrawl.submit.code import code_of
 from zcrawl.submit.stored import read_stored
 from zcrawl.testing.store.store import FakeStore, Fault

@@ -120,7 +120,7 @@ def test_a_job_tells_its_tags_also_when_it_has_ended() -> None:
     assert reply is not None and reply.data["tags"] == ["shop", "daily"]
     leader = story.leader
     shot = snapshot(leader.state, leader.commits, story.now)
-    assert {run["name"]: run["tags"] for run in shot["runs"]} == {"a": ["shop", "daily"], "b": []}
+    assert {run.name: run.tags for run in shot.runs} == {"a": ("shop", "daily"), "b": ()}
 
 
 def test_an_update_changes_the_tags_of_a_job() -> None:

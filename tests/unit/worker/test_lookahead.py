@@ -14,10 +14,11 @@ from tests.unit.machine_tools import (
     urls,
 )
 from tests.unit.worker.test_worker_machine import Worker, sent, started
-from zcrawl.mesh.messages import Assign, Cancel, Reject
+from zcrawl.mesh.messages import Assign, Cancel, Reject, Rejection
 from zcrawl.mesh.timing import LOOKAHEAD_S, WINDOW_RESULTS
 from zcrawl.model.reasons.waiting import WITHDRAWN
 from zcrawl.model.spec import Politeness
+from zcrawl.model.vitals import WorkerVitals
 
 TWO_A_SECOND = Politeness(robots=False, rate=2.0, concurrency=1)
 
@@ -26,7 +27,7 @@ def paced(hosts: int, each: int, slots: int = 8, rate: float = 0.0) -> Office:
     """An office with one worker and so many hosts at two requests a second."""
     office = Office(TWO_A_SECOND, workers=0)
     office.join("w1", slots)
-    office.roster.workers["w1"].rate = rate
+    office.roster.workers["w1"].vitals = WorkerVitals(slots=slots, rate=rate)
     for host in range(1, hosts + 1):
         office.add(each, host)
     return office
@@ -94,7 +95,7 @@ def test_a_worker_gives_back_what_is_withdrawn_and_has_not_started() -> None:
     worker.welcome(grant(concurrency=1))
     assert started(worker.assign(1, 2, 3)) == [1]
     effects = worker.say(Cancel([], [], [(1, 1), (1, 3), (1, 99)]))
-    assert [one.leases for one in sent(effects, Reject)] == [[(1, 3, WITHDRAWN)]]
+    assert [one.leases for one in sent(effects, Reject)] == [[Rejection(1, 3, WITHDRAWN)]]
     assert started(worker.end(1)) == [2] and not worker.machine.intake.queued()
 
 
@@ -124,7 +125,7 @@ def test_a_pause_takes_back_what_has_not_started() -> None:
     held = [(1, one.n) for one in story.assigned()]
     answer(story, "act", ref="1", action="pause")
     assert sorted(withdrawn(story)) == sorted(held)
-    story.hear(Reject([(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
+    story.hear(Reject([Rejection(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
     before = len(story.assigned())
     story.wait(1.0, lambda: story.beat(held=[(*held[0], True)]))
     assert len(story.leader.state.leases.by_seq) == 1 and len(story.assigned()) == before

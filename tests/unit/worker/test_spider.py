@@ -274,7 +274,7 @@ def test_a_worker_takes_only_code_whose_hash_it_was_told() -> None:
     worker = told_worker()
     assign = Assign([], [assignment(1, 1, run=2)])
     (rejected,) = sent(worker.say(assign), Reject)
-    assert rejected.leases[0][2] == "no_code"
+    assert rejected.leases[0].reason == "no_code"
     other = b"import os"
     for lie in (Code(hashlib.sha256(other).hexdigest(), other), Code(HASH, other)):
         effects = worker.say(lie)
@@ -291,9 +291,9 @@ def test_a_worker_rejects_what_it_lacks_by_name_and_gives_back_what_waits() -> N
     worker.assign(1, 2)
     effects = worker.handle(w.RunLacks(1, "middleware 'stamp'"))
     (rejected,) = sent(effects, Reject)
-    assert [reason for _, _, reason in rejected.leases] == ["lacks middleware 'stamp'"]
+    assert [(one.reason, one.lacks) for one in rejected.leases] == [("lacks", "middleware 'stamp'")]
     (again,) = sent(worker.assign(3), Reject)
-    assert again.leases[0][2] == "lacks middleware 'stamp'"
+    assert (again.leases[0].reason, again.leases[0].lacks) == ("lacks", "middleware 'stamp'")
 
 
 def test_a_run_goes_to_the_worker_that_has_what_it_needs() -> None:
@@ -326,7 +326,7 @@ def test_the_job_says_what_it_waits_for() -> None:
     story.join()
     story.tick()
     (info,) = story.leader.state.roster.workers.values()
-    assert story.leader.current_snapshot(story.now)["runs"][0]["reason"] == ""  # type: ignore[index]
+    assert story.leader.current_snapshot(story.now).runs[0].reason == ""
     info.lacks[1] = "spider 'books:Books'"
-    (run,) = story.leader.current_snapshot(story.now)["runs"]  # type: ignore[misc]
-    assert run["reason"] == "waiting: no live worker has spider 'books:Books' yet"
+    (run,) = story.leader.current_snapshot(story.now).runs
+    assert run.reason == run.waits == "waiting: no live worker has spider 'books:Books' yet"

@@ -20,6 +20,7 @@ from zcrawl.mesh.messages import (
     NotLeader,
     Rehello,
     Reject,
+    Rejection,
     Result,
     RunConfig,
     Stale,
@@ -183,7 +184,7 @@ def test_a_welcome_ends_what_a_greeting_worker_went_on_with() -> None:
     fields = {"watermark": 0, "heartbeat_s": 1.0, "hello": 2, "keep": [1, 2]}
     welcome = Welcome(grants=[grant(concurrency=0, revision=5)], **fields)
     effects = worker.say(welcome, epoch=2, leader="m2")
-    assert sent(effects, Reject)[0].leases == [(1, 2, "no_grant")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "no_grant")]
     assert not any(one.grants for one in sent(effects, Accept)), "1 still runs"
     effects = worker.end(1)
     assert not started(effects)
@@ -272,7 +273,7 @@ def test_nothing_starts_before_the_welcome() -> None:
     worker = Worker()
     worker.say(Beat("m1", 1.0, {"w1": (1, 0, worker.now)}))
     effects = worker.assign(1, grants=[grant()])
-    assert sent(effects, Reject)[0].leases == [(1, 1, "not_welcomed")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 1, "not_welcomed")]
     assert started(worker.tick(1.0)) == []
 
 
@@ -357,7 +358,7 @@ def test_a_revoked_host_gives_back_what_has_not_started() -> None:
     worker.welcome(grant(concurrency=1))
     worker.assign(1, 2, 3)
     effects = worker.say(Assign([grant(concurrency=0, revision=2)], []))
-    assert [one[:2] for one in sent(effects, Reject)[0].leases] == [(1, 2), (1, 3)]
+    assert [(one.epoch, one.n) for one in sent(effects, Reject)[0].leases] == [(1, 2), (1, 3)]
     assert not any(one.grants for one in sent(effects, Accept))
     effects = worker.end(1)
     assert len(sent(effects, Result)) == 1
@@ -370,7 +371,7 @@ def test_an_assignment_that_a_revocation_overtook_is_rejected() -> None:
     worker.welcome(grant())
     worker.say(Assign([grant(concurrency=0, revision=2)], []), number=50)
     effects = worker.say(Assign([grant(revision=1)], [assignment(1, 1)]), number=49)
-    assert sent(effects, Reject)[0].leases == [(1, 1, "overtaken")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 1, "overtaken")]
     assert not worker.machine.intake.held
 
 
@@ -380,7 +381,7 @@ def test_an_assignment_that_a_welcome_overtook_is_rejected() -> None:
     worker.say(Beat("m1", 1.0, {}))
     worker.say(Welcome(0, 1.0, 1, [grant()], []), number=50)
     effects = worker.say(Assign([], [assignment(1, 1)]), number=49)
-    assert sent(effects, Reject)[0].leases == [(1, 1, "overtaken")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 1, "overtaken")]
 
 
 @pytest.mark.parametrize(
@@ -391,7 +392,7 @@ def test_an_assignment_that_cannot_be_done_is_rejected(one: Any, reason: str) ->
     """With the reason, so that the leader can mend it."""
     worker = Worker()
     worker.welcome(grant())
-    assert sent(worker.say(Assign([], [one])), Reject)[0].leases == [(1, 1, reason)]
+    assert sent(worker.say(Assign([], [one])), Reject)[0].leases == [Rejection(1, 1, reason)]
 
 
 def test_an_assignment_that_comes_twice_is_fetched_once() -> None:

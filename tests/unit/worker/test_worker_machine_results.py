@@ -16,6 +16,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     Hello,
     Reject,
+    Rejection,
     Result,
     Stale,
     Welcome,
@@ -135,7 +136,7 @@ def test_heartbeats_tell_what_is_held() -> None:
     worker.assign(1, 2)
     beat = sent(worker.tick(1.0), Heartbeat)[0]
     assert sorted(beat.held) == [(1, 1, True), (1, 2, False)]
-    assert (beat.running, beat.waiting, beat.sent_at) == (1, 1, worker.now)
+    assert (beat.vitals.running, beat.vitals.waiting, beat.sent_at) == (1, 1, worker.now)
     assert not sent(worker.tick(0.5), Heartbeat)
 
 
@@ -146,8 +147,8 @@ def test_a_drain_finishes_gives_back_says_bye_and_exits(asked: w.DrainAsked | No
     worker.welcome(grant(concurrency=4))
     worker.assign(1, 2)
     effects = worker.handle(asked) if asked else worker.say(Drain(True))
-    assert sent(effects, Reject)[0].leases == [(1, 2, "draining")]
-    assert sent(worker.assign(3), Reject)[0].leases == [(1, 3, "draining")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "draining")]
+    assert sent(worker.assign(3), Reject)[0].leases == [Rejection(1, 3, "draining")]
     assert sent(worker.tick(), Heartbeat)[0].draining
     assert not of(worker.end(1), w.Exit), "its result is not acked yet"
     effects = worker.say(ack(1, Disposition.APPLIED))
@@ -162,7 +163,7 @@ def test_a_worker_that_an_operator_drains_gives_back_and_stays() -> None:
     worker.welcome(grant(concurrency=4))
     worker.assign(1, 2)
     effects = worker.say(Drain(False))
-    assert sent(effects, Reject)[0].leases == [(1, 2, "draining")]
+    assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "draining")]
     effects = worker.end(1) + worker.say(ack(1, Disposition.APPLIED)) + worker.tick(1.0)
     assert not of(effects, w.Exit) and not sent(effects, Bye)
     assert not any(beat.draining for beat in sent(effects, Heartbeat)), "its own word is another"

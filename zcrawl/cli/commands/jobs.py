@@ -192,7 +192,7 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
     """One job after the other; each is told when it is done, so that an error in between leaves
     no doubt."""
     from zcrawl.cli import connect, output
-    from zcrawl.cli.crawl_session import ENDED
+    from zcrawl.model.snapshot import ENDED
     from zcrawl.runtime.loop import run_async
 
     async def act() -> list[dict[str, Any]]:

@@ -106,7 +106,7 @@ async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str,
     """Return the views of the job and of the run when the run has ended. Says what it waits for."""
     from zcrawl.cli import output
     from zcrawl.cli.connect import AWAY
-    from zcrawl.cli.crawl_session import ENDED
+    from zcrawl.model.snapshot import ENDED
 
     last, away = "", False
     while True:

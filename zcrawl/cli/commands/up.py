@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import shlex
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from zcrawl.cli.base import Command, Settings, common
 from zcrawl.cli.commands.crawl import make_folder
+
+if TYPE_CHECKING:
+    from zcrawl.model.snapshot import ClusterSnapshot, EmbeddedSnapshot
 
 JOIN_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.1
@@ -32,6 +35,8 @@ def up_command(settings: Settings, workers: int | None) -> int:
 
 
 async def _stay_up(settings: Settings, workers: int) -> int:
+    import msgspec
+
     from zcrawl.cli import output
     from zcrawl.cli.crawl_session import DRAIN_TIMEOUT_S
     from zcrawl.cli.interrupt import Interrupt
@@ -44,12 +49,12 @@ async def _stay_up(settings: Settings, workers: int) -> int:
         async with cluster:
             snapshot = await _joined(cluster, workers, interrupt)
             if settings.json:
-                output.print_json(snapshot)
+                output.print_json(msgspec.to_builtins(snapshot))
             else:
                 for line in describe(snapshot, str(settings.data)):
                     output.note(line)
             await interrupt.asked.wait()
-            running = sum(row["in_flight"] for row in cluster.snapshot()["runs"])
+            running = sum(run.in_flight for run in cluster.snapshot().runs)
             output.note(f"finishing {running} requests in flight; Ctrl-C again stops now")
             await cluster.drain(DRAIN_TIMEOUT_S)
             await cluster.flush_outputs()
@@ -58,25 +63,25 @@ async def _stay_up(settings: Settings, workers: int) -> int:
     return 0
 
 
-async def _joined(cluster: Any, workers: int, interrupt: Any) -> dict[str, Any]:
+async def _joined(cluster: Any, workers: int, interrupt: Any) -> EmbeddedSnapshot:
     """The first snapshot that has all workers, or the one at the end of patience."""
     waited = 0.0
     while True:
-        snapshot: dict[str, Any] = cluster.snapshot()
-        here = [row for row in snapshot["workers"] if row["state"] in ("idle", "busy")]
+        snapshot: EmbeddedSnapshot = cluster.snapshot()
+        here = [worker for worker in snapshot.workers if worker.state in ("idle", "busy")]
         if len(here) >= workers or waited >= JOIN_TIMEOUT_S or interrupt.asked.is_set():
             return snapshot
         await asyncio.sleep(POLL_S)
         waited += POLL_S
 
 
-def describe(snapshot: dict[str, Any], data: str) -> list[str]:
+def describe(snapshot: ClusterSnapshot, data: str) -> list[str]:
     """What runs where, and what to do next."""
-    lines = [f"leader {snapshot['leader']}, epoch {snapshot['epoch']}, data in {data}"]
+    lines = [f"leader {snapshot.leader}, epoch {snapshot.epoch}, data in {data}"]
     lines += [
-        f"worker {row['id']}: {row['state']}, pid {row['pid']}, {row['slots']} slots"
-        for row in snapshot["workers"]
+        f"worker {worker.id}: {worker.state}, pid {worker.pid}, {worker.slots} slots"
+        for worker in snapshot.workers
     ]
-    lines += [f"{row['name']}, run {row['run']}: {row['state']}" for row in snapshot["runs"]]
+    lines += [f"{run.name}, run {run.run}: {run.state}" for run in snapshot.runs]
     lines.append(f"submit with: zcrawl submit URL --data {shlex.quote(data)}   (Ctrl-C ends)")
     return lines

@@ -26,6 +26,7 @@ from zcrawl.master.desk.queues import queues
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import worker_view
 from zcrawl.master.watch import FailureGroup
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.cluster import BAD_REQUEST
 from zcrawl.telemetry.log_lines import read_filter
 
@@ -263,7 +264,11 @@ class DeskViews:
         if info is None:
             raise NodeUnknown(args.text("node"), self._state)
         hosts = [host for host in self._state.planner.hosts.values() if info.name in host.parts]
-        return {**worker_view(info, now), "credit": info.credit, "hosts": len(hosts)}
+        return {
+            **msgspec.to_builtins(worker_view(info, now)),
+            "credit": info.credit,
+            "hosts": len(hosts),
+        }
 
     def depths(self, args: Arguments, now: float) -> dict[str, Any]:
         counts: Mapping[int, int] = self._state.watch.depths.get(args.integer("run"), {})
@@ -275,9 +280,7 @@ def _held(host: HostState) -> int:
 
 
 def _owners(host: HostState) -> str:
-    return ", ".join(
-        name.rpartition("#")[0] for name, part in host.parts.items() if part.granted > 0
-    )
+    return ", ".join(worker_of(name) for name, part in host.parts.items() if part.granted > 0)
 
 
 def _kinds(lane: Lane) -> dict[str, int]:

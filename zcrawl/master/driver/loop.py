@@ -12,16 +12,19 @@ import secrets
 import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
+
+import msgspec
 
 from zcrawl.errors import StoreError
 from zcrawl.master import events as m
 from zcrawl.master.crash_guard import in_words
 from zcrawl.master.driver.store_threads import StoreThreads
-from zcrawl.master.master import Master, Role
+from zcrawl.master.master import Master
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
+from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.runtime.loop import in_full, tell_unhandled
 from zcrawl.store.commands import Applied, Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
@@ -73,7 +76,7 @@ class MasterLoop:
         self._elected: m.Elected | None = None
         self._leads = asyncio.Event()
         self._closed = False
-        self._last_snapshot: dict[str, Any] = {}
+        self._last_snapshot = ClusterSnapshot(leader="", epoch=0)
         self._locals: dict[bytes, asyncio.Future[Reply]] = {}
         # A route like those of sockets, and as secret: a peer chooses its own, and by this one it
         # would answer the requests of this process.
@@ -112,16 +115,15 @@ class MasterLoop:
         finally:
             del self._locals[route]
 
-    def snapshot(self) -> dict[str, Any]:
+    def snapshot(self) -> ClusterSnapshot:
         leader = self.machine.leader
         if leader is not None:
             counters = leader.state.counters + self.counters + self._mesh.counters
-            self._last_snapshot = {
-                **leader.current_snapshot(self._clock()),
-                "counters": dict(counters),
-            }
+            self._last_snapshot = msgspec.structs.replace(
+                leader.current_snapshot(self._clock()), counters=dict(counters)
+            )
         mishaps = self.machine.mishaps.view(self._clock())
-        return {**self._last_snapshot, "mishaps": mishaps}
+        return msgspec.structs.replace(self._last_snapshot, mishaps=mishaps)
 
     def close(self) -> None:
         self._closed = True
@@ -262,10 +264,10 @@ class MasterLoop:
                 self._on_step_down(reason)
             case m.Note(name, detail):
                 self._note_of_machine(name, detail)
-                if name == "takeover_failed":
-                    self.takeover_error = detail
-                if self.machine.role is Role.LEADER:
-                    self._leads.set()
+            case m.LeadershipBegan():
+                self._leads.set()
+            case m.TakeoverFailed(reason):
+                self.takeover_error = reason
             case _:
                 assert_never(effect)
 

@@ -275,11 +275,5 @@ LACKS: Final = refusal(
 
 
 def lacks(what: str) -> str:
-    """Return the reason of a worker that lacks `what`."""
+    """Return the reason of a worker that lacks `what`, for logs."""
     return f"{LACKS} {what}"
-
-
-def lacking(reason: str) -> str | None:
-    """Return what a worker lacks if that is the reason, else None."""
-    what = reason.removeprefix(f"{LACKS} ")
-    return None if what == reason else what

@@ -14,9 +14,9 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.model.states import RECALLED, SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model.states import SITEMAP_PRIO, RequestState, RunState
 from zcrawl.store import cookies as cookie_jar
-from zcrawl.store.rules import recrawl_of, skip_reason
+from zcrawl.store.rules import RECALLED, recall_left, recrawl_of, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ class RunRecord(msgspec.Struct):
             started_at=self.started_at,
             ended_at=self.ended_at,
             cookies=self.cookies,
-            recall=self.recall,
+            recall=recall_left(self.recall),
             canonical=self.canonical,
+            recalled=self.recall == RECALLED,
         )
 
     def set_cookies(self, host: str, cookies: Blob) -> None:
@@ -131,7 +132,7 @@ class RunRecord(msgspec.Struct):
         self.recall = None if self.recall is None else RECALLED
 
     def complete_if_empty(self, now: float, tallies: TallyChanges) -> None:
-        goes_on = self.seeding or self.recall not in (None, RECALLED)
+        goes_on = self.seeding or recall_left(self.recall) is not None
         if not self.state.ended and not goes_on and self.pending == 0:
             self.end(RunState.COMPLETED, "", now, tallies)
 

@@ -45,8 +45,6 @@ from zcrawl.store.sql.rows import (
     save_tallies,
 )
 
-SWEEP_ALL = 1 << 62
-
 
 def change_run(session: Session, command: ChangeRun) -> RunChanged:
     run = load_run(session, command.run)
@@ -128,9 +126,13 @@ def sweep(session: Session, command: Sweep) -> Swept:
     return Swept(run.id, _skip_rows(session, run, command.limit) == command.limit)
 
 
-def _skip_rows(session: Session, run: RunRecord, limit: int) -> int:
-    select = "SELECT seq FROM requests WHERE run = ? AND state = 0 LIMIT ?"
-    seqs = [seq for (seq,) in session.all(select, (run.id, limit))]
+def _skip_rows(session: Session, run: RunRecord, limit: int | None = None) -> int:
+    """Skip what is queued, at most `limit` rows; return how many there were."""
+    select = "SELECT seq FROM requests WHERE run = ? AND state = 0"
+    if limit is None:
+        seqs = [seq for (seq,) in session.all(select, (run.id,))]
+    else:
+        seqs = [seq for (seq,) in session.all(f"{select} LIMIT ?", (run.id, limit))]
     session.run_in(
         "UPDATE requests SET state = ?, reason = ? WHERE seq IN ({})",
         (RequestState.SKIPPED, skip_reason(run.state, run.reason)),
@@ -201,7 +203,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     )
     if dead and run.state is RunState.COMPLETED:
         # What it skipped when it ended stays skipped, also what no sweep has reached yet.
-        _skip_rows(session, run, SWEEP_ALL)
+        _skip_rows(session, run)
         run.state, run.reason, run.ended_at = RunState.RUNNING, "", 0.0
     tallies = TallyChanges()
     for _, reason in dead:

@@ -10,7 +10,7 @@ import msgspec
 
 from zcrawl.model.reasons.cluster import NAME_EXISTS, NO_SUCH_JOB, RUN_ENDED
 from zcrawl.model.rows import NewLink, QueuedRow
-from zcrawl.model.states import RECALLED, RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -19,7 +19,7 @@ from zcrawl.store.commands import (
     SubmitJob,
     Submitted,
 )
-from zcrawl.store.rules import SEEDING, first_recall, max_pages_of, outputs_of
+from zcrawl.store.rules import RECALLED, SEEDING, first_recall, max_pages_of, outputs_of
 from zcrawl.store.sql.dialects.dialect import Session
 from zcrawl.store.sql.idempotency import keep_request
 from zcrawl.store.sql.rows import (

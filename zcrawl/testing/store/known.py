@@ -10,10 +10,10 @@ from zcrawl.frontier.extra import START_URL
 from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, NewLink
-from zcrawl.model.states import RECALLED, SITEMAP_PRIO, RequestState
+from zcrawl.model.states import SITEMAP_PRIO, RequestState
 from zcrawl.store.commands import AdmitKnown, Change, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
-from zcrawl.store.rules import recrawl_of
+from zcrawl.store.rules import RECALLED, recrawl_of
 
 if TYPE_CHECKING:
     from zcrawl.testing.store.tables import FakeRequest, FakeRun, Tables

@@ -13,11 +13,18 @@ from zcrawl.mesh.messages import Page
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.model.spec import OFF
-from zcrawl.model.states import RECALLED, Kept, RequestState, RunState
+from zcrawl.model.states import Kept, RequestState, RunState
 from zcrawl.store.commands import Asked, Change, DrainRow, RetryRow
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
-from zcrawl.store.rules import MOST_EXAMPLE_REASONS, MOST_EXAMPLES, duplicates_of, skip_reason
+from zcrawl.store.rules import (
+    MOST_EXAMPLE_REASONS,
+    MOST_EXAMPLES,
+    RECALLED,
+    duplicates_of,
+    recall_left,
+    skip_reason,
+)
 from zcrawl.testing.store.known import FakeKnown, recall
 
 NOTHING_SPECIAL = Manner()
@@ -79,13 +86,14 @@ class FakeRun:
             started_at=self.created_at,
             ended_at=self.ended_at,
             cookies=self.cookies,
-            recall=self.recall,
+            recall=recall_left(self.recall),
             canonical=self.canonical,
+            recalled=self.recall == RECALLED,
         )
 
     @property
     def recalls(self) -> bool:
-        return self.recall not in (None, RECALLED)
+        return recall_left(self.recall) is not None
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
         self.seed_hosts += [n for n in dict.fromkeys(netlocs) if n not in self.seed_hosts]

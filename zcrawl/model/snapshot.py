@@ -1,0 +1,168 @@
+"""The leader's state as it is shown: what SNAPSHOT carries once a second, and whoever shows the
+cluster reads.
+
+Made by `master.snapshot`; read by the console, the displays of the CLI and followers. Maps on the
+wire and in JSON: a node of another version ignores fields that it does not know, and what is
+missing has a default. A value of a wrong type makes the message unreadable.
+
+Annotations are no strings here, as in `mesh.messages`.
+"""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from zcrawl.model.states import RunState
+from zcrawl.model.vitals import WorkerVitals
+
+
+class _Shown(msgspec.Struct, frozen=True):
+    pass
+
+
+class WorkerView(WorkerVitals, frozen=True, array_like=False, kw_only=True):
+    """A worker: its vitals, and what the leader knows of it besides."""
+
+    id: str
+    state: str = "joining"
+    deaf: bool = False  # it is heard, but does not hear the leader
+    leases: int = 0
+    heard_s_ago: float = 0.0
+    pid: int = 0
+    hostname: str = ""
+    version: str = ""
+
+
+class MasterView(_Shown, frozen=True):
+    """A registered master. One that has reported nothing has no figures: 0 would look like one."""
+
+    id: str
+    role: str = "follower"
+    healthy: bool = True
+    detail: str = ""
+    control: str = ""
+    pid: int = 0
+    hostname: str = ""
+    version: str = ""
+    rss_bytes: int | UnsetType = UNSET
+    lag_ms: float | UnsetType = UNSET
+    heard_s_ago: float | UnsetType = UNSET
+
+
+class RunView(_Shown, frozen=True):
+    """One run's counters. `queued` and `in_flight` together are what is not final yet."""
+
+    job: int
+    run: int
+    name: str = ""
+    state: str = ""
+    reason: str = ""
+    pages: int = 0
+    unchanged: int = 0
+    items: int = 0
+    failed: int = 0
+    skipped: int = 0
+    queued: int = 0
+    in_flight: int = 0
+    admitted: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    pages_per_second: float = 0.0
+
+
+class LiveRunView(RunView, frozen=True):
+    """A run as the leader shows it."""
+
+    tags: tuple[str, ...] = ()
+    max_pages: int | None = None
+    rate: float | None = None
+    concurrency: int | None = None
+    waits: str = ""  # `reason`, if that is what the run waits for
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def final(self) -> int:
+        return self.pages + self.failed + self.skipped
+
+    @property
+    def share(self) -> float:
+        """How far it is, 0 to 1: final requests of all admitted ones, or pages of max_pages."""
+        if self.ended:
+            return 1.0
+        share = self.final / self.admitted if self.admitted else 0.0
+        if self.max_pages:
+            share = max(share, self.pages / self.max_pages)
+        return min(0.999, share)
+
+    @property
+    def left(self) -> int:
+        """Requests that are still to be made, as far as known."""
+        open_ = self.queued + self.in_flight
+        return min(open_, max(0, self.max_pages - self.pages)) if self.max_pages else open_
+
+
+ENDED = frozenset(str(state) for state in RunState if state.ended)
+
+
+class StoreHealth(_Shown, frozen=True):
+    state: str = "ok"
+    error: str | None = None
+    since_s: float = 0.0
+
+
+class ProcessVitals(_Shown, frozen=True):
+    """What the leader's own process takes."""
+
+    rss_bytes: int = 0
+    lag_ms: float = 0.0
+
+
+class MishapsView(_Shown, frozen=True):
+    """Failures of a master by errors of its own: `master.crash_guard`."""
+
+    total: int = 0
+    in_row: int = 0
+    last: str = ""
+
+
+class ClusterSnapshot(_Shown, frozen=True):
+    leader: str
+    epoch: int
+    at: float = 0.0
+    masters: tuple[MasterView, ...] = ()
+    process: ProcessVitals = ProcessVitals()
+    workers: tuple[WorkerView, ...] = ()
+    runs: tuple[LiveRunView, ...] = ()
+    statuses: dict[str, dict[str, int]] = {}  # run → status → pages
+    failed: dict[str, dict[str, int]] = {}  # run → reason → requests
+    store: StoreHealth = StoreHealth()
+    mishaps: MishapsView = MishapsView()
+    next_retry_s: float | None = None
+    counters: dict[str, int] = {}
+
+
+class PublishedSnapshot(ClusterSnapshot, frozen=True):
+    """What goes out to all: of very many workers or runs the first ones."""
+
+    workers_total: int = 0
+    runs_total: int = 0
+
+
+class OutputTrouble(_Shown, frozen=True):
+    run: int
+    path: str
+    error: str
+    detail: str
+
+
+class OutputTroubles(_Shown, frozen=True):
+    troubles: tuple[OutputTrouble, ...] = ()
+
+
+class EmbeddedSnapshot(ClusterSnapshot, frozen=True):
+    """With what only the process knows that runs the whole cluster."""
+
+    outputs: OutputTroubles = OutputTroubles()
+    restarts: int = 0
