@@ -1,4 +1,4 @@
-"""Requests with bodies or through proxies: aiohttp under httpx's types.
+"""Requests with bodies, through proxies or for archives, on aiohttp.
 
 `wire` sends them, `connections` guards what aiohttp connects to, `failures` gives its errors our
 names, `socks` goes through SOCKS5 proxies.

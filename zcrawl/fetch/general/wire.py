@@ -1,9 +1,7 @@
-"""The wire: aiohttp under httpx's types, one class with two faces.
+"""The wire of requests that are not plain GETs, on aiohttp (`fetch.ports.Engine`).
 
-- `AiohttpWire.get` is the lean call of the pipeline (`fetch.ports.Engine`): one GET, the body
-  read whole within its limits, answered as `httpx.Response`, failing only with `FetchError`.
-- `AiohttpWire.handle_async_request` makes it an `httpx.AsyncBaseTransport` for the
-  `httpx.AsyncClient` of spiders and plugins; there the errors are httpx's own.
+One request at a time: the body is read whole within its limits, the answer is a `LeanResponse`, and
+failures are `FetchError` only. Used by `fetch.wire.engine` for bodies, proxies and archives.
 
 Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md).
 """
@@ -13,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import aiohttp
-import httpx
-import msgspec
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -35,7 +31,7 @@ from zcrawl.fetch.general.connections import (
     pinned,
     socks,
 )
-from zcrawl.fetch.general.failures import as_httpx, translate
+from zcrawl.fetch.general.failures import translate
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.wire.response import LeanResponse
@@ -49,20 +45,16 @@ READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
 MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies
 
 
-class AiohttpWire(httpx.AsyncBaseTransport):
+class AiohttpWire:
     """See the module's text. One instance per event loop; opened on first use or `async with`.
 
     What may be connected to is decided by `limits.guard`: the origin before each request, the
     addresses after each look-up. `resolver` does the look-ups; a `FetchError` that it raises
-    reaches the caller as it is. `limits` hold for the httpx face, where the client's timeout
-    overrides its seconds.
+    reaches the caller as it is.
     """
 
-    def __init__(
-        self, *, resolver: AbstractResolver | None = None, limits: HopLimits | None = None
-    ) -> None:
+    def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
         self._resolver = resolver
-        self._limits = limits or HopLimits()
         self._session: aiohttp.ClientSession | None = None
         self._connector: Connector | None = None
         self._closed = False
@@ -85,8 +77,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-
-    # ------------------------------------------------------------ the pipeline's face
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._ask("GET", url, headers, None, limits)
@@ -120,47 +110,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
             raise
         except Exception as error:
             raise translate(url, error, limits.proxy) from error
-
-    # ------------------------------------------------------------ the face of httpx clients
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        limits = self._limits
-        timeout = request.extensions.get("timeout")
-        if timeout is not None:
-            limits = msgspec.structs.replace(
-                limits,
-                connect_s=timeout.get("connect") or limits.connect_s,
-                read_s=timeout.get("read") or limits.read_s,
-            )
-        try:
-            body = await request.aread()
-            # httpx adds Host and Content-Length; aiohttp writes its own.
-            headers = [
-                (name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in request.headers.raw
-                if name.lower() not in (b"content-length", b"transfer-encoding", b"accept-encoding")
-            ]
-            response = await self._send(
-                request.method, str(request.url), headers, body or None, limits
-            )
-        except FetchError as error:
-            raise as_httpx(error, request) from error
-        except Exception as error:
-            failure = translate(str(request.url), error)
-            raise as_httpx(failure, request) from error
-        try:
-            reader = BodyReader(_content_encoding(response), limits.max_bytes)
-        except FetchError as error:
-            response.close()
-            raise as_httpx(error, request) from error
-        return httpx.Response(
-            response.status,
-            headers=_headers(response, reader),
-            stream=_WireStream(request, response, reader),
-            extensions=_extensions(response),
-        )
-
-    # ------------------------------------------------------------ both
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -276,36 +225,6 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         )
         self._timeout_of = (limits, timeout)
         return timeout
-
-
-class _WireStream(httpx.AsyncByteStream):
-    """A body on its way to an httpx client, decoded and bounded."""
-
-    def __init__(
-        self,
-        request: httpx.Request,
-        response: aiohttp.ClientResponse,
-        reader: BodyReader,
-    ) -> None:
-        self._request = request
-        self._response = response
-        self._reader = reader
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        content = self._response.content
-        try:
-            while piece := await content.readany():
-                for decoded in self._reader.feed(piece):
-                    yield decoded
-            self._reader.finish()
-        except FetchError as error:
-            raise as_httpx(error, self._request) from error
-        except Exception as error:
-            failure = translate(str(self._request.url), error)
-            raise as_httpx(failure, self._request) from error
-
-    async def aclose(self) -> None:
-        self._response.close()
 
 
 async def _read_whole(
