@@ -26,12 +26,13 @@ from zcrawl.fetch.general.connections import (
     GuardedRequest,
     established,
     fresh,
-    guard,
     max_bytes,
-    pinned,
     socks,
 )
 from zcrawl.fetch.general.failures import translate
+from zcrawl.fetch.general.resolver import GuardedResolver, allowed, guard, pinned
+from zcrawl.fetch.general.self_test import prove_guard
+from zcrawl.fetch.guard import as_address
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.wire.response import LeanResponse
@@ -39,7 +40,6 @@ from zcrawl.fetch.wire.tls import context_for
 from zcrawl.model.reasons.failure import DNS, ENGINE, PROXY, TOO_LARGE
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
-DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
 READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
 MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies
@@ -49,14 +49,16 @@ class AiohttpWire:
     """See the module's text. One instance per event loop; opened on first use or `async with`.
 
     What may be connected to is decided by `limits.guard`: the origin before each request, the
-    addresses after each look-up. `resolver` does the look-ups; a `FetchError` that it raises
-    reaches the caller as it is.
+    addresses after each look-up, the peer before anything is sent to it. `resolver` does the
+    look-ups; a `FetchError` that it raises reaches the caller as it is. The first request waits for
+    the proof that aiohttp calls the guard (`self_test`); without it no request is sent.
     """
 
     def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
-        self._resolver = resolver
+        self._inner_resolver = resolver
+        self._resolver: GuardedResolver | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._connector: Connector | None = None
+        self._proof: asyncio.Task[None] | None = None  # that the guard is called
         self._closed = False
         self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
 
@@ -75,8 +77,12 @@ class AiohttpWire:
     async def aclose(self) -> None:
         self._closed = True
         session, self._session = self._session, None
+        if self._proof is not None:
+            self._proof.cancel()
         if session is not None:
             await session.close()
+        if self._resolver is not None:
+            await self._resolver.close()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._ask("GET", url, headers, None, limits)
@@ -115,29 +121,27 @@ class AiohttpWire:
         if self._session is None:
             if self._closed:
                 raise fetch_error(ENGINE, "the engine is closed")
-            self._connector = Connector(
-                limit=0,
-                ttl_dns_cache=DNS_CACHE_TTL_S,
-                resolver=self._resolver,
-                keepalive_timeout=KEEPALIVE_S,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=self._connector,
-                request_class=GuardedRequest,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
-                # single piece.
-                auto_decompress=False,
-                read_bufsize=READ_BUFFER_BYTES,
-                max_line_size=MAX_HEADER_BYTES,
-                max_field_size=MAX_HEADER_BYTES,
-                headers={"Accept-Encoding": ACCEPT_ENCODING},
-                skip_auto_headers=("User-Agent",),
-            )
-            # aiohttp repeats a GET also when the server hung up on a new connection. That is a
-            # second request which nobody paced; `_send` repeats on pooled connections only.
-            self._session._retry_connection = False
+            self._resolver = GuardedResolver(self._inner_resolver)
+            self._session = _new_session(self._resolver)
         return self._session
+
+    async def _prove_guard(self) -> None:
+        """Wait for the proof that the guard is called; FetchError if it fails.
+
+        The next request tries again: a machine without free file descriptors fails it too.
+        """
+        if self._proof is None:
+            self._proof = asyncio.create_task(prove_guard(_new_session), name="guard self-test")
+        proof = self._proof
+        if not proof.done():
+            await asyncio.wait([proof])
+        if proof.cancelled():
+            raise fetch_error(ENGINE, "the engine is closed")
+        error = proof.exception()
+        if error is not None:
+            if self._proof is proof:
+                self._proof = None
+            raise error
 
     async def _send(
         self,
@@ -150,6 +154,7 @@ class AiohttpWire:
         """The answer up to its headers."""
         session = self._session or self._open()
         limits.guard.check(url)
+        await self._prove_guard()
         guard.set(limits.guard)
         pinned.set(limits.address)
         max_bytes.set(limits.max_bytes)
@@ -159,6 +164,7 @@ class AiohttpWire:
             options, headers = await self._through(limits.proxy, target, limits, headers)
         else:
             socks.set(None)
+            _check_literal(target)
         if url.startswith("https:"):
             options["ssl"] = context_for(limits.tls, limits.verify_tls)
         ask = functools.partial(
@@ -192,12 +198,13 @@ class AiohttpWire:
         the name means here is checked before it leaves."""
         if proxy.startswith("socks5:"):
             socks.set(proxy)
+            _check_literal(target)
             return {}, headers
         socks.set(None)
-        assert self._connector is not None
+        assert self._resolver is not None
         try:
             async with asyncio.timeout(limits.connect_s):
-                await self._connector.check_all(target.raw_host or "", target.port or 0)
+                await self._resolver.check_all(target.raw_host or "", target.port or 0)
         except TimeoutError:
             raise fetch_error(
                 DNS, f"{target.raw_host}: no answer in {limits.connect_s} s"
@@ -205,6 +212,7 @@ class AiohttpWire:
         except OSError as error:
             raise fetch_error(DNS, f"{target.raw_host}: {error}") from error
         url = URL(proxy)
+        _check_literal(url)
         options: dict[str, Any] = {"proxy": url.with_user(None)}
         if url.user:
             plain = f"{url.user}:{url.password or ''}".encode()
@@ -225,6 +233,34 @@ class AiohttpWire:
         )
         self._timeout_of = (limits, timeout)
         return timeout
+
+
+def _new_session(resolver: GuardedResolver) -> aiohttp.ClientSession:
+    session = aiohttp.ClientSession(
+        connector=Connector(resolver, limit=0, keepalive_timeout=KEEPALIVE_S),
+        request_class=GuardedRequest,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
+        # single piece.
+        auto_decompress=False,
+        read_bufsize=READ_BUFFER_BYTES,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        headers={"Accept-Encoding": ACCEPT_ENCODING},
+        skip_auto_headers=("User-Agent",),
+    )
+    # aiohttp repeats a GET also when the server hung up on a new connection. That is a second
+    # request which nobody paced; `AiohttpWire` repeats on pooled connections only.
+    session._retry_connection = False
+    return session
+
+
+def _check_literal(target: URL) -> None:
+    """Raise BlockedAddress or AddressMoved for a host that is spelt out as an address: aiohttp asks
+    no resolver about it."""
+    host = target.raw_host or ""
+    if as_address(host) is not None:
+        allowed(host, target.port or 0, [host])
 
 
 async def _read_whole(
