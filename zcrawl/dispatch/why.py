@@ -1,7 +1,7 @@
 """Why a host is not being fetched right now, and what has to happen for it to go on (G8).
 
-Called by the desk for people who look. It reads the planner's state and changes nothing; the
-order of the questions is the order in which the planner asks them.
+Called by `desk.views` and `master.snapshot` for people who look. It reads the planner's state and
+changes nothing; the order of the questions is the order in which the planner asks them.
 """
 
 from __future__ import annotations

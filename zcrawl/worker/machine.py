@@ -114,16 +114,6 @@ class Link(enum.Enum):
     WELCOMED = "welcomed"
 
 
-class WorkerStatistics(msgspec.Struct, frozen=True):
-    link: str
-    epoch: int
-    leader: str
-    running: int
-    held: int
-    outbox: int
-    results: int
-
-
 class WorkerMachine:
     def __init__(
         self,
@@ -210,17 +200,6 @@ class WorkerMachine:
             ):
                 moments.append(self.intake.next_start_at())
         return min(moments)
-
-    def statistics(self) -> WorkerStatistics:
-        return WorkerStatistics(
-            self.link.value,
-            self.epoch,
-            self.leader,
-            self.intake.running,
-            len(self.intake.held),
-            len(self.outbox),
-            self.outbox.produced,
-        )
 
     # ------------------------------------------------------------ messages
 

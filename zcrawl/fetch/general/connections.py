@@ -151,14 +151,6 @@ class Protocol(ResponseHandler):
             payload.set_exception(aiohttp.ClientPayloadError("reset within the body"))
         super().connection_lost(exc)
 
-    def expire(self) -> None:
-        """The time for the whole answer is over."""
-        error = TimeoutError("no whole answer in time")
-        payload = self._payload
-        if payload is not None and not payload.is_eof():
-            payload.set_exception(error)
-        self.set_exception(error)
-
     def _announced_part_of(self, data: bytes) -> bool:
         """Answer with the announced length of the body, if there was more; else False."""
         head, end, body = data.partition(b"\r\n\r\n")
