@@ -33,10 +33,12 @@ from zcrawl.model.reasons.waiting import (
     MOVING,
     NO_WORKER,
     PACE,
+    PAGES_IN_FLIGHT,
     PAUSED,
     RETRY,
     SHARED,
     STORING,
+    SUSPECTS,
     THROTTLED,
     WORKER_FULL,
 )
@@ -62,6 +64,8 @@ WHY_TEXT = (
     (SHARED, "the limits of their domain or address", "accent"),
     (PACE, "their pace: raise the job's rate (t on Jobs)", "accent"),
     (CONCURRENCY, "all they may have is in flight: slow answers, or raise concurrency", "accent"),
+    (SUSPECTS, "URLs that may crash a worker wait for one to try them", "warn"),
+    (PAGES_IN_FLIGHT, "all pages that their jobs may still fetch are in flight", "good"),
     (DUE, "being sent right now", "good"),
 )
 

@@ -6,12 +6,10 @@ import asyncio
 import os
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from zcrawl.coord.agents.consul import ConsulCoordinator
 from zcrawl.coord.agents.consul_client import ConsulSettings
-from zcrawl.coord.agents.locked_files import NO_FD, FileCoordinator
 from zcrawl.coord.ports import (
     CoordEvent,
     Coordinator,
@@ -68,8 +66,6 @@ def member(role: Role, id: str, cluster: str) -> Member:
 
 
 class Backend(Protocol):
-    counts: bool  # its lock has a number that rises
-
     def begin(self, role: Role, id: str) -> Node: ...
 
     async def until(self, done: Callable[[], object], timeout_s: float = 20.0) -> bool: ...
@@ -81,8 +77,6 @@ class Backend(Protocol):
 
 class SimBackend:
     """Time is simulated, so waiting costs nothing."""
-
-    counts = True
 
     def __init__(self) -> None:
         self._time = Timeline(1)
@@ -147,30 +141,7 @@ class _RealTime:
             await node.coordinator.close()
 
 
-class FileBackend(_RealTime):
-    counts = False
-
-    def __init__(self, data: Path) -> None:
-        super().__init__()
-        self._data = data
-
-    def begin(self, role: Role, id: str) -> Node:
-        return self._start(FileCoordinator(self._data), member(role, id, "prod"))
-
-    def kill(self, node: Node) -> None:
-        """What the kernel does: the files are closed, and nothing is tidied up."""
-        coordinator = node.coordinator
-        assert isinstance(coordinator, FileCoordinator) and coordinator._timer is not None
-        coordinator._timer.cancel()
-        coordinator._on_event = None
-        for name in ("_lock_fd", "_member_fd"):
-            os.close(getattr(coordinator, name))
-            setattr(coordinator, name, NO_FD)
-
-
 class ConsulBackend(_RealTime):
-    counts = True
-
     def __init__(self, settings: ConsulSettings, cluster: str = "") -> None:
         super().__init__()
         self._settings = settings

@@ -7,7 +7,6 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import httpx
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -207,20 +206,6 @@ async def test_a_connection_serves_no_run_that_may_not_have_it(make: MakeEngine)
         assert {hit.connection for hit in web.log} == {1}
 
 
-async def test_an_httpx_client_on_the_wire_is_guarded_too() -> None:
-    """Also where it follows redirects by itself, at every hop."""
-    async with MisbehavingWeb() as web, MisbehavingWeb() as inside:
-        guard = Guard(private_hosts=[f"127.0.0.1:{web.port}"])
-        wire = AiohttpWire(limits=HopLimits(guard=guard))
-        async with httpx.AsyncClient(transport=wire, follow_redirects=True) as client:
-            assert (await client.get(web.url("/hops/2"))).content == PAGE
-            with pytest.raises(httpx.TransportError, match="blocked_address"):
-                await client.get(web.url(f"/redirect-to?{inside.url('/status/200')}"))
-            with pytest.raises(httpx.TransportError, match="blocked_address"):
-                await client.get("http://127.1:1234")
-        assert not inside.log
-
-
 @pytest.mark.parametrize("kind", [HttpEngine, HttpxEngine])
 async def test_a_look_up_that_hangs_ends_by_the_connect_timeout(
     kind: type[HttpEngine] | type[HttpxEngine],
@@ -236,6 +221,24 @@ async def test_a_look_up_that_hangs_ends_by_the_connect_timeout(
         with pytest.raises(FetchError) as caught:
             await engine.get("http://slow.example/", HEADERS, HopLimits(connect_s=0.05))
     assert caught.value.code == "connect_timeout"
+
+
+async def test_the_error_of_a_resolver_reaches_the_caller() -> None:
+    """What the resolver refuses is not connected to, and its own FetchError reaches the caller."""
+
+    class Refusing(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: object = None
+        ) -> list[ResolveResult]:
+            raise FetchError(f"{host} is private", code="blocked", retry=RetryClass.PERMANENT)
+
+        async def close(self) -> None:
+            pass
+
+    async with AiohttpWire(resolver=Refusing()) as wire:
+        with pytest.raises(FetchError) as caught:
+            await wire.get("http://intranet.example/", HEADERS, limits(OPEN))
+    assert caught.value.code == "blocked"
 
 
 # ---------------------------------------------------------------- one address only

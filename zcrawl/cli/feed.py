@@ -1,7 +1,8 @@
 """Moves seeds in and items out while a crawl runs, without ever holding its event loop up.
 
 Both ends may block for as long as they like: stdin that nobody writes to, stdout that nobody
-reads. So both are worked by threads, and memory holds one chunk of each.
+reads. So both are worked by threads, and memory holds one chunk of each. Called by `crawl_session`,
+and by `submit` for its seeds.
 """
 
 from __future__ import annotations

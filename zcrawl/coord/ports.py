@@ -1,9 +1,8 @@
 """What a master or a worker needs of whoever says who leads and who is there.
 
-Backends: `agents.consul` (Consul), `agents.locked_files` (locks on files of one data folder) and
-`testing.coordinator` (the election machine on a simulated Consul); one contract suite runs on all
-of them. Everything that a coordinator learns comes as an event, on the event loop's thread, in the
-order in which it became true.
+Backends: `agents.consul` (Consul) and `testing.coordinator` (the election machine on a simulated
+Consul); one contract suite runs on both. Everything that a coordinator learns comes as an event,
+on the event loop's thread, in the order in which it became true.
 
 The lock is advice, not a fence: who holds it may lead, and the epoch in the database decides (G4).
 """

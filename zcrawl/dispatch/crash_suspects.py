@@ -14,6 +14,7 @@ Heartbeats say which leases have started. Called by `membership` when a worker i
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable, Mapping, Sequence
 
@@ -73,12 +74,27 @@ def longest_attempt_s(spec: JobSpec, host: HostState | None, slots: int) -> floa
     return OVERDUE_LEAST_S + OVERDUE_FACTOR * (steps * page_s + requests * pace_s)
 
 
+class Claim(enum.Enum):
+    """What the suspects of a host want of a worker."""
+
+    NONE = "none"
+    SUSPECT = "suspect"  # it gets one of them
+    KEPT_FREE = "kept_free"  # it gets nothing until it is empty-handed
+
+
 class Trials:
-    def __init__(self, roster: Roster, may_start: Callable[[int, WorkerInfo], bool]) -> None:
+    def __init__(
+        self,
+        roster: Roster,
+        may_start: Callable[[int, WorkerInfo], bool],
+        could_start: Callable[[int, WorkerInfo], bool],
+    ) -> None:
+        """`could_start` is `may_start` that only looks."""
         self.seqs: set[int] = set()  # of suspects that wait for a worker
         self.hosts: set[int] = set()  # that have one
         self._alone: set[int] = set()  # suspects that need a worker of their own
-        self._roster, self._may_start = roster, may_start
+        self._roster = roster
+        self._may_start, self._could_start = may_start, could_start
 
     def put(self, host: HostState, row: QueuedRow, alone: bool) -> None:
         host.trials.append(row)
@@ -113,6 +129,20 @@ class Trials:
             return row
         return None
 
+    def claim_on(self, worker: WorkerInfo, host: HostState) -> Claim:
+        """Return what `next_row` would do with this worker now."""
+        if worker.on_trial:
+            return Claim.NONE
+        for row in host.trials:
+            if not self._could_start(row.run, worker) or worker.reserved not in (0, row.seq):
+                continue
+            if row.seq in self._alone:
+                if self._is_reserved_elsewhere(host, row.seq, worker):
+                    continue
+                return Claim.KEPT_FREE if worker.leases else Claim.SUSPECT
+            return Claim.SUSPECT
+        return Claim.NONE
+
     def _take(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
         self.seqs.discard(row.seq)
         self._alone.discard(row.seq)
@@ -123,12 +153,23 @@ class Trials:
         if not host.trials:
             self.hosts.discard(host.id)
 
+    def _is_reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
+        return any(
+            other.reserved == seq and other is not worker and _goes_on(host, other)
+            for other in self._roster.workers.values()
+        )
+
     def _reserved_elsewhere(self, host: HostState, seq: int, worker: WorkerInfo) -> bool:
         for other in self._roster.workers.values():
             if other.reserved != seq or other is worker:
                 continue
-            part = host.parts.get(other.name)
-            if other.usable and part is not None and part.granted:
+            if _goes_on(host, other):
                 return True
             other.reserved = 0  # the host has moved on
         return False
+
+
+def _goes_on(host: HostState, worker: WorkerInfo) -> bool:
+    """Whether the worker still has a part of the host."""
+    part = host.parts.get(worker.name)
+    return worker.usable and part is not None and part.granted > 0

@@ -52,15 +52,19 @@ class Verdicts:
 
     def may_have_more(self, run: int, host: HostState) -> bool:
         """`max_pages_per_host` reserves like `max_pages`: done + in flight never exceed it."""
+        if self.has_room(run, host):
+            return True
+        if run not in host.verdicts:
+            self._limited.add(run)
+        return False
+
+    def has_room(self, run: int, host: HostState) -> bool:
         if run in host.verdicts:
             return False
         most = self._limit(run)
         if most is None:
             return True
-        if host.pages.get(run, 0) + self._leases.by_lane.get((run, host.id), 0) < most:
-            return True
-        self._limited.add(run)
-        return False
+        return host.pages.get(run, 0) + self._leases.by_lane.get((run, host.id), 0) < most
 
     def lease_closed(self, run: int, host_id: int) -> None:
         """A reserved page was given back, or counts now."""

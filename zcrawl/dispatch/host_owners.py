@@ -3,7 +3,7 @@
 Called by the planner. It decides by rendezvous hashing with bounded load: a host keeps its owner
 while that one can go on; a new owner is the highest-ranked worker that is not full; hosts move
 from an overloaded worker when another joins. Owners are stored before anything is granted, and a
-host that a previous leader granted waits for its owners (rule 12). grants.py has the arithmetic.
+host that a previous leader granted waits for its owners (rule 12). `host_state` has the arithmetic.
 """
 
 from __future__ import annotations
@@ -344,7 +344,7 @@ class Granter:
             return False
         if host.stored_owners.issubset(desired):
             return False
-        if host.inherited and now < host.inherited_until:
+        if host.is_inherited(now):
             return False
         return all(part.granted == desired[name] for name, part in host.parts.items())
 

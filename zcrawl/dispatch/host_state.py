@@ -82,9 +82,13 @@ class HostState(msgspec.Struct):
         slow_s = 0.0 if self.manner is None else self.manner.slow_s
         return max(self.demand.interval_s, slow_s)
 
+    def is_inherited(self, now: float) -> bool:
+        """Whether a previous leader's owner, who has not been heard of yet, may still fetch."""
+        return bool(self.inherited) and now < self.inherited_until
+
     def room(self, now: float) -> int:
         """Concurrency that nobody may be using."""
-        if self.inherited and now < self.inherited_until:
+        if self.is_inherited(now):
             return 0
         return self.demand.concurrency - sum(part.in_use for part in self.parts.values())
 

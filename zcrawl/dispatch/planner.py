@@ -23,13 +23,14 @@ The planner changes leases and grants; sending is its caller's effect.
 
 from __future__ import annotations
 
+import enum
 import heapq
 import itertools
 import math
 
 import msgspec
 
-from zcrawl.dispatch.crash_suspects import Trials
+from zcrawl.dispatch.crash_suspects import Claim, Trials
 from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
@@ -61,6 +62,34 @@ class Plan(msgspec.Struct):
     owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
 
 
+class Gate(enum.Enum):
+    """What keeps the planner from sending a request of a host, in the order in which it asks."""
+
+    STORING = enum.auto()  # its owners are being committed
+    NO_ROWS = enum.auto()  # nothing that could be sent is in memory
+    INHERITED = enum.auto()  # a previous leader's owner may still fetch
+    ENDING = enum.auto()  # its rows end without a request, as soon as its owner takes them
+    HOURS = enum.auto()  # outside the hours of its jobs
+    PACE = enum.auto()  # too far ahead of its pace
+    SHARED = enum.auto()  # a limit that it shares with other hosts
+    NO_OWNER = enum.auto()  # no usable worker has a part of it
+    CREDIT = enum.auto()  # its owners take no more requests
+    ROOM = enum.auto()  # its owners hold as many requests of it as they may
+    TRIAL = enum.auto()  # crash suspects wait for a worker, one such to each
+    RUNS = (
+        enum.auto()
+    )  # no run with rows may start one: page limits, a pause, or what its owner lacks
+    OPEN = enum.auto()  # nothing: a request is sent
+
+
+class Choice(msgspec.Struct):
+    """Which owner of a host takes its next request; without one, what is lacking."""
+
+    gate: Gate = Gate.NO_OWNER
+    best: tuple[WorkerInfo, Part] | None = None
+    full: list[str] = msgspec.field(default_factory=list)  # processes without credit
+
+
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
 
 
@@ -73,10 +102,10 @@ class Planner:
         self.hosts = self.granter.hosts
         self.groups = self.granter.groups
         self.verdicts = Verdicts(self.hosts, leases, runs, self.wake)
-        self._trials = Trials(roster, self._may_start)
+        self._trials = Trials(roster, self._may_start, self._could_start)
         self.trials = self._trials.seqs  # of crash suspects that wait for a worker
-        self._roster, self._leases = roster, leases
-        self._frontier, self._runs = frontier, runs
+        self.roster, self.leases = roster, leases
+        self.frontier, self.runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
         self._turn = 0
         self._parked: dict[str, dict[int, None]] = {}  # worker name → hosts that want its credit
@@ -196,7 +225,7 @@ class Planner:
     def _call_parked(self) -> None:
         """One host for each credit, and once in a plan: 80 results together call 80 hosts."""
         for name, hosts in self._parked.items():
-            worker = self._roster.workers.get(worker_of(name))
+            worker = self.roster.workers.get(worker_of(name))
             if hosts and worker is not None and worker.name == name:
                 for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
                     del hosts[host_id]
@@ -223,9 +252,11 @@ class Planner:
     def is_closed(self, host_id: int, now: float) -> bool:
         """Whether the hours of its jobs forbid to ask the host now."""
         host = self.hosts.get(host_id)
-        if host is None or not host.demand.hours:
-            return False
-        return opens_in_s(host.demand.hours, now + self.granter.clock_offset) > 0
+        return host is not None and self.closed_s(host, now) > 0
+
+    def closed_s(self, host: HostState, now: float) -> float:
+        """Return for how long the hours of its jobs forbid to ask the host; 0: they do not."""
+        return opens_in_s(host.demand.hours, now + self.granter.clock_offset)
 
     def lease_cancelled(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
         """Its run ended; its request may still run until the worker hears of it."""
@@ -258,7 +289,7 @@ class Planner:
 
     def plan(self, now: float) -> Plan:
         self._plan = Plan()
-        for run, host_id in self._frontier.mature(now):
+        for run, host_id in self.frontier.mature(now):
             self.lane_opened(run, host_id)
         self._settle_dirty(now)
         for host_id, name in self.granter.unconfirmed(now):
@@ -285,7 +316,7 @@ class Planner:
     def _settle_dirty(self, now: float) -> None:
         if not self.granter.dirty:
             return
-        usable = [one for one in self._roster.workers.values() if one.usable]
+        usable = [one for one in self.roster.workers.values() if one.usable]
         dirty, self.granter.dirty = self.granter.dirty, {}
         for host_id in dirty:
             host = self.hosts[host_id]
@@ -303,7 +334,7 @@ class Planner:
                 self._push(host, result.look_again_at)
 
     def _tell(self, host: HostState, name: str) -> None:
-        worker = self._roster.workers.get(worker_of(name))
+        worker = self.roster.workers.get(worker_of(name))
         if worker is not None and worker.name == name:
             self._sending(worker).hosts[host.id] = None
 
@@ -317,7 +348,7 @@ class Planner:
         """Send one URL of this host, if anything allows it, and stand in the heap again."""
         if host.storing or not self._has_rows(host):
             return
-        if host.inherited and now < host.inherited_until:
+        if host.is_inherited(now):
             self._push(host, host.inherited_until)  # who has not said HELLO may hold its rows
             return
         if host.verdicts and self._end_a_row(host, now):
@@ -335,10 +366,9 @@ class Planner:
             if not waiting:
                 self._push(host, ready_at - LOOKAHEAD_S)
                 return
-        if host.groups:
-            if not self.groups.admits(host, now):
-                return
-            ready_at = max(ready_at, *(group.pace.ready_at() for group in host.groups))
+        if host.groups and not self.groups.admits(host, now):
+            return
+        ready_at = self._ready_at(host)
         ahead = ready_at - NEAR_S > now and not waiting
         if (chosen := self._choose_worker(host, ahead)) is None:
             if ahead:
@@ -354,72 +384,134 @@ class Planner:
         self.groups.sent(host, now)
         self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
 
+    def gate(self, host: HostState, now: float) -> Gate:
+        """Return what keeps a request of the host from being sent now: the questions of
+        `_dispatch` in its order, without what it does about them. For people and checks."""
+        if host.storing:
+            return Gate.STORING
+        if not self._has_rows(host):
+            return Gate.NO_ROWS
+        if host.is_inherited(now):
+            return Gate.INHERITED
+        if self._ending_run(host) is not None:
+            return Gate.ENDING
+        ready_at = host.pace.ready_at()
+        if host.demand.hours and self._opens_at(host, now, ready_at) > now:
+            return Gate.HOURS
+        waiting: list[int] = []
+        if ready_at - LOOKAHEAD_S > now:
+            waiting = self._kept_waiting(host) if len(host.runs) > 1 else []
+            if not waiting:
+                return Gate.PACE
+        if self.groups.obstacle(host, now) is not None:
+            return Gate.SHARED
+        ahead = self._ready_at(host) - NEAR_S > now and not waiting
+        choice = self._choice(host, ahead)
+        if choice.best is None:
+            return choice.gate
+        return self._row_gate(host, choice.best[0], waiting or host.runs)
+
+    def _row_gate(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> Gate:
+        """The questions of `_next_row`."""
+        claim = self._trials.claim_on(worker, host) if host.trials else Claim.NONE
+        if claim is Claim.SUSPECT:
+            return Gate.OPEN
+        if worker.reserved or claim is Claim.KEPT_FREE:
+            return Gate.TRIAL
+        ready = [run for run in runs if self.frontier.has_ready((run, host.id))]
+        for run in ready:
+            if self._could_start(run, worker) and self.verdicts.has_room(run, host):
+                return Gate.OPEN
+        return Gate.RUNS if ready else Gate.TRIAL
+
+    def _ready_at(self, host: HostState) -> float:
+        """The earliest start of a request, by the pace of the host and of its groups."""
+        ready_at = host.pace.ready_at()
+        if host.groups:
+            ready_at = max(ready_at, *(group.pace.ready_at() for group in host.groups))
+        return ready_at
+
     def _opens_at(self, host: HostState, now: float, ready_at: float) -> float:
         """When a URL may be sent, by the hours of its jobs: not before it could start in them."""
-        hours, offset = host.demand.hours, self.granter.clock_offset
-        opens_at = now + opens_in_s(hours, now + offset)
-        if opens_at <= now < ready_at - NEAR_S and opens_in_s(hours, ready_at + offset) > 0:
+        opens_at = now + self.closed_s(host, now)
+        if opens_at <= now < ready_at - NEAR_S and self.closed_s(host, ready_at) > 0:
             return ready_at - NEAR_S  # it closes before
         return opens_at
 
     def _kept_waiting(self, host: HostState) -> list[int]:
         """Runs that have rows of the host and nothing at any worker, while others have."""
-        held = self._leases.by_lane
+        held = self.leases.by_lane
         return [
             run
             for run in host.runs
             if (run, host.id) not in held
-            and self._frontier.has_ready((run, host.id))
-            and (active := self._runs.get(run)) is not None
+            and self.frontier.has_ready((run, host.id))
+            and (active := self.runs.get(run)) is not None
             and active.dispatches
         ]
 
     def _end_a_row(self, host: HostState, now: float) -> bool:
         """Rows of a run that is done with this host end without a request, at no pace: a worker
         reports them, so that their end is a result like any other."""
-        for run, reason in host.verdicts.items():
-            active = self._runs.get(run)
-            ready = self._frontier.has_ready((run, host.id))
-            if active is None or not active.dispatches or not ready:
-                continue
-            chosen = self._choose_worker(host)
-            row = self._frontier.pop((run, host.id)) if chosen is not None else None
-            if chosen is None or row is None:
-                return False
-            self._send(host, *chosen, row, now, verdict=reason)
-            return True
-        return False
+        run = self._ending_run(host)
+        if run is None:
+            return False
+        chosen = self._choose_worker(host)
+        row = self.frontier.pop((run, host.id)) if chosen is not None else None
+        if chosen is None or row is None:
+            return False
+        self._send(host, *chosen, row, now, verdict=host.verdicts[run])
+        return True
+
+    def _ending_run(self, host: HostState) -> int | None:
+        """A run that is done with this host and has rows of it."""
+        for run in host.verdicts:
+            active = self.runs.get(run)
+            ready = self.frontier.has_ready((run, host.id))
+            if active is not None and active.dispatches and ready:
+                return run
+        return None
 
     def _has_rows(self, host: HostState) -> bool:
         return bool(host.trials) or any(
-            self._frontier.has_ready((run, host.id)) for run in host.runs
+            self.frontier.has_ready((run, host.id)) for run in host.runs
         )
 
     def _choose_worker(
         self, host: HostState, ahead: bool = False
     ) -> tuple[WorkerInfo, Part] | None:
-        """The granted worker with room that has the least of its part in hand."""
-        best: tuple[float, WorkerInfo, Part] | None = None
-        granted = False
+        choice = self._choice(host, ahead)
+        for name in choice.full:
+            self._parked.setdefault(name, {})[host.id] = None
+        if choice.gate is Gate.NO_OWNER:
+            self.granter.dirty[host.id] = None
+        return choice.best
+
+    def _choice(self, host: HostState, ahead: bool) -> Choice:
+        """The granted worker with room that has the least of its part in hand, or what lacks."""
+        choice = Choice()
+        least = math.inf
         beside = len(host.runs) - 1  # a run that has nothing there yet may have one in any case
         for name, part in host.parts.items():
-            worker = self._roster.workers.get(worker_of(name))
+            worker = self.roster.workers.get(worker_of(name))
             if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
                 continue
-            granted = True
+            if choice.gate is Gate.NO_OWNER:
+                choice.gate = Gate.CREDIT
             if worker.reserved and worker.leases == 0 and host.trials:
-                return worker, part
+                choice.gate, choice.best = Gate.OPEN, (worker, part)
+                return choice
             if ahead and worker.credit_ahead <= 0:
                 continue  # it is asked again when the URL can start
             if not ahead and worker.credit <= 0:
-                self._parked.setdefault(name, {})[host.id] = None
-            elif part.held < host.hold_limit(part, worker.vitals.rate) + beside:
-                load = part.held / part.granted
-                if best is None or load < best[0]:
-                    best = (load, worker, part)
-        if not granted:
-            self.granter.dirty[host.id] = None
-        return None if best is None else best[1:]
+                choice.full.append(name)
+            elif part.held >= host.hold_limit(part, worker.vitals.rate) + beside:
+                if choice.best is None:
+                    choice.gate = Gate.ROOM
+            elif part.held / part.granted < least:
+                least = part.held / part.granted
+                choice.gate, choice.best = Gate.OPEN, (worker, part)
+        return choice
 
     def _next_row(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> QueuedRow | None:
         """Of these runs, in turn; crash suspects first."""
@@ -432,19 +524,24 @@ class Planner:
             if run not in runs:
                 continue
             may = self._may_start(run, worker) and self.verdicts.may_have_more(run, host)
-            row = self._frontier.pop((run, host.id)) if may else None
+            row = self.frontier.pop((run, host.id)) if may else None
             if row is not None:
                 return row
         return None
 
     def _may_start(self, run: int, worker: WorkerInfo) -> bool:
-        active = self._runs.get(run)
+        if self._could_start(run, worker):
+            return True
+        active = self.runs.get(run)
+        if active is not None and active.dispatches and run not in worker.lacks:
+            self._capped.add(run)
+        return False
+
+    def _could_start(self, run: int, worker: WorkerInfo) -> bool:
+        active = self.runs.get(run)
         if active is None or not active.dispatches or run in worker.lacks:
             return False
-        if not active.may_start(self._leases.by_run.get(run, 0)):
-            self._capped.add(run)
-            return False
-        return True
+        return active.may_start(self.leases.by_run.get(run, 0))
 
     def _send(
         self,
@@ -458,8 +555,8 @@ class Planner:
         ahead: bool = False,
     ) -> None:
         sending = self._sending(worker)
-        n = self._leases.next_n()
-        self._leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
+        n = self.leases.next_n()
+        self.leases.open((self.epoch, n), row, worker, sending.number, now, ahead=ahead)
         sending.urls.append(
             Assignment(
                 n=n,

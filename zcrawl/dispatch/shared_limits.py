@@ -342,13 +342,20 @@ class Groups:
 
     def admits(self, host: HostState, now: float) -> bool:
         """Whether one more URL of the host may be sent; if not, it stands in line."""
+        group = self.obstacle(host, now)
+        if group is None:
+            return True
+        group.waiting[host.id] = None
+        ready_at = group.ready_at()
+        self._arm(group, ready_at if ready_at > now else now + CALL_AGAIN_S)
+        return False
+
+    def obstacle(self, host: HostState, now: float) -> Group | None:
+        """The first of its groups that admits no URL of the host now."""
         for group in host.groups:
-            ready_at = group.ready_at()
-            if ready_at > now or group.held >= group.hold_limit:
-                group.waiting[host.id] = None
-                self._arm(group, ready_at if ready_at > now else now + CALL_AGAIN_S)
-                return False
-        return True
+            if group.ready_at() > now or group.held >= group.hold_limit:
+                return group
+        return None
 
     def sent(self, host: HostState, now: float) -> None:
         for group in host.groups:

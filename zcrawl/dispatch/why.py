@@ -1,20 +1,17 @@
 """Why a host is not being fetched right now, and what has to happen for it to go on (G8).
 
-Called by the desk for people who look. It reads the planner's state and changes nothing; the
-order of the questions is the order in which the planner asks them.
+Called by `desk.views` and `master.snapshot` for people who look. The planner itself says what keeps
+a request from being sent (`Planner.gate`); here it is put into words. Reads, and changes nothing.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from zcrawl.dispatch.host_state import HostState
-from zcrawl.dispatch.planner import Planner
-from zcrawl.dispatch.roster import Roster
-from zcrawl.dispatch.runs import Runs
+from zcrawl.dispatch.planner import Gate, Planner
 from zcrawl.frontier.frontier import Frontier
-from zcrawl.frontier.pace import opens_in_s
 from zcrawl.model.process_name import worker_of
 from zcrawl.model.reasons.waiting import (
     AWAY,
@@ -30,10 +27,12 @@ from zcrawl.model.reasons.waiting import (
     MOVING,
     NO_WORKER,
     PACE,
+    PAGES_IN_FLIGHT,
     PAUSED,
     RETRY,
     SHARED,
     STORING,
+    SUSPECTS,
     THROTTLED,
     WORKER_FULL,
 )
@@ -79,64 +78,77 @@ def host_queue(host: HostState, frontier: Frontier) -> HostQueue:
     return HostQueue(ready + len(host.trials), delayed, beyond)
 
 
-def why(
-    host: HostState,
-    queue: HostQueue,
-    frontier: Frontier,
-    runs: Runs,
-    roster: Roster,
-    now: float,
-    clock_offset: float,
-) -> Why:
+def why(host: HostState, queue: HostQueue, planner: Planner, now: float) -> Why:
+    """Say in words what `Planner.gate` says; or that nothing waits, or that a run is paused."""
     held = sum(part.held for part in host.parts.values())
     if queue.total == 0:
         return Why(FETCHING, f"{held} in flight, none waiting") if held else Why(IDLE, "no work")
-    its_runs = [active for run in host.runs if (active := runs.get(run)) is not None]
+    its_runs = [active for run in host.runs if (active := planner.runs.get(run)) is not None]
     if not any(active.dispatches for active in its_runs):
         waits = next((active.waits for active in its_runs if active.waits), "")
         code, _, text = waits.partition(": ")
         return Why(code, text) if waits else Why(PAUSED, "its jobs are paused")
-    if host.inherited and now < host.inherited_until:
-        owners = ", ".join(sorted(worker_of(name) for name in host.inherited))
-        left = host.inherited_until - now
-        return Why(INHERITED, f"its last owner {owners} may still fetch; at most {left:.0f} s")
-    if host.verdicts:
-        reasons = ", ".join(sorted(set(host.verdicts.values())))
-        return Why(ENDING, f"its rows end without a request: {reasons}")
-    if host.storing:
-        return Why(STORING, "its new owner is being stored")
-    if queue.ready == 0 and queue.beyond == 0:
-        return Why(RETRY, f"waits for a retry, {_next_retry(host, frontier, now):.0f} s")
-    if queue.ready == 0:
-        return Why(LOADING, "its queue is being read from the database")
-    closed_s = opens_in_s(host.demand.hours, now + clock_offset)
-    if closed_s > 0:
-        return Why(HOURS, f"outside the hours of its job; {closed_s / 60:.0f} min more")
-    return _why_not_sent(host, held, roster, now)
+    match planner.gate(host, now):
+        case Gate.STORING:
+            return Why(STORING, "its new owner is being stored")
+        case Gate.NO_ROWS if queue.beyond == 0:
+            return Why(RETRY, f"waits for a retry, {_next_retry(host, planner, now):.0f} s")
+        case Gate.NO_ROWS:
+            return Why(LOADING, "its queue is being read from the database")
+        case Gate.INHERITED:
+            owners = ", ".join(sorted(worker_of(name) for name in host.inherited))
+            left = host.inherited_until - now
+            return Why(INHERITED, f"its last owner {owners} may still fetch; at most {left:.0f} s")
+        case Gate.ENDING:
+            reasons = ", ".join(sorted(set(host.verdicts.values())))
+            return Why(ENDING, f"its rows end without a request: {reasons}")
+        case Gate.HOURS:
+            minutes = planner.closed_s(host, now) / 60
+            return Why(HOURS, f"outside the hours of its job; {minutes:.0f} min more")
+        case Gate.PACE:
+            return _pace(host, now)
+        case Gate.SHARED:
+            return _shared(host, planner, now)
+        case Gate.NO_OWNER if host.clan is not None and host.id in host.clan.refused:
+            return Why(MOVING, "another worker still has hosts that share its limits")
+        case Gate.NO_OWNER:
+            return Why(NO_WORKER, "no worker has it now")
+        case (Gate.CREDIT | Gate.ROOM) as gate:
+            if _is_held_by_pace(host, now):
+                return _pace(host, now)
+            if gate is Gate.CREDIT:
+                return Why(WORKER_FULL, "its worker has no credit left")
+            return Why(CONCURRENCY, f"{held} in flight, {host.demand.concurrency} at a time")
+        case Gate.TRIAL:
+            return Why(SUSPECTS, "URLs that may have crashed a worker wait for one to try them")
+        case Gate.RUNS:
+            return _runs(host, planner)
+        case Gate.OPEN:
+            return Why(DUE, "goes out now")
+        case other:
+            assert_never(other)
 
 
-def _next_retry(host: HostState, frontier: Frontier, now: float) -> float:
+def _next_retry(host: HostState, planner: Planner, now: float) -> float:
     moments = [
         due_at
         for run in host.runs
-        if (lane := frontier.lanes.get((run, host.id))) is not None
+        if (lane := planner.frontier.lanes.get((run, host.id))) is not None
         for _, due_at in lane.delayed.values()
     ]
     return max(0.0, min(moments, default=now) - now)
 
 
-def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why:
-    granted = full = 0
-    for name, part in host.parts.items():
-        worker = roster.workers.get(worker_of(name))
-        if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
-            continue
-        granted += 1
-        full += worker.credit <= 0
-    if not granted and host.clan is not None and host.id in host.clan.refused:
-        return Why(MOVING, "another worker still has hosts that share its limits")
-    if not granted:
-        return Why(NO_WORKER, "no worker has it now")
+def _is_held_by_pace(host: HostState, now: float) -> bool:
+    """Whether the URLs that its owner holds wait for its pace. A host whose answers are slow falls
+    behind its pace; one that keeps up with it is held by it."""
+    manner = host.manner
+    if manner is not None and (manner.opens or manner.slow_s > host.demand.interval_s):
+        return True
+    return host.interval_s > 0 and host.pace.ready_at() > now - host.interval_s
+
+
+def _pace(host: HostState, now: float) -> Why:
     interval_s = host.interval_s
     next_s = max(0.0, host.pace.ready_at() - now)
     manner = host.manner
@@ -146,38 +158,43 @@ def _why_not_sent(host: HostState, held: int, roster: Roster, now: float) -> Why
     if manner is not None and manner.slow_s > host.demand.interval_s:
         every = f"every {manner.slow_s:.3g} s"
         return Why(THROTTLED, f"it asks for patience: {every}; next in {next_s:.1f} s")
-    for group in host.groups:
-        if host.id in group.waiting:
-            pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
-            line = f"{len(group.waiting)} hosts in line"
-            return Why(SHARED, f"{group.key}: {pace}, {at_a_time} at a time; {line}")
-    # A host whose answers are slow falls behind its pace; one that keeps up with it is held by it.
-    if interval_s > 0 and host.pace.ready_at() > now - interval_s:
-        if host.crawl_delay_s >= interval_s > 0:
-            return Why(CRAWL_DELAY, f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
-        return Why(PACE, f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
-    if full == granted:
-        return Why(WORKER_FULL, "its worker has no credit left")
-    if held >= host.demand.concurrency:
-        return Why(CONCURRENCY, f"{held} in flight, {host.demand.concurrency} at a time")
-    return Why(DUE, "goes out now")
+    if host.crawl_delay_s >= interval_s > 0:
+        return Why(CRAWL_DELAY, f"robots.txt: every {interval_s:g} s; next in {next_s:.1f} s")
+    return Why(PACE, f"pace: {_per_second(interval_s)}; next in {next_s:.1f} s")
+
+
+def _shared(host: HostState, planner: Planner, now: float) -> Why:
+    group = planner.groups.obstacle(host, now)
+    assert group is not None
+    pace, at_a_time = _per_second(group.pace.interval_s), group.concurrency or "any number"
+    line = f"{len(group.waiting)} hosts in line"
+    return Why(SHARED, f"{group.key}: {pace}, {at_a_time} at a time; {line}")
+
+
+def _runs(host: HostState, planner: Planner) -> Why:
+    """Why no run with rows of the host may start one."""
+    ready = [run for run in host.runs if planner.frontier.has_ready((run, host.id))]
+    may = [run for run in ready if (one := planner.runs.get(run)) is not None and one.dispatches]
+    if not may:
+        return Why(PAUSED, "the jobs that have URLs here are paused")
+    workers = [planner.roster.workers.get(worker_of(name)) for name in host.parts]
+    if all(worker is None or not worker.lacks.keys().isdisjoint(may) for worker in workers):
+        return Why(NO_WORKER, "its worker lacks what the job needs")
+    return Why(PAGES_IN_FLIGHT, "all pages that its job may still fetch are in flight")
 
 
 def _per_second(interval_s: float) -> str:
     return f"{1 / interval_s:.3g}/s" if interval_s > 0 else "unlimited"
 
 
-def why_counts(
-    planner: Planner, frontier: Frontier, runs: Runs, roster: Roster, now: float
-) -> dict[str, tuple[int, int]]:
+def why_counts(planner: Planner, now: float) -> dict[str, tuple[int, int]]:
     """code → (hosts, queued requests), of all hosts with work; estimated when there are many."""
-    clock_offset = planner.granter.clock_offset
     counts: dict[str, tuple[int, int]] = {}
     step = max(1, len(planner.hosts) // SAMPLED_HOSTS)
     for host in itertools.islice(planner.hosts.values(), 0, None, step):
-        queue = host_queue(host, frontier)
+        queue = host_queue(host, planner.frontier)
         if queue.total:
-            code = why(host, queue, frontier, runs, roster, now, clock_offset).code
+            code = why(host, queue, planner, now).code
             hosts, waiting = counts.get(code, (0, 0))
             counts[code] = (hosts + step, waiting + queue.total * step)
     return counts

@@ -10,12 +10,11 @@ A `Guard` is one run's policy. On by default, it refuses everything that is not 
 address of the public internet. `private_hosts` (`name:port`) are vouched for by somebody who may:
 an address that was written out opens exactly itself, a name opens private addresses only, never
 link-local ones, where the metadata services are. `name:port=network` opens those of the network
-only: what a typed name stands for (`fetch.guard`), whatever its DNS says later.
+only: what a typed name stands for (`entries_for`), whatever its DNS says later.
 `allow_private` opens private addresses for all.
 
-Decides what a typed URL opens of a network that is not public.
-
-Called by `roles.vouching` when a job is submitted to a master of the operator's own. Pure: the
+`entries_for` decides what a typed URL opens of a network that is not public. Called by
+`roles.vouching` when a job is submitted to a master of the operator's own; the
 addresses come in. Whoever types a name means what it leads to now. But its DNS may be in other
 hands, which answer with a public address today and with 127.0.0.1 tomorrow (DNS rebinding), so:
 

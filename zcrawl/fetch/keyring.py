@@ -1,7 +1,7 @@
 """Decides what of a worker's machine a job may use: its secrets, for which hosts, and its files.
 
-A worker has one `Keyring`, made from its configuration and its environment; `for_run` gives the
-part of one run. Pure: the environment comes in. The rule:
+A worker has one `Keyring`, made by `roles.worker_main` from its configuration and its environment;
+`for_run` gives the part of one run. Pure: the environment comes in. The rule:
 
 - `[secrets.NAME] hosts` names the hosts that a secret may go to. On a cluster a secret without
   hosts goes to nobody: whoever may submit a job could send it to a host of their own.
@@ -20,8 +20,7 @@ inside the credentials of a proxy that it is released for.
 
 Secrets of a job: `${NAME}` in its file, their values in the worker's environment.
 
-Called by `keyring`, which knows the hosts that each secret may go to. Pure: the environment comes
-in. Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send a worker's other
+Only variables that begin with ZCRAWL_SECRET_ are read, so a job cannot send a worker's other
 variables anywhere. The job's stored form, its views and the logs have the names only.
 """
 

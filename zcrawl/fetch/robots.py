@@ -5,8 +5,6 @@ here and keeps the rules per host and user agent. Pure, and total: no status and
 
 Reads the lines of a robots.txt: which group is ours, and what it says (RFC 9309, section 2).
 
-Called by `fetch.robots`. Pure, and total: no bytes raise.
-
 - Lines end with CR, LF or both. A field is known in any case of letters, in the misspellings that
   people use, and without its colon.
 - A group is one or more User-agent lines with the rules behind them. Only Allow and Disallow end
@@ -20,7 +18,7 @@ Called by `fetch.robots`. Pure, and total: no bytes raise.
 
 Decides whether the rules of a robots.txt group let a path be fetched (RFC 9309, section 2.2.2).
 
-Called by `fetch.robots` for each URL. Pure. The longest rule that matches counts, of two that are
+The longest rule that matches counts, of two that are
 equally long the one that allows; `*` stands for anything, `$` at the end for the end. Escapes are
 compared by what they stand for, but `%2F` is no `/`, and in a rule `%2A` is no wildcard.
 

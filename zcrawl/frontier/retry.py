@@ -1,7 +1,7 @@
 """Decides whether and when a failed attempt is made again.
 
-Called by the frontier when a result says that an attempt failed. Pure: the jitter is drawn by the
-caller, so that the same seed gives the same trace.
+Called by `result.plan` for each result that says that an attempt failed. Pure: the jitter is drawn
+by the caller, so that the same seed gives the same trace.
 """
 
 from __future__ import annotations

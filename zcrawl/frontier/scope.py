@@ -1,6 +1,7 @@
 """Decides whether a link belongs to a crawl, and says why not.
 
-Called by the worker for every new link of a page and by `explain`. Pure. A filter is compiled
+Called by the worker for every new link of a page (`results.link_filter`), and by `master.recall`
+for pages that a job remembers. Pure. A filter is compiled
 once per run from the job's [scope]; the first rule that says no gives the reason:
 
     too_deep            deeper than max_depth (seeds have depth 0)

@@ -6,10 +6,9 @@ It composes membership (workers), commits (results), the desk (clients) and the 
 time: beats, the stored lease, refills, sweeps. `handle(Ticked)` follows every batch of messages;
 planning and committing happen there, once per batch.
 
-What a plan's share for one worker comes to as messages: what it has to know first, then ASSIGN.
-
-Called by the leader for each worker that a plan has something for. Pure. A worker is told of a
-run's configuration and code before it gets the first of its URLs, and of each later revision.
+A plan's share for one worker becomes messages: what it has to know first, then ASSIGN. A worker is
+told of a run's configuration and code before it gets the first of its URLs, and of each later
+revision.
 """
 
 from __future__ import annotations

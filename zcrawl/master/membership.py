@@ -1,9 +1,9 @@
 """Workers come, speak and go: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, and silence.
 
-A part of the leader. What is said to a worker goes by the route that its HELLO came by, what a
-HELLO is refused with by the route of that HELLO. Leases of a worker that is gone are given back;
-those that may have started go on trial (rule 9). What a joining worker holds is adopted, not
-repeated (rule 12).
+Called by `leader`, for each message of a worker and on each tick. What is said to a worker goes by
+the route that its HELLO came by, what a HELLO is refused with by the route of that HELLO. Leases
+of a worker that is gone are given back; those that may have started go on trial (rule 9). What a
+joining worker holds is adopted, not repeated (rule 12).
 """
 
 from __future__ import annotations

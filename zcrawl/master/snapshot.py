@@ -168,7 +168,7 @@ def _held_up(state: LeaderState, waits: dict[int, str], now: float) -> dict[int,
         if idle.isdisjoint(host.runs):
             continue
         queue = host_queue(host, state.frontier)
-        reason = why(host, queue, state.frontier, state.runs, state.roster, now, state.clock_offset)
+        reason = why(host, queue, state.planner, now)
         for run in idle.intersection(host.runs):
             if reason.code in HELD_UP:
                 reasons.setdefault(run, f"waiting: {host.origin}: {reason.text}")

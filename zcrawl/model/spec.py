@@ -1,6 +1,6 @@
 """The job spec: what a user asks for, validated once, frozen ever after.
 
-Called by the CLI (from a TOML file or flags) and by the leader (from a submission). The stored
+Made by `submit.validate`, from a TOML file, from flags or from a client's submission. The stored
 form is the JSON of `JobSpec`; `docs/job-file.md` explains each key.
 
 Annotations here and in the modules that it takes types from are no strings: msgspec would compile

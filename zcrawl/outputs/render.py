@@ -1,11 +1,10 @@
 """Items as the bytes of a file: JSON lines or CSV. Pure; used by output files and by `export`.
 
 An item is stored as one JSON object. CSV quotes as RFC 4180 does. A cell that begins with `=` is
-not altered, because data stays what the page said; `safe` makes such cells text (`render`).
+not altered, because data stays what the page said; `safe` makes such cells text.
 
-Cells of a CSV that a spreadsheet would take for a formula, made harmless and back. Pure.
-
-Used by `render` for jobs with `output.csv_safe`. A spreadsheet evaluates a cell that begins with
+Cells that a spreadsheet would take for a formula are made harmless, and back, for jobs with
+`output.csv_safe`. A spreadsheet evaluates a cell that begins with
 `=`, `+`, `-` or `@` (some of them also the full-width forms), maybe after spaces, and what comes
 after a tab or a line break at its beginning. Such a cell gets an apostrophe before it, which
 spreadsheets take as "this is text". Plain numbers stay numbers: `-3.5`.

@@ -1,4 +1,4 @@
-"""JSON answers, for jobs that extract from them. Called by the worker's pipeline. Pure."""
+"""JSON answers, for jobs that extract from them. Called by `parse.reading`. Pure."""
 
 from __future__ import annotations
 

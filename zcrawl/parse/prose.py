@@ -1,6 +1,6 @@
 """An element as words, as text with its line breaks, or as Markdown. Pure.
 
-Called by `parse.extract.plan`, `parse.extract.structured` and spiders. Elements that begin a new
+Called by `parse.extract.fields`, `parse.extract.structured` and spiders. Elements that begin a new
 line or a cell in a browser separate words; inline elements do not: `B<i>o</i>ld` is one word.
 
 One walk over the nodes makes text and Markdown: Markdown is the text with marks. Walks keep their
@@ -99,7 +99,6 @@ class _Writer:
         self.at_break = True  # at the beginning of a line: spaces are dropped
         self.preformatted = 0
         self.lists: list[int] = []  # of each open list the next number, or -1 for bullets
-        self.quotes = 0
         self.cells = 0
 
     def write(self, text: str) -> None:

@@ -1,6 +1,6 @@
 """A run's cookies as they are stored: one JSON object, host → what its worker sent.
 
-Called by the stores when a result brings cookies and by the leader's `RunConfig`. Pure. The leader
+Called by the stores when a result brings cookies. Pure. The leader
 never looks into a host's cookies; it keeps the newest of each host, within a bound.
 """
 

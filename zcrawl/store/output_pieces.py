@@ -164,11 +164,6 @@ def part_bytes(progress: Progress) -> int:
     return sum(piece.length for piece in progress.pieces)
 
 
-def part_begin(progress: Progress, cursor: int) -> int:
-    """The row after which the part begins."""
-    return progress.pieces[0].after if progress.pieces else cursor
-
-
 def join_plan(progress: Progress, whole: Mapping[str, bool]) -> list[Step]:
     """How to make the part from the pieces; `whole` tells which of them this disk has, complete
     and unchanged. Rows that are rebuilt in a row are one step."""

@@ -3,7 +3,7 @@ queries that read. The database is the truth; the leader's memory is a window on
 
 Who calls: the master's machines make commands and queries as data, the master loop runs commands
 on one writer thread in order and queries on one reader thread, and hands the outcome back as an
-event. Backends: `sql.store` (SQLite, later MySQL) and `testing.store.store`; one contract suite
+event. Backends: `sql.store` (SQLite, MySQL, MariaDB) and `testing.store.store`; one contract suite
 runs on all.
 
 Guarantees of every backend:

@@ -25,7 +25,6 @@ from zcrawl.submit.read import file_stem
 
 MOST_ACTIONS = 5  # that are told of a run
 SEEDING = "add_seeds"  # a part of a submission, and no action of its own
-LIVE_STATES = (RunState.RUNNING, RunState.PAUSED)
 # Requests that a run keeps as examples of its tallies, with what happened to them: so many of each
 # reason, and of each kind (failed, skipped, rejected) so many reasons.
 MOST_EXAMPLES = 20

@@ -1,4 +1,4 @@
-"""Addresses of databases as people write them: `sqlite:///path`, `mysql://user:pass@host/db?…`.
+"""Addresses of a cluster's database as people write them: `mysql://user:pass@host/db?…`.
 
 Decides what each part means and refuses what it does not know. No password is ever shown: not in
 errors, not in `repr`. Called by `sql.store.open_mysql` and by whoever reads `database.urls`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -19,11 +19,8 @@ DEFAULT_PORT: Final = 3306
 SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_identity")
 _PARAMETERS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "socket")
 _MYSQL_SCHEMES: Final = ("mysql", "mariadb")
+_NEEDS_MYSQL: Final = "database.urls: a cluster needs one or more mysql:// addresses"
 _PASSWORD: Final = re.compile(r"(//[^/@:]*):.*@")
-
-
-class SqliteUrl(msgspec.Struct, frozen=True):
-    path: str
 
 
 class MysqlUrl(msgspec.Struct, frozen=True):
@@ -53,21 +50,16 @@ class MysqlUrl(msgspec.Struct, frozen=True):
         return f"MysqlUrl({self.shown})"
 
 
-DatabaseUrl: TypeAlias = SqliteUrl | MysqlUrl
-
-
-def parse_url(text: str) -> DatabaseUrl:
+def parse_url(text: str) -> MysqlUrl:
     try:
         parts = urllib.parse.urlsplit(text)
         port = parts.port
     except ValueError as error:
         raise _bad(text, str(error)) from None  # its context would show the password
     if parts.scheme == "sqlite":
-        if parts.netloc or not parts.path.strip("/"):
-            raise _bad(text, "write sqlite:///relative/path or sqlite:////absolute/path")
-        return SqliteUrl(urllib.parse.unquote(parts.path[1:]))
+        raise ConfigError(_NEEDS_MYSQL)
     if parts.scheme not in _MYSQL_SCHEMES:
-        raise _bad(text, "it begins with neither mysql:// nor sqlite:///")
+        raise _bad(text, "it does not begin with mysql://")
     unquote = urllib.parse.unquote
     database = unquote(parts.path[1:])
     if not database or "/" in database or "\0" in database:
@@ -94,17 +86,16 @@ def parse_url(text: str) -> DatabaseUrl:
 
 def parse_mysql_urls(texts: list[str] | tuple[str, ...]) -> tuple[MysqlUrl, ...]:
     """Several addresses of one replicated database: they must name the same database."""
-    urls = [parse_url(text) for text in texts]
-    mysql = tuple(url for url in urls if isinstance(url, MysqlUrl))
-    if not mysql or len(mysql) < len(urls):
-        raise ConfigError("database.urls: a cluster needs one or more mysql:// addresses")
-    names = sorted({url.database for url in mysql})
+    urls = tuple(parse_url(text) for text in texts)
+    if not urls:
+        raise ConfigError(_NEEDS_MYSQL)
+    names = sorted({url.database for url in urls})
     if len(names) > 1:
         raise ConfigError(
             "database.urls: all addresses are of one replicated database, but they name "
             + " and ".join(names)
         )
-    return mysql
+    return urls
 
 
 def _options(text: str, query: str) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Decides whether a path or an S3 URL lies below a prefix that an operator named.
 
-Used by `output_rights` (what masters write) and `fetch.job_rights` (what workers read). Pure: it
+Used by `output_rights` (what masters write) and `fetch.keyring` (what workers read). Pure: it
 compares names, segment by segment, and looks at no file. A name that could mean different things to
 different readers is not split at all but refused: a way up (`..`), an escape or an empty segment in
 an S3 key, a home folder, a control character. So `s3://bucket/mine-evil/x` and

@@ -94,16 +94,6 @@ class FakeConsul:
         self._lock_delay_until.clear()
         self._changed()
 
-    def seize(self, cluster: str, value: bytes, now: float, lock_delay_s: float = 15.0) -> str:
-        """Somebody who is not one of us takes the lock, with Consul's usual lock-delay."""
-        session = self._new_session("", lock_delay_s, now)
-        before = self.locks.get(lock_key(cluster))
-        self.locks[lock_key(cluster)] = c.LockEntry(
-            session, (before.lock_index if before else 0) + 1, value
-        )
-        self._changed()
-        return session
-
     def scribble(self, cluster: str, value: bytes) -> None:
         """A plain write: the holder stays, LockIndex begins anew."""
         before = self.locks.get(lock_key(cluster))

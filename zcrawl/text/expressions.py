@@ -1,7 +1,8 @@
 """Compile the regular expressions and JMESPath expressions of a job. No other module does.
 
-Called by `validate` on the leader, and by `frontier.scope`, `parse` and `worker.pipeline.login`
-before a run. Pure. A job comes from a client and is matched against texts of strangers, so:
+Called by `submit` on the leader, and by `frontier.scope`, `parse.extract` and
+`worker.pipeline.login` before a run. Pure. A job comes from a client and is matched against texts
+of strangers, so:
 
 - Regular expressions run on RE2. Its time grows with the text only; Python's `re` can need years
   for `(a+)+$`, and holds up everything else in the process meanwhile.
@@ -80,14 +81,6 @@ def _too_many_steps(length: int) -> TooManySteps:
     return TooManySteps(
         f"the expression would take too long on a text of {length} bytes; make one of them shorter"
     )
-
-
-def compile_own(pattern: bytes) -> Any:
-    """Compile a pattern that stands in zcrawl's own source, to search bytes: RE2's searches of a
-    page take a third of the time of `re`."""
-    import re2
-
-    return re2.compile(pattern)
 
 
 def compile_pattern(text: str, path: str) -> Pattern:

@@ -1,6 +1,6 @@
 """How one host behaves, as its owner sees it: from each finished request to throttle and breaker.
 
-Called by the worker's intake, which keeps one `HostManners` per host between requests. What
+Called by `held_requests`, which keeps one `HostManners` per host between requests. What
 changes travels with the result to the leader, who stores it and tells the next owner, so that
 neither a restart nor a failover forgets that a server asked for patience. Pure.
 """

@@ -39,8 +39,6 @@ from __future__ import annotations
 import enum
 from typing import assert_never
 
-import msgspec
-
 from zcrawl.mesh.messages import (
     Ack,
     Assign,
@@ -112,16 +110,6 @@ class Link(enum.Enum):
     ALONE = "alone"  # no leader known
     GREETING = "greeting"  # HELLO sent, not answered
     WELCOMED = "welcomed"
-
-
-class WorkerStatistics(msgspec.Struct, frozen=True):
-    link: str
-    epoch: int
-    leader: str
-    running: int
-    held: int
-    outbox: int
-    results: int
 
 
 class WorkerMachine:
@@ -210,17 +198,6 @@ class WorkerMachine:
             ):
                 moments.append(self.intake.next_start_at())
         return min(moments)
-
-    def statistics(self) -> WorkerStatistics:
-        return WorkerStatistics(
-            self.link.value,
-            self.epoch,
-            self.leader,
-            self.intake.running,
-            len(self.intake.held),
-            len(self.outbox),
-            self.outbox.produced,
-        )
 
     # ------------------------------------------------------------ messages
 

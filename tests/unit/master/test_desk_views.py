@@ -15,7 +15,7 @@ from zcrawl.master.snapshot import published
 from zcrawl.mesh.messages import Event
 from zcrawl.model.host import Manner
 from zcrawl.model.snapshot import ClusterSnapshot, LiveRunView, WorkerView
-from zcrawl.model.spec import Politeness
+from zcrawl.model.spec import Politeness, Scope
 
 
 def hosts(number: int) -> list[str]:
@@ -127,6 +127,24 @@ def test_a_host_at_its_limit_says_so() -> None:
     story.beat(slots=100)
     story.wait(1.0, lambda: story.beat(slots=100))
     assert why(story) in ("concurrency", "worker_full")
+
+
+def test_a_host_whose_job_has_all_its_pages_in_flight_says_so() -> None:
+    """Of nine URLs two may be fetched, and both are on their way: nothing more is due."""
+    story = LeaderStory().elect()
+    story.submit(*urls(9), of=spec(scope=Scope(max_pages=2)))
+    story.join()
+    story.wait(1.0, story.beat)
+    assert len(story.assigned()) == 2
+    assert why(story) == "pages_in_flight"
+
+
+def test_a_host_in_the_line_of_a_shared_limit_says_so() -> None:
+    """All URLs that the limit of its domain allows are with its worker."""
+    limit = Politeness(robots=False, rate=0, concurrency=4, domain_rate=0.01)
+    story = leading(*urls(40), politeness=limit)
+    story.wait(1.0, story.beat)
+    assert why(story) == "shared"
 
 
 def test_a_host_whose_last_request_waits_for_a_retry_says_until_when() -> None:

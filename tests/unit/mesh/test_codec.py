@@ -6,6 +6,7 @@ import json
 import random
 
 import msgpack
+import msgspec
 import pytest
 
 from tests.unit.machine_tools import assignment, grant, header, heartbeat, hello, link, result
@@ -81,6 +82,14 @@ def frames_of(body: Body) -> list[bytes]:
 def test_a_message_survives_the_wire(body: Body) -> None:
     """What was encoded is decoded to an equal message, whatever its kind."""
     assert codec.decode(frames_of(body)) == Message(header(body, sequence=4, subject=1), body)
+
+
+@pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
+def test_the_bytes_are_those_that_msgpack_writes(body: Body) -> None:
+    """Whoever has only msgpack, in whatever language, writes and reads the same frames."""
+    parts = (header(body, sequence=4, subject=1), body)
+    plain = [msgspec.to_builtins(part, builtin_types=(bytes,)) for part in parts]
+    assert frames_of(body) == [msgpack.packb(part) for part in plain]
 
 
 def test_every_kind_is_tried() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import ConfigError
-from zcrawl.store.urls import MysqlUrl, SqliteUrl, parse_mysql_urls, parse_url
+from zcrawl.store.urls import MysqlUrl, parse_mysql_urls, parse_url
 
 
 def test_a_mysql_url_has_all_its_parts() -> None:
@@ -25,12 +25,6 @@ def test_a_ca_turns_verification_on() -> None:
     assert (url.ssl_cert, url.ssl_key) == ("/c.pem", "/k.pem")
     other = parse_url("mysql://me@h/z?ssl_ca=/ca.pem&ssl_mode=verify_ca")
     assert isinstance(other, MysqlUrl) and other.ssl_mode == "verify_ca"
-
-
-def test_a_sqlite_url_is_a_path() -> None:
-    """Three slashes: relative; four: absolute."""
-    assert parse_url("sqlite:///data/z.db") == SqliteUrl("data/z.db")
-    assert parse_url("sqlite:////var/z%20z.db") == SqliteUrl("/var/z z.db")
 
 
 @pytest.mark.parametrize(

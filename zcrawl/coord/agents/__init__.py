@@ -1,8 +1,7 @@
 """The coordinators: Consul for a cluster, a locked file for a data folder.
 
 `consul` drives the election machine with threads that call (`consul_client`) and watch;
-`local_lock` is leadership by a file lock; `locked_files` lets several masters of one host share a
-folder.
+`local_lock` is leadership by a file lock.
 
 Touches the world; nothing else imports the library `consul`. Imported by roles.
 """

@@ -5,12 +5,11 @@
         └── on_event ────────┼── Tell ─────────┘
                              └── readings ── watch threads (blocking queries)
 
-The machine lives in the Consul thread and nowhere else. Used by the roles `master` and `worker`.
+The machine lives in the Consul thread and nowhere else. Made by `roles.cluster`.
 
-Blocking queries: one thread each for the lock, the masters and the workers.
-
-Started by `consul`, which gets what they read. A thread ends by itself after `stop` is set,
-at the latest when its query returns; it holds nothing that has to be given back.
+Blocking queries have one thread each for the lock, the masters and the workers; the Consul thread
+gets what they read. A thread ends by itself after `stop` is set, at the latest when its query
+returns; it holds nothing that has to be given back.
 """
 
 from __future__ import annotations

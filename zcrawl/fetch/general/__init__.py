@@ -1,7 +1,8 @@
-"""Requests with bodies or through proxies: aiohttp under httpx's types.
+"""Requests with bodies, through proxies or for archives, on aiohttp.
 
-`wire` sends them, `connections` guards what aiohttp connects to, `failures` gives its errors our
-names, `socks` goes through SOCKS5 proxies.
+`wire` sends them. `resolver` allows the addresses that aiohttp may connect to, `connections` checks
+the peer of each connection, and `self_test` proves that aiohttp calls both. `failures` gives its
+errors our names, `socks` goes through SOCKS5 proxies.
 
 Touches the world; nothing else imports `aiohttp`. Imported by fetch.wire and fetch.browser. Start
 with `wire`.

@@ -1,6 +1,8 @@
 """aiohttp's connections: guarded, kinder to the web as it is and honest about being new.
 
-Used by `wire`, which is the wire; here is what it has to know of aiohttp's insides.
+Used by `wire`, which is the wire; here is what it has to know of aiohttp's insides. `resolver`
+chooses the addresses before a connection is made, `GuardedRequest` looks at the connected peer
+before anything is sent.
 """
 
 from __future__ import annotations
@@ -13,29 +15,22 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from aiohttp.abc import ResolveResult
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ClientRequest, ConnectionKey
+from aiohttp.client_reqrep import ClientRequest, ClientResponse, ConnectionKey
+from aiohttp.connector import Connection
 from aiohttp.helpers import EMPTY_BODY_STATUS_CODES
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from zcrawl.fetch.general.resolver import GuardedResolver, allowed, guard, pinned
 from zcrawl.fetch.general.socks import connect_through
-from zcrawl.fetch.guard import STRICT, Guard
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, fetch_error, head_too_large
-from zcrawl.frontier.domains import only_at
-from zcrawl.model.reasons.failure import PROXY, TOO_LARGE
+from zcrawl.model.reasons.failure import ENGINE, PROXY, TOO_LARGE
 
 # Whether the request at hand got a connection of its own rather than one from the pool.
 fresh: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_fresh_connection")
-# What the request at hand may be connected to.
-guard: contextvars.ContextVar[Guard] = contextvars.ContextVar("zcrawl_guard", default=STRICT)
-
-
 # The SOCKS5 proxy of the request at hand.
 socks: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_socks", default=None)
-# The only address that the request at hand may be connected to; empty: none is known yet.
-pinned: contextvars.ContextVar[str | None] = contextvars.ContextVar("zcrawl_pinned", default=None)
 # The limit of the body that answers the request at hand.
 max_bytes: contextvars.ContextVar[int] = contextvars.ContextVar("zcrawl_max_bytes", default=0)
 # Whether the request at hand has a whole connection: through the proxy, if there is one.
@@ -44,7 +39,28 @@ established: contextvars.ContextVar[bool] = contextvars.ContextVar("zcrawl_up", 
 
 class GuardedRequest(ClientRequest):
     """Takes no connection from the pool that was made under another policy (what one run may
-    reach, another may not), through another proxy, or to another address than the wanted one."""
+    reach, another may not), through another proxy, or to another address than the pinned one.
+
+    Sends nothing to a peer that the guard refuses, whatever led the connection there.
+    """
+
+    async def send(self, conn: Connection) -> ClientResponse:
+        self._check_peer(conn)
+        return await super().send(conn)
+
+    def _check_peer(self, conn: Connection) -> None:
+        transport = conn.transport
+        peer = None if transport is None else transport.get_extra_info("peername")
+        if peer is None:  # the connection is gone already
+            raise aiohttp.ServerDisconnectedError
+        target, proxy = self.proxy or self.url, socks.get()
+        host, port = target.raw_host, target.port
+        if proxy is not None:
+            if getattr(conn.protocol, "proxy", None) != proxy:
+                raise fetch_error(ENGINE, f"{host}:{port}: connected without its SOCKS5 proxy")
+            parts = urlsplit(proxy)
+            host, port = parts.hostname, parts.port
+        allowed(host or "", port or 0, [peer[0]])
 
     @property
     def connection_key(self) -> ConnectionKey:
@@ -73,6 +89,7 @@ class Protocol(ResponseHandler):
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
+        self.proxy: str | None = None  # the SOCKS5 proxy that the connection was made through
         self._params: dict[str, Any] = {}
         self._first: bytes | None = None  # segment of the answer, while it is being parsed
         self._came = 0  # bytes of the answer
@@ -134,14 +151,6 @@ class Protocol(ResponseHandler):
             payload.set_exception(aiohttp.ClientPayloadError("reset within the body"))
         super().connection_lost(exc)
 
-    def expire(self) -> None:
-        """The time for the whole answer is over."""
-        error = TimeoutError("no whole answer in time")
-        payload = self._payload
-        if payload is not None and not payload.is_eof():
-            payload.set_exception(error)
-        self.set_exception(error)
-
     def _announced_part_of(self, data: bytes) -> bool:
         """Answer with the announced length of the body, if there was more; else False."""
         head, end, body = data.partition(b"\r\n\r\n")
@@ -165,11 +174,12 @@ class Protocol(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Connects to nothing that the guard refuses, and notes when a connection is made, which
-    tells a stale one from a server that hangs up."""
+    """Connects to what the resolver allows, and notes when a connection is made, which tells a
+    stale one from a server that hangs up."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(self, resolver: GuardedResolver, **options: Any) -> None:
+        super().__init__(resolver=resolver, use_dns_cache=False, **options)
+        self._guarded_resolver = resolver
         factory: Callable[..., ResponseHandler] = Protocol
         self._factory = functools.partial(factory, loop=self._loop)
 
@@ -188,26 +198,12 @@ class Connector(aiohttp.TCPConnector):
         assert parts.hostname is not None
         assert parts.port is not None
         try:
-            through = await self._resolve_host(parts.hostname, parts.port)
+            through = await self._guarded_resolver.resolve(parts.hostname, parts.port)
         except OSError as error:
             raise fetch_error(PROXY, f"proxy {parts.hostname}: {error}") from error
-        address, port, *_ = addr_infos[0][4]  # checked by `_resolve_host`
+        address, port, *_ = addr_infos[0][4]  # allowed by the resolver, or spelt out and checked
         sock = await connect_through(parts, through[0]["host"], address, port)
-        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
-
-    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
-        """The last thing before the connect, for names and for addresses that are spelt out: what
-        is returned here is what the sockets get, and no name is looked up again."""
-        found = await super()._resolve_host(host, port, traces)
-        good = set(guard.get().pick(host, port, [one["host"] for one in found]))
-        address = pinned.get()
-        if address is not None:
-            good = set(only_at(address, host, good))
-        return [one for one in found if one["host"] in good]
-
-    async def check_all(self, host: str, port: int) -> None:
-        """Raise BlockedAddress if any address of the name is closed: whoever is asked to connect
-        by the name may take that one."""
-        policy = guard.get()
-        for one in await super()._resolve_host(host, port):
-            policy.pick(host, port, [one["host"]])
+        transport, protocol = await self._wrap_existing_connection(*args, sock=sock, **kwargs)
+        assert isinstance(protocol, Protocol)
+        protocol.proxy = proxy
+        return transport, protocol

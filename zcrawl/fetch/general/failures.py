@@ -1,4 +1,4 @@
-"""The one place where aiohttp's errors get our names, and ours those of httpx.
+"""The one place where aiohttp's errors get our names.
 
 Used by `wire`. Whether a failure on the way through a proxy is the proxy's or the page's
 is decided here too: what happens before the connection stands is the proxy's, unless the proxy
@@ -11,14 +11,12 @@ import asyncio
 import ssl
 
 import aiohttp
-import httpx
 from aiohttp.http_exceptions import HttpProcessingError
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.general.connections import established
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.model.reasons.failure import (
-    BAD_ENCODING,
     BAD_URL,
     CONNECT,
     CONNECT_TIMEOUT,
@@ -90,25 +88,3 @@ def _code(error: Exception) -> str:
             return RESET
         case _:
             return ENGINE
-
-
-_HTTPX_ERROR: dict[str, type[httpx.RequestError]] = {
-    DNS: httpx.ConnectError,
-    CONNECT: httpx.ConnectError,
-    TLS: httpx.ConnectError,
-    PROXY: httpx.ProxyError,
-    CONNECT_TIMEOUT: httpx.ConnectTimeout,
-    READ_TIMEOUT: httpx.ReadTimeout,
-    TOTAL_TIMEOUT: httpx.ReadTimeout,
-    PROTOCOL: httpx.RemoteProtocolError,
-    TRUNCATED: httpx.RemoteProtocolError,
-    RESET: httpx.ReadError,
-    BAD_ENCODING: httpx.DecodingError,
-    BAD_URL: httpx.UnsupportedProtocol,
-}
-
-
-def as_httpx(error: FetchError, request: httpx.Request) -> httpx.RequestError:
-    """What a user of an httpx client expects; the FetchError is its `__cause__`."""
-    kind = _HTTPX_ERROR.get(error.code, httpx.TransportError)
-    return kind(f"{error.code}: {error}", request=request)

@@ -1,9 +1,7 @@
-"""The wire: aiohttp under httpx's types, one class with two faces.
+"""The wire of requests that are not plain GETs, on aiohttp (`fetch.ports.Engine`).
 
-- `AiohttpWire.get` is the lean call of the pipeline (`fetch.ports.Engine`): one GET, the body
-  read whole within its limits, answered as `httpx.Response`, failing only with `FetchError`.
-- `AiohttpWire.handle_async_request` makes it an `httpx.AsyncBaseTransport` for the
-  `httpx.AsyncClient` of spiders and plugins; there the errors are httpx's own.
+One request at a time: the body is read whole within its limits, the answer is a `LeanResponse`, and
+failures are `FetchError` only. Used by `fetch.wire.engine` for bodies, proxies and archives.
 
 Why not httpx's own transport: it costs ten times the CPU (docs/dependencies.md).
 """
@@ -13,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import functools
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import aiohttp
-import httpx
-import msgspec
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
@@ -30,12 +26,13 @@ from zcrawl.fetch.general.connections import (
     GuardedRequest,
     established,
     fresh,
-    guard,
     max_bytes,
-    pinned,
     socks,
 )
-from zcrawl.fetch.general.failures import as_httpx, translate
+from zcrawl.fetch.general.failures import translate
+from zcrawl.fetch.general.resolver import GuardedResolver, allowed, guard, pinned
+from zcrawl.fetch.general.self_test import prove_guard
+from zcrawl.fetch.guard import as_address
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
 from zcrawl.fetch.wire.response import LeanResponse
@@ -43,28 +40,25 @@ from zcrawl.fetch.wire.tls import context_for
 from zcrawl.model.reasons.failure import DNS, ENGINE, PROXY, TOO_LARGE
 
 Headers = Mapping[str, str] | list[tuple[str, str]]
-DNS_CACHE_TTL_S = 60
 KEEPALIVE_S = 15.0
 READ_BUFFER_BYTES = 65_536  # aiohttp stops reading a socket at twice that
 MAX_HEADER_BYTES = 65_536  # of one line; aiohttp's own 8 KB is less than real cookies
 
 
-class AiohttpWire(httpx.AsyncBaseTransport):
+class AiohttpWire:
     """See the module's text. One instance per event loop; opened on first use or `async with`.
 
     What may be connected to is decided by `limits.guard`: the origin before each request, the
-    addresses after each look-up. `resolver` does the look-ups; a `FetchError` that it raises
-    reaches the caller as it is. `limits` hold for the httpx face, where the client's timeout
-    overrides its seconds.
+    addresses after each look-up, the peer before anything is sent to it. `resolver` does the
+    look-ups; a `FetchError` that it raises reaches the caller as it is. The first request waits for
+    the proof that aiohttp calls the guard (`self_test`); without it no request is sent.
     """
 
-    def __init__(
-        self, *, resolver: AbstractResolver | None = None, limits: HopLimits | None = None
-    ) -> None:
-        self._resolver = resolver
-        self._limits = limits or HopLimits()
+    def __init__(self, *, resolver: AbstractResolver | None = None) -> None:
+        self._inner_resolver = resolver
+        self._resolver: GuardedResolver | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._connector: Connector | None = None
+        self._proof: asyncio.Task[None] | None = None  # that the guard is called
         self._closed = False
         self._timeout_of: tuple[HopLimits, aiohttp.ClientTimeout] | None = None
 
@@ -83,10 +77,12 @@ class AiohttpWire(httpx.AsyncBaseTransport):
     async def aclose(self) -> None:
         self._closed = True
         session, self._session = self._session, None
+        if self._proof is not None:
+            self._proof.cancel()
         if session is not None:
             await session.close()
-
-    # ------------------------------------------------------------ the pipeline's face
+        if self._resolver is not None:
+            await self._resolver.close()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> Response:
         return await self._ask("GET", url, headers, None, limits)
@@ -121,74 +117,31 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         except Exception as error:
             raise translate(url, error, limits.proxy) from error
 
-    # ------------------------------------------------------------ the face of httpx clients
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        limits = self._limits
-        timeout = request.extensions.get("timeout")
-        if timeout is not None:
-            limits = msgspec.structs.replace(
-                limits,
-                connect_s=timeout.get("connect") or limits.connect_s,
-                read_s=timeout.get("read") or limits.read_s,
-            )
-        try:
-            body = await request.aread()
-            # httpx adds Host and Content-Length; aiohttp writes its own.
-            headers = [
-                (name.decode("latin-1"), value.decode("latin-1"))
-                for name, value in request.headers.raw
-                if name.lower() not in (b"content-length", b"transfer-encoding", b"accept-encoding")
-            ]
-            response = await self._send(
-                request.method, str(request.url), headers, body or None, limits
-            )
-        except FetchError as error:
-            raise as_httpx(error, request) from error
-        except Exception as error:
-            failure = translate(str(request.url), error)
-            raise as_httpx(failure, request) from error
-        try:
-            reader = BodyReader(_content_encoding(response), limits.max_bytes)
-        except FetchError as error:
-            response.close()
-            raise as_httpx(error, request) from error
-        return httpx.Response(
-            response.status,
-            headers=_headers(response, reader),
-            stream=_WireStream(request, response, reader),
-            extensions=_extensions(response),
-        )
-
-    # ------------------------------------------------------------ both
-
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             if self._closed:
                 raise fetch_error(ENGINE, "the engine is closed")
-            self._connector = Connector(
-                limit=0,
-                ttl_dns_cache=DNS_CACHE_TTL_S,
-                resolver=self._resolver,
-                keepalive_timeout=KEEPALIVE_S,
-            )
-            self._session = aiohttp.ClientSession(
-                connector=self._connector,
-                request_class=GuardedRequest,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
-                # single piece.
-                auto_decompress=False,
-                read_bufsize=READ_BUFFER_BYTES,
-                max_line_size=MAX_HEADER_BYTES,
-                max_field_size=MAX_HEADER_BYTES,
-                headers={"Accept-Encoding": ACCEPT_ENCODING},
-                skip_auto_headers=("User-Agent",),
-            )
-            # aiohttp repeats a GET also when the server hung up on a new connection. That is a
-            # second request which nobody paced; `_send` repeats on pooled connections only.
-            self._session._retry_connection = False
+            self._resolver = GuardedResolver(self._inner_resolver)
+            self._session = _new_session(self._resolver)
         return self._session
+
+    async def _prove_guard(self) -> None:
+        """Wait for the proof that the guard is called; FetchError if it fails.
+
+        The next request tries again: a machine without free file descriptors fails it too.
+        """
+        if self._proof is None:
+            self._proof = asyncio.create_task(prove_guard(_new_session), name="guard self-test")
+        proof = self._proof
+        if not proof.done():
+            await asyncio.wait([proof])
+        if proof.cancelled():
+            raise fetch_error(ENGINE, "the engine is closed")
+        error = proof.exception()
+        if error is not None:
+            if self._proof is proof:
+                self._proof = None
+            raise error
 
     async def _send(
         self,
@@ -201,6 +154,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         """The answer up to its headers."""
         session = self._session or self._open()
         limits.guard.check(url)
+        await self._prove_guard()
         guard.set(limits.guard)
         pinned.set(limits.address)
         max_bytes.set(limits.max_bytes)
@@ -210,6 +164,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
             options, headers = await self._through(limits.proxy, target, limits, headers)
         else:
             socks.set(None)
+            _check_literal(target)
         if url.startswith("https:"):
             options["ssl"] = context_for(limits.tls, limits.verify_tls)
         ask = functools.partial(
@@ -243,12 +198,13 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         the name means here is checked before it leaves."""
         if proxy.startswith("socks5:"):
             socks.set(proxy)
+            _check_literal(target)
             return {}, headers
         socks.set(None)
-        assert self._connector is not None
+        assert self._resolver is not None
         try:
             async with asyncio.timeout(limits.connect_s):
-                await self._connector.check_all(target.raw_host or "", target.port or 0)
+                await self._resolver.check_all(target.raw_host or "", target.port or 0)
         except TimeoutError:
             raise fetch_error(
                 DNS, f"{target.raw_host}: no answer in {limits.connect_s} s"
@@ -256,6 +212,7 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         except OSError as error:
             raise fetch_error(DNS, f"{target.raw_host}: {error}") from error
         url = URL(proxy)
+        _check_literal(url)
         options: dict[str, Any] = {"proxy": url.with_user(None)}
         if url.user:
             plain = f"{url.user}:{url.password or ''}".encode()
@@ -278,34 +235,32 @@ class AiohttpWire(httpx.AsyncBaseTransport):
         return timeout
 
 
-class _WireStream(httpx.AsyncByteStream):
-    """A body on its way to an httpx client, decoded and bounded."""
+def _new_session(resolver: GuardedResolver) -> aiohttp.ClientSession:
+    session = aiohttp.ClientSession(
+        connector=Connector(resolver, limit=0, keepalive_timeout=KEEPALIVE_S),
+        request_class=GuardedRequest,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        # Its own decompression has no limit on the whole body, and before 3.13.3 none on a
+        # single piece.
+        auto_decompress=False,
+        read_bufsize=READ_BUFFER_BYTES,
+        max_line_size=MAX_HEADER_BYTES,
+        max_field_size=MAX_HEADER_BYTES,
+        headers={"Accept-Encoding": ACCEPT_ENCODING},
+        skip_auto_headers=("User-Agent",),
+    )
+    # aiohttp repeats a GET also when the server hung up on a new connection. That is a second
+    # request which nobody paced; `AiohttpWire` repeats on pooled connections only.
+    session._retry_connection = False
+    return session
 
-    def __init__(
-        self,
-        request: httpx.Request,
-        response: aiohttp.ClientResponse,
-        reader: BodyReader,
-    ) -> None:
-        self._request = request
-        self._response = response
-        self._reader = reader
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        content = self._response.content
-        try:
-            while piece := await content.readany():
-                for decoded in self._reader.feed(piece):
-                    yield decoded
-            self._reader.finish()
-        except FetchError as error:
-            raise as_httpx(error, self._request) from error
-        except Exception as error:
-            failure = translate(str(self._request.url), error)
-            raise as_httpx(failure, self._request) from error
-
-    async def aclose(self) -> None:
-        self._response.close()
+def _check_literal(target: URL) -> None:
+    """Raise BlockedAddress or AddressMoved for a host that is spelt out as an address: aiohttp asks
+    no resolver about it."""
+    host = target.raw_host or ""
+    if as_address(host) is not None:
+        allowed(host, target.port or 0, [host])
 
 
 async def _read_whole(

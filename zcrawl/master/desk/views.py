@@ -62,7 +62,7 @@ class DeskViews:
 
     def overview(self, args: Arguments, now: float) -> dict[str, Any]:
         state = self._state
-        counts = why_counts(state.planner, state.frontier, state.runs, state.roster, now)
+        counts = why_counts(state.planner, now)
         return {
             "why": {code: list(both) for code, both in counts.items()},
             "commit_backlog": len(state.receiver.queue),
@@ -92,7 +92,7 @@ class DeskViews:
 
     def _host_view(self, host: HostState, queue: HostQueue, now: float) -> dict[str, Any]:
         state = self._state
-        reason = why(host, queue, state.frontier, state.runs, state.roster, now, state.clock_offset)
+        reason = why(host, queue, state.planner, now)
         return {
             "id": host.id,
             "host": host.origin,

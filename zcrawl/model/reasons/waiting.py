@@ -51,6 +51,16 @@ CONCURRENCY: Final = waiting(
     "As many requests as politeness.concurrency allows are in flight for the host.",
     "`zcrawl tune JOB --concurrency N` or politeness.concurrency changes it.",
 )
+PAGES_IN_FLIGHT: Final = waiting(
+    "pages_in_flight",
+    "All pages that the job may still fetch, of all or of this host, are in flight.",
+    "Nothing. scope.max_pages or scope.max_pages_per_host sets how many it fetches.",
+)
+SUSPECTS: Final = waiting(
+    "suspects",
+    "URLs that may have crashed a worker wait for a worker to try them, one at a time.",
+    "Nothing. If it stays, `zcrawl nodes` shows whether workers crash or are missing.",
+)
 SHARED: Final = waiting(
     "shared",
     "Hosts of one domain or one address share a limit, and others are first.",

@@ -1,11 +1,11 @@
 """The folders that outputs are written in, opened so that no name leads out of them.
 
-Used by `sinks`. `OutputPlaces` asks the rights of the master for every path, also for
-those that are stored with a run: it may have been submitted under other rights. Below the folder
-that a path must not leave, each step is opened by its name, relative to the one before, and a
-symbolic link is refused (`path_not_allowed`): what was checked is what is written, whatever is
-renamed or linked meanwhile. The outputs folder itself, and the prefixes in the configuration, may
-be links: they are the operator's.
+Used by `growing`, `parts`, `parquet` and `master.driver.outputs`. `OutputPlaces` asks the rights
+of the master for every path, also for those that are stored with a run: it may have been submitted
+under other rights. Below the folder that a path must not leave, each step is opened by its name,
+relative to the one before, and a symbolic link is refused (`path_not_allowed`): what was checked
+is what is written, whatever is renamed or linked meanwhile. The outputs folder itself, and the
+prefixes in the configuration, may be links: they are the operator's.
 
 The machine's own user may name any path and use links as they like. A new file of theirs outside
 the data folder gets the mode that their own umask says; all others are closed to other users

@@ -1,8 +1,8 @@
 """What a page says of itself for machines: JSON-LD, OpenGraph and microdata.
 
-Called by `parse.extract.plan` for jobs that ask for it. Pure. Broken pieces are left out: a page
-with one bad script still has its others. JSON-LD and microdata come as one object by type, which is
-what a job wants to name: {"Product": {...}, "all": [{...}, ...]}.
+Called by `parse.extract.page_facts` for jobs that ask for it. Pure. Broken pieces are left out: a
+page with one bad script still has its others. JSON-LD and microdata come as one object by type,
+which is what a job wants to name: {"Product": {...}, "all": [{...}, ...]}.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Turns what a page says into a value of the type that a field wants.
 
-Called by `parse.extract.plan`, once per value. Pure. A converter returns the value or raises
-`FieldProblem`, whose text is what the user reads in `export --rejected`; it never returns something
-near: a price that cannot be read is a problem, not 0.
+Called by `parse.extract.plan` and `parse.extract.fields`, once per value. Pure. A converter
+returns the value or raises `FieldProblem`, whose text is what the user reads in
+`export --rejected`; it never returns something near: a price that cannot be read is a problem, not
+0.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Runs a run's spider in a child process, one page at a time, and survives whatever it does.
 
-Made by the pipeline when the first page of such a run arrives; a worker without spiders loads
-none of it. One page is in the child's hands at any time, so a child that dies or hangs blames
-that page and no other: the others wait for the next child. Nothing here ends the worker.
+Made by `extensions.extensions` for a run that has a spider, and by `preflight`, which only loads
+it; a worker without spiders loads none of it. One page is in the child's hands at any time, so a
+child that dies or hangs blames that page and no other: the others wait for the next child. Nothing
+here ends the worker.
 """
 
 from __future__ import annotations
