@@ -1,7 +1,8 @@
 """Items as Parquet, row group by row group, in flat memory. Needs the extra `parquet` (pyarrow).
 
-Called by output files and by `export`. A Parquet file is readable when its footer is written, which
-is at its end: whoever writes one writes aside and renames.
+Named by the registry of formats (`zcrawl.model.formats`), for output files and exports. A Parquet
+file is readable when its footer is written, which is at its end: whoever writes one writes aside
+and renames.
 """
 
 from __future__ import annotations
