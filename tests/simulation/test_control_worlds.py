@@ -65,17 +65,17 @@ def test_answered_control_requests_hold_in_worlds_full_of_faults(first: int) -> 
 @contextlib.contextmanager
 def order_before_the_commit() -> Iterator[None]:
     """A worker is drained at once, and the store is asked then."""
-    drain = Desk._drain
+    set_drain = Desk._set_drain
 
-    def hasty(self: Desk, pending: Any, now: float, effects: Any) -> None:
-        drain(self, pending, now, effects)
+    def hasty(self: Desk, on: bool, pending: Any, now: float, effects: Any) -> None:
+        set_drain(self, on, pending, now, effects)
         for one in effects:
             if isinstance(one, Execute) and isinstance(one.command, SetDrain):
                 command = one.command
                 row = DrainRow(command.worker, command.life) if command.on else None
                 self._state.set_drain(command.worker, row, [])
 
-    with mock.patch.object(Desk, "_drain", hasty):
+    with mock.patch.object(Desk, "_set_drain", hasty):
         yield
 
 

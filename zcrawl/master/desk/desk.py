@@ -320,12 +320,14 @@ class Desk:
         effects.append(Execute(self._intents.reassign(pending.args, asked)))
 
     def drain(self, pending: Pending, now: float, effects: Effects) -> None:
-        asked = self._asked(pending, now)
-        effects.append(Execute(self._intents.drain(pending.args, True, asked)))
+        self._set_drain(True, pending, now, effects)
 
     def undrain(self, pending: Pending, now: float, effects: Effects) -> None:
+        self._set_drain(False, pending, now, effects)
+
+    def _set_drain(self, on: bool, pending: Pending, now: float, effects: Effects) -> None:
         asked = self._asked(pending, now)
-        effects.append(Execute(self._intents.drain(pending.args, False, asked)))
+        effects.append(Execute(self._intents.drain(pending.args, on, asked)))
 
     def step_down(self, pending: Pending, now: float, effects: Effects) -> None:
         data = actions.step_down(self._state, pending.args)
