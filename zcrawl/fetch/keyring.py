@@ -208,6 +208,9 @@ class Sealed:
         return None if values is None else self.template.format(*values)
 
 
+_NO_NAMES: Final[frozenset[str]] = frozenset()
+
+
 class HeaderSecrets:
     """Headers as a job writes them: those without secrets go to all hosts, the others do not."""
 
@@ -233,7 +236,9 @@ class HeaderSecrets:
         return headers
 
     def unreleased(self, url: str) -> frozenset[str]:
-        return frozenset().union(*(one.unreleased(url) for one in self._sealed.values()))
+        if not self._sealed:
+            return _NO_NAMES
+        return _NO_NAMES.union(*(one.unreleased(url) for one in self._sealed.values()))
 
 
 def not_released(names: Iterable[str], url: str) -> FetchError:

@@ -26,8 +26,6 @@ import re
 from functools import lru_cache
 from typing import Final
 
-import webencodings
-
 # The Standard reads GBK with the decoder of gb18030; Python's gbk knows fewer characters.
 _BETTER_CODEC: Final = {"gbk": "gb18030"}
 _MULTI_BYTE: Final = frozenset(
@@ -61,12 +59,17 @@ _BETTER_CHARACTERS: Final = {
 }
 _MOST_CHANCES: Final = 2_000  # sequences that are looked at once more, 1.5 us each
 _SECOND_CHANCE: Final = "zcrawl.second-chance"
+_MOST_PAGES: Final = ("utf-8", "UTF-8")  # name it so
 REPLACEMENT: Final = "replacement"  # of labels whose encodings nobody may read
 
 
 @lru_cache(maxsize=1024)  # labels come from headers and pages: few, unless somebody invents them
 def encoding_named(label: str) -> str | None:
     """The name, in lower case, of the encoding that a label means; None: of no encoding."""
+    if label in _MOST_PAGES:
+        return "utf-8"
+    import webencodings  # 2 ms of a start
+
     encoding = webencodings.lookup(label[:64].encode("ascii", "replace").decode())
     return None if encoding is None else str(encoding.name)
 
@@ -101,6 +104,8 @@ def codec_of(name: str) -> codecs.CodecInfo:
     """Python's codec for an encoding that has a name here."""
     if name in _BETTER_CODEC:
         return codecs.lookup(_BETTER_CODEC[name])
+    import webencodings
+
     codec: codecs.CodecInfo = webencodings.lookup(name).codec_info
     return codec
 
