@@ -73,7 +73,7 @@ def _serve(
     """Dispatch, and take every result back at once, until so many pages are done."""
     while done < wanted:
         plan = planner.plan(now)
-        planner.granter.owners_stored(plan.owners)
+        planner.owners_stored(plan.owners)
         for sending in plan.sendings.values():
             for url in sending.urls:
                 done += 1

@@ -258,7 +258,15 @@ class Cluster:
             wait_until(ended, patience_s)
         except AssertionError:
             logs = "\n".join(f"== {node.name}\n{node.text()[-1500:]}" for node in self.nodes())
-            raise AssertionError(f"not finished: {self.counters(run)}\n{logs}") from None
+            said = f"not finished: {self.counters(run)}\n{self._by_the_leader()}\n{logs}"
+            raise AssertionError(said) from None
+
+    def _by_the_leader(self) -> str:
+        """What it would tell an operator: hosts with the reason why they wait, and workers."""
+        try:
+            return "\n".join(str(self.ask(op, {}, patience_s=5.0)) for op in ("hosts", "nodes"))
+        except (RefusedError, UnreachableError) as error:
+            return f"the leader does not answer: {error}"
 
     # ------------------------------------------------------------ as the database sees it
 

@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import Part
+from zcrawl.dispatch.planner import Planner
 from zcrawl.dispatch.roster import Hearing
 from zcrawl.master import leader, takeover
 from zcrawl.master.commits import Batch, Commits
@@ -221,7 +222,19 @@ def give_away_what_a_greeting_worker_goes_on_with() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def sleep_while_owners_are_stored() -> Iterator[None]:
+    """Whoever looks at a host while its owners are committed goes away, and nobody calls it."""
+
+    def forgetful(self: Planner, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+        self.granter.owners_stored(owners)
+
+    with mock.patch.object(Planner, "owners_stored", forgetful):
+        yield
+
+
 ALL = (
+    sleep_while_owners_are_stored,
     drop_the_duplicate_check,
     ack_before_commit,
     skip_the_epoch_check,

@@ -16,6 +16,7 @@ from zcrawl.testing.faults import (
     LOST_ATTEMPTS_ONLY,
     MASTERS_AWAY,
     OUTPUT_PAUSES,
+    STALLED_LINKS,
     Faults,
     draw,
 )
@@ -59,6 +60,21 @@ def test_a_worker_that_hears_nothing_holds_nothing_up(first: int) -> None:
         world = run_world(seed, DEAF_WORKERS)
         deaf += sum("worker_deaf" in what for _, what in world.trace)
     assert deaf > CHUNK // 2, "the worlds do have deaf workers"
+
+
+@pytest.mark.parametrize("first", range(60_000, 60_100, CHUNK))
+def test_a_link_that_stood_still_brings_all_of_it_together(first: int) -> None:
+    """Heartbeats, greetings and results of half a minute arrive in one moment: a worker that was
+    lost meanwhile joins once for all of them, and the crawl goes on."""
+    stalled = 0
+    for seed in range(first, first + CHUNK):
+        world = run_world(seed, STALLED_LINKS)
+        stalled += sum(" stalls until " in what for _, what in world.trace)
+        joins = [(what, moment) for moment, what in world.trace if " worker_joined " in what]
+        for worker, moment in joins:
+            again = [later for name, later in joins if name == worker and 0 <= later - moment < 0.5]
+            assert len(again) <= 3, f"{worker} joins once for each old heartbeat: {again}"
+    assert stalled > CHUNK, "the worlds do have links that stand still"
 
 
 @pytest.mark.parametrize("first", range(40_000, 40_200, CHUNK))

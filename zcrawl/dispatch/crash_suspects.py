@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.leases import Lease
@@ -129,19 +129,20 @@ class Trials:
             return row
         return None
 
-    def claim_on(self, worker: WorkerInfo, host: HostState) -> Claim:
-        """Return what `next_row` would do with this worker now."""
+    def claim_on(self, worker: WorkerInfo, host: HostState, claimed: Set[int]) -> tuple[Claim, int]:
+        """Return what `next_row` would do with this worker now, and with which suspect. For those
+        that are `claimed` another worker would be kept free just before."""
         if worker.on_trial:
-            return Claim.NONE
+            return Claim.NONE, 0
         for row in host.trials:
             if not self._could_start(row.run, worker) or worker.reserved not in (0, row.seq):
                 continue
             if row.seq in self._alone:
-                if self._is_reserved_elsewhere(host, row.seq, worker):
+                if row.seq in claimed or self._is_reserved_elsewhere(host, row.seq, worker):
                     continue
-                return Claim.KEPT_FREE if worker.leases else Claim.SUSPECT
-            return Claim.SUSPECT
-        return Claim.NONE
+                return (Claim.KEPT_FREE if worker.leases else Claim.SUSPECT), row.seq
+            return Claim.SUSPECT, row.seq
+        return Claim.NONE, 0
 
     def _take(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
         self.seqs.discard(row.seq)

@@ -13,7 +13,11 @@ waits for:
 | ready rows           | insert, refill, a retry's due time         |
 | room at its owner    | a received result, a reject                |
 | its owner's credit   | parked at the worker, `_call_parked`       |
-| a grant              | join, confirmation, loss, stored owners    |
+| a suspect owner      | parked at the worker, until it is heard    |
+| a grant              | join, confirmation, loss                   |
+| its stored owners    | `owners_stored`                            |
+| a worker for suspect | every plan: such hosts are few             |
+| another's suspect    | parked at the worker that is kept free     |
 | its run              | resume, a slot of max_pages given back     |
 | its hours            | the moment at which they begin             |
 | its groups           | stands in their line, `shared_limits.due`  |
@@ -34,7 +38,7 @@ from zcrawl.dispatch.crash_suspects import Claim, Trials
 from zcrawl.dispatch.early_ends import Verdicts
 from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState, Part
-from zcrawl.dispatch.leases import Leases
+from zcrawl.dispatch.leases import Lease, Leases
 from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import NEAR_S
@@ -83,11 +87,11 @@ class Gate(enum.Enum):
 
 
 class Choice(msgspec.Struct):
-    """Which owner of a host takes its next request; without one, what is lacking."""
+    """Which owners of a host have room for its next request; without any, what is lacking."""
 
     gate: Gate = Gate.NO_OWNER
-    best: tuple[WorkerInfo, Part] | None = None
-    full: list[str] = msgspec.field(default_factory=list)  # processes without credit
+    owners: list[tuple[WorkerInfo, Part]] = msgspec.field(default_factory=list)  # the best first
+    waited_for: list[str] = msgspec.field(default_factory=list)  # without credit, or suspect
 
 
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
@@ -108,7 +112,7 @@ class Planner:
         self.frontier, self.runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
         self._turn = 0
-        self._parked: dict[str, dict[int, None]] = {}  # worker name → hosts that want its credit
+        self._parked: dict[str, dict[int, None]] = {}  # process name → hosts that wait for it
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = Plan()
         self.overdue: set[int] = set()  # requests whose attempts were all lost: they end
@@ -138,16 +142,6 @@ class Planner:
         for host in self.hosts.values():
             if run in host.runs:
                 self.wake(host.id)
-
-    def request_settled(self, run: int, host_id: int) -> None:
-        """With max_pages the hosts of its run may go on; and maybe it was all that its run had at
-        the owner of its host, while others have more there."""
-        if run in self._capped:
-            self._capped.discard(run)
-            self.run_freed(run)
-        host = self.hosts.get(host_id)
-        if host is not None and len(host.runs) > 1:
-            self.wake(host_id)
 
     def learn_pace(
         self, host_id: int, next_at: float, crawl_delay_s: float, manner: Manner | None = None
@@ -192,8 +186,7 @@ class Planner:
     def process_joined(self, name: str, now: float) -> None:
         self.granter.process_joined(name, now)
         for host in self.hosts.values():
-            if not host.inherited:
-                self.wake(host.id)
+            self.wake(host.id)
 
     def process_gone(self, name: str, now: float) -> None:
         """A process is certainly dead: replaced, or it said BYE."""
@@ -222,14 +215,48 @@ class Planner:
             if run in host.runs:
                 self.granter.dirty[host.id] = None
 
-    def _call_parked(self) -> None:
-        """One host for each credit, and once in a plan: 80 results together call 80 hosts."""
+    def _call_parked(self) -> bool:
+        """One host for each credit, and once in a plan: 80 results together call 80 hosts. Return
+        whether there was one to call."""
+        called = False
         for name, hosts in self._parked.items():
             worker = self.roster.workers.get(worker_of(name))
-            if hosts and worker is not None and worker.name == name:
+            if hosts and worker is not None and worker.name == name and worker.usable:
                 for host_id in list(itertools.islice(hosts, max(0, worker.credit))):
                     del hosts[host_id]
                     self.wake(host_id)
+                    called = True
+        return called
+
+    def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+        """Nothing was sent of these hosts meanwhile, and it may be that no part of them changes."""
+        self.granter.owners_stored(owners)
+        for host_id, _ in owners:
+            self.wake(host_id)
+
+    # ------------------------------------------------------------ leases
+
+    def close_lease(self, lease: Lease) -> None:
+        """Whatever became of it: with max_pages the hosts of its run may go on; and maybe it was
+        all that its run had at the owner of its host, while others have more there."""
+        run, host_id = lease.row.run, lease.row.host
+        self.leases.close(lease.row.seq)
+        if not lease.received:
+            self.lease_left(lease.worker, lease.row)
+        if run in self._capped:
+            self._capped.discard(run)
+            self.run_freed(run)
+        host = self.hosts.get(host_id)
+        if host is not None and len(host.runs) > 1:
+            self.wake(host_id)
+        self.verdicts.lease_closed(run, host_id)
+
+    def cancel_lease(self, lease: Lease, now: float) -> None:
+        """Its run ended; its request may still run until the worker hears of it."""
+        host = self.hosts.get(lease.row.host)
+        if host is not None and not lease.received and lease.worker.name in host.parts:
+            host.parts[lease.worker.name].cancelled_at = now
+        self.close_lease(lease)
 
     def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
         """A lease of this host is no longer in the worker's hands."""
@@ -240,8 +267,6 @@ class Planner:
             part.held -= 1
         self.groups.leased(host, -1)
         self.wake(row.host)
-        for host_id in self._trials.hosts:
-            self.wake(host_id)  # one that waits for a worker without another suspect
 
     def taken_back(self, host_id: int) -> None:
         """A URL that was sent comes back and was never started."""
@@ -257,13 +282,6 @@ class Planner:
     def closed_s(self, host: HostState, now: float) -> float:
         """Return for how long the hours of its jobs forbid to ask the host; 0: they do not."""
         return opens_in_s(host.demand.hours, now + self.granter.clock_offset)
-
-    def lease_cancelled(self, worker: WorkerInfo, row: QueuedRow, now: float) -> None:
-        """Its run ended; its request may still run until the worker hears of it."""
-        host = self.hosts.get(row.host)
-        if host is not None and worker.name in host.parts:
-            host.parts[worker.name].cancelled_at = now
-        self.lease_left(worker, row)
 
     def lease_adopted(self, worker: WorkerInfo, row: QueuedRow) -> None:
         host = self.hosts[row.host]
@@ -299,19 +317,20 @@ class Planner:
                 for name in self.hosts[host_id].parts:
                     self._tell(self.hosts[host_id], name)
             self.granter.news.clear()
-        for host_id in self.groups.due(now):
+        for host_id in (*self.groups.due(now), *self._trials.hosts):
             self.wake(host_id)
-        self._call_parked()
-        while self._due and self._due[0][0] <= now:
-            moment, _, host_id = heapq.heappop(self._due)
-            host = self.hosts[host_id]
-            if host.due_at == moment:  # else it was called earlier, and has been looked at
-                host.due_at = math.inf
-                self._dispatch(host, now)
-            if not self._due or self._due[0][0] > now:
-                self._settle_dirty(now)  # hosts that turned out to have no owner
-                self._call_parked()  # who was called may have had no use for it
+        while self._call_parked() or self._is_one_due(now):  # who is called may have no use for it
+            while self._is_one_due(now):
+                moment, _, host_id = heapq.heappop(self._due)
+                host = self.hosts[host_id]
+                if host.due_at == moment:  # else it was called earlier, and has been looked at
+                    host.due_at = math.inf
+                    self._dispatch(host, now)
+            self._settle_dirty(now)  # hosts that turned out to have no owner
         return self._plan
+
+    def _is_one_due(self, now: float) -> bool:
+        return bool(self._due) and self._due[0][0] <= now
 
     def _settle_dirty(self, now: float) -> None:
         if not self.granter.dirty:
@@ -370,19 +389,21 @@ class Planner:
             return
         ready_at = self._ready_at(host)
         ahead = ready_at - NEAR_S > now and not waiting
-        if (chosen := self._choose_worker(host, ahead)) is None:
-            if ahead:
-                self._push(host, ready_at - NEAR_S)
+        owners = self._choose_owners(host, ahead)
+        if not owners and ahead:
+            self._push(host, ready_at - NEAR_S)
+        for worker, part in owners:
+            row = self._next_row(host, worker, waiting or host.runs)
+            if row is None:
+                if worker.reserved:  # for a suspect: it has no credit until it is free
+                    self._parked.setdefault(worker.name, {})[host.id] = None
+                continue
+            verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
+            self._send(host, worker, part, row, now, verdict, ahead=ahead)
+            host.pace.take(now)
+            self.groups.sent(host, now)
+            self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
             return
-        worker, part = chosen
-        row = self._next_row(host, worker, waiting or host.runs)
-        if row is None:
-            return
-        verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
-        self._send(host, worker, part, row, now, verdict, ahead=ahead)
-        host.pace.take(now)
-        self.groups.sent(host, now)
-        self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
 
     def gate(self, host: HostState, now: float) -> Gate:
         """Return what keeps a request of the host from being sent now: the questions of
@@ -407,13 +428,24 @@ class Planner:
             return Gate.SHARED
         ahead = self._ready_at(host) - NEAR_S > now and not waiting
         choice = self._choice(host, ahead)
-        if choice.best is None:
-            return choice.gate
-        return self._row_gate(host, choice.best[0], waiting or host.runs)
+        gates = []
+        claimed: set[int] = set()  # suspects for which one of the owners before is kept free
+        for worker, _ in choice.owners:
+            gate = self._row_gate(host, worker, waiting or host.runs, claimed)
+            if gate is Gate.OPEN:
+                return gate
+            gates.append(gate)
+        return gates[0] if gates else choice.gate
 
-    def _row_gate(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> Gate:
+    def _row_gate(
+        self, host: HostState, worker: WorkerInfo, runs: list[int], claimed: set[int]
+    ) -> Gate:
         """The questions of `_next_row`."""
-        claim = self._trials.claim_on(worker, host) if host.trials else Claim.NONE
+        claim = Claim.NONE
+        if host.trials:
+            claim, seq = self._trials.claim_on(worker, host, claimed)
+            if claim is Claim.KEPT_FREE:
+                claimed.add(seq)
         if claim is Claim.SUSPECT:
             return Gate.OPEN
         if worker.reserved or claim is Claim.KEPT_FREE:
@@ -456,11 +488,11 @@ class Planner:
         run = self._ending_run(host)
         if run is None:
             return False
-        chosen = self._choose_worker(host)
-        row = self.frontier.pop((run, host.id)) if chosen is not None else None
-        if chosen is None or row is None:
+        owners = self._choose_owners(host)
+        row = self.frontier.pop((run, host.id)) if owners else None
+        if row is None:
             return False
-        self._send(host, *chosen, row, now, verdict=host.verdicts[run])
+        self._send(host, *owners[0], row, now, verdict=host.verdicts[run])
         return True
 
     def _ending_run(self, host: HostState) -> int | None:
@@ -477,40 +509,43 @@ class Planner:
             self.frontier.has_ready((run, host.id)) for run in host.runs
         )
 
-    def _choose_worker(
-        self, host: HostState, ahead: bool = False
-    ) -> tuple[WorkerInfo, Part] | None:
+    def _choose_owners(self, host: HostState, ahead: bool = False) -> list[tuple[WorkerInfo, Part]]:
         choice = self._choice(host, ahead)
-        for name in choice.full:
+        for name in choice.waited_for:
             self._parked.setdefault(name, {})[host.id] = None
         if choice.gate is Gate.NO_OWNER:
             self.granter.dirty[host.id] = None
-        return choice.best
+        return choice.owners
 
     def _choice(self, host: HostState, ahead: bool) -> Choice:
-        """The granted worker with room that has the least of its part in hand, or what lacks."""
+        """The granted workers with room, first who has the least of its part in hand. Who is kept
+        free for a suspect, and is free now, comes before all."""
         choice = Choice()
-        least = math.inf
+        reserved: list[tuple[WorkerInfo, Part]] = []
         beside = len(host.runs) - 1  # a run that has nothing there yet may have one in any case
         for name, part in host.parts.items():
             worker = self.roster.workers.get(worker_of(name))
-            if part.granted == 0 or worker is None or worker.name != name or not worker.usable:
+            if part.granted == 0 or worker is None or worker.name != name:
+                continue
+            if not worker.usable:
+                choice.waited_for.append(name)
                 continue
             if choice.gate is Gate.NO_OWNER:
                 choice.gate = Gate.CREDIT
             if worker.reserved and worker.leases == 0 and host.trials:
-                choice.gate, choice.best = Gate.OPEN, (worker, part)
-                return choice
+                reserved.append((worker, part))
+                continue
             if ahead and worker.credit_ahead <= 0:
                 continue  # it is asked again when the URL can start
             if not ahead and worker.credit <= 0:
-                choice.full.append(name)
+                choice.waited_for.append(name)
             elif part.held >= host.hold_limit(part, worker.vitals.rate) + beside:
-                if choice.best is None:
-                    choice.gate = Gate.ROOM
-            elif part.held / part.granted < least:
-                least = part.held / part.granted
-                choice.gate, choice.best = Gate.OPEN, (worker, part)
+                choice.gate = Gate.ROOM
+            else:
+                choice.owners.append((worker, part))
+        if len(choice.owners) > 1:
+            choice.owners.sort(key=lambda owner: owner[1].held / owner[1].granted)
+        choice.owners[:0] = reserved
         return choice
 
     def _next_row(self, host: HostState, worker: WorkerInfo, runs: list[int]) -> QueuedRow | None:
@@ -578,6 +613,22 @@ class Planner:
         sending.hosts[host.id] = None
         part.held += 1
         self.groups.leased(host, +1)
+
+    def _oversleeps(self, host: HostState, now: float) -> bool:
+        """Whether a request could be sent, and nothing brings the host here in time for it."""
+        in_time = max(now, self._ready_at(host) - NEAR_S)
+        if host.due_at <= in_time or self.gate(host, now) is not Gate.OPEN:
+            return False
+        if any(host.id in group.waiting for group in host.groups):
+            return False  # it stands in a line that is called
+        # It waits for somebody's credit, and could be sent ahead only, because its pace fell back.
+        parked = any(host.id in hosts for hosts in self._parked.values())
+        return not parked or bool(self._choice(host, ahead=False).owners)
+
+    def check_awake(self, now: float) -> None:
+        """After a plan: what a host waits for will bring it back."""
+        for host in self.hosts.values():
+            assert not self._oversleeps(host, now), f"host {host.id} sleeps with an open gate"
 
     def check(self) -> None:
         self.granter.check()

@@ -293,7 +293,7 @@ class Leader:
                 self.commits.reloaded(outcome, now)
                 state.load(outcome, now, effects)
             case GrantHosts(), _:
-                state.planner.granter.owners_stored(command.owners)
+                state.planner.owners_stored(command.owners)
             case ExtendLease(), _:
                 self._extending = False
                 self._lease_until = command.until - state.clock_offset
@@ -464,3 +464,8 @@ class Leader:
 
     def check(self, now: float) -> None:
         self.state.check(now)
+
+    def check_awake(self, now: float) -> None:
+        """After a tick, which plans: no host waits for something that is there."""
+        if self._may_dispatch(now):
+            self.state.planner.check_awake(now)

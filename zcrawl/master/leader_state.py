@@ -131,20 +131,16 @@ class LeaderState:
 
     def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
         """Nobody works on it any more: it is queued again."""
-        self.leases.close(lease.row.seq)
-        self.planner.lease_left(lease.worker, lease.row)
+        self.planner.close_lease(lease)
         if self.runs.get(lease.row.run) is not None:
             self.frontier.insert(lease.row, due_at)
             self.planner.lane_opened(lease.row.run, lease.row.host)
 
     def close_lease(self, seq: int) -> Lease | None:
         """Its request is settled."""
-        lease = self.leases.close(seq)
+        lease = self.leases.by_seq.get(seq)
         if lease is not None:
-            if not lease.received:
-                self.planner.lease_left(lease.worker, lease.row)
-            self.planner.request_settled(lease.row.run, lease.row.host)
-            self.planner.verdicts.lease_closed(lease.row.run, lease.row.host)
+            self.planner.close_lease(lease)
         return lease
 
     def put_run(self, row: RunRow, now: float, effects: Effects) -> None:
@@ -218,9 +214,7 @@ class LeaderState:
         """Nothing of a run that ended stays in memory, here and at the workers."""
         self.frontier.drop_run(run)
         for lease in self.leases.of_run(run):
-            self.leases.close(lease.row.seq)
-            if not lease.received:
-                self.planner.lease_cancelled(lease.worker, lease.row, now)
+            self.planner.cancel_lease(lease, now)
         self.planner.run_ended(run)
         for seq, held in list(self.withheld.items()):
             if held is not None and held.run == run:

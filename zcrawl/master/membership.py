@@ -73,7 +73,8 @@ class Membership:
             self._note_deaf(known, effects)
             greeting = Greeting.DEAF
         if known is not None and greeting in (Greeting.ANEW, Greeting.DEAF):
-            rehello = Rehello("deaf" if greeting is Greeting.DEAF else "lost since")
+            cause = "deaf" if greeting is Greeting.DEAF else "lost since"
+            rehello = Rehello(cause, hello.hello)
             number = known.next_number()
             sent = SendToWorker(header.source, header.incarnation, route, rehello, number)
             effects.append(sent)
@@ -211,7 +212,7 @@ class Membership:
         if info is None:
             return  # there is no way to it; it greets when BEATs do not list it
         if not info.present or info.deaf or beat.hello > info.hello:
-            effects.append(to_worker(info, Rehello("deaf" if info.deaf else "unknown")))
+            effects.append(to_worker(info, Rehello("deaf" if info.deaf else "unknown", beat.hello)))
             return
         newest = beat.hello == info.hello and beat.sent_at >= info.echo
         slept_s = state.roster.silence_s(info, now)
@@ -243,7 +244,7 @@ class Membership:
             state.give_back(lease)
         if state.roster.reported(info, beat.heard, now):
             self._note_deaf(info, effects)
-            effects.append(to_worker(info, Rehello("deaf")))
+            effects.append(to_worker(info, Rehello("deaf", beat.hello)))
 
     def _note_deaf(self, info: WorkerInfo, effects: Effects) -> None:
         text = f"{info.id} is heard, but does not hear: {LOSSES_MOST} losses in a row"
@@ -312,8 +313,7 @@ class Membership:
             if lease.row.seq not in blamed:
                 state.give_back(lease)
                 continue
-            state.leases.close(lease.row.seq)
-            state.planner.lease_left(info, lease.row)
+            state.planner.close_lease(lease)
             seq = lease.row.seq
             self._put_on_trial(lease.row, seq == on_trial, seq == alone, now, effects)
 

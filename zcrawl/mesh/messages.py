@@ -312,6 +312,7 @@ class Cancel(_Body, frozen=True):
 
 class Rehello(_Body, frozen=True):
     reason: str
+    hello: int  # number of the HELLO that does not count any more
 
 
 class Stale(_Body, frozen=True):

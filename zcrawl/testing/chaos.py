@@ -33,6 +33,7 @@ class Chaos:
             (faults.absences, self._leave_without_masters),
             (faults.leader_changes, self._world.pass_lock),
             (faults.partitions, self._partition),
+            (faults.stalls, self._stall),
             (faults.pauses_by_operator, self._world.clients.pause_run),
             (faults.drains, self._world.operators.drain),
             (faults.moves, self._world.operators.move_host),
@@ -141,11 +142,25 @@ class Chaos:
             bodies: list[Body] = [Stale(STALE_EPOCH), Beat(worker.name, 1.0, {})]
             self._world.publish(worker, BOGUS_EPOCH, self._world.rng.choice(bodies))
 
-    def _partition(self) -> None:
+    def _a_link(self) -> tuple[Process, Process]:
+        """Of a master to somebody else."""
         one = self._any(self._world.masters)
         others = {**self._world.workers, **self._world.masters}
         del others[one.name]
-        other = self._world.rng.choice(list(others.values()))
+        return one, self._world.rng.choice(list(others.values()))
+
+    def _stall(self) -> None:
+        """As packets that are lost for a while do to a connection that lives: one way, or both."""
+        world = self._world
+        one, other = self._a_link()
+        until = world.now + world.rng.choice([4.0, 15.0, 30.0])
+        ways = [(one.name, other.name), (other.name, one.name)]
+        for source, target in world.rng.choice([ways, ways[:1], ways[1:]]):
+            world.trace.append((world.now, f"{source} to {target} stalls until {until}"))
+            world.stalls[source, target] = until
+
+    def _partition(self) -> None:
+        one, other = self._a_link()
         until = self._world.now + self._world.rng.choice([1.0, 4.0, 15.0])
         self._world.trace.append(
             (self._world.now, f"{one.name} and {other.name} are cut until {until}")

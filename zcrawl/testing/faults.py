@@ -18,6 +18,7 @@ class Faults:
     absences: int = 0  # of all masters, until everything that was granted is over
     leader_changes: int = 0  # the lock moves while the old leader lives and knows nothing
     partitions: int = 0
+    stalls: int = 0  # a link delivers nothing for a while, then all of it at once, in order
     store_fails: float = 0.0  # of commands: nothing applied
     store_unknown: float = 0.0  # of commands: applied or not, nobody knows
     killers: bool = False  # pages that kill whoever fetches them
@@ -42,6 +43,7 @@ LEADER_CHANGES_ONLY = Faults(leader_changes=4, longest_delay_s=0.02)
 MASTERS_AWAY = Faults(absences=1, longest_delay_s=0.02, until_s=10.0)
 DEAF_WORKERS = Faults(deaf_workers=3, deaf_for_ever=1, longest_delay_s=0.02)
 LOST_ATTEMPTS_ONLY = Faults(lost_attempts=4, longest_delay_s=0.02)
+STALLED_LINKS = Faults(stalls=4, longest_delay_s=0.02)
 BOGUS_EPOCHS_ONLY = Faults(bogus_epochs=6, longest_delay_s=0.02)
 OUTPUT_PAUSES = Faults(output_pauses=0.03, disk_full=0.05, longest_delay_s=0.02)
 
@@ -78,4 +80,5 @@ def draw(rng: random.Random) -> Faults:
         drains=rng.choice([0, 0, 2]),
         moves=rng.choice([0, 0, 2]),
         retries=rng.choice([0, 0, 2]),
+        stalls=some(2),
     )

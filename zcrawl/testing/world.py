@@ -84,6 +84,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._turn = 0
         self.cuts: dict[frozenset[str], float] = {}
+        self.stalls: dict[tuple[str, str], float] = {}  # (source, target) → until when it waits
         self.deaf: dict[str, float] = {}  # workers whom no message of a master reaches → until
         self._lock_holder: str | None = None
         self._lock_life = 0  # the lock belongs to a process, not to a name
@@ -152,6 +153,8 @@ class World:
         if not isinstance(event, m.Ticked):
             effects += master.machine.handle(m.Ticked(), self.now, START_UTC + self.now)
         master.machine.check(self.now)
+        if master.machine.leader is not None:
+            master.machine.leader.check_awake(self.now)
         for effect in effects:
             self._master_effect(master, effect)
         self.wake(master, master.machine.next_wakeup(self.now) - self.now)
@@ -262,7 +265,8 @@ class World:
         """`route`: the sender's, if it has a line there; what is published has none."""
         for _ in range(self.copies()):
             if not self._is_cut(source, target):
-                self._arrive(target, message, route, self.latency())
+                stalled_s = self.stalls.get((source, target), 0.0) - self.now
+                self._arrive(target, message, route, stalled_s if stalled_s > 0 else self.latency())
 
     def _arrive(self, target: str, message: Message, route: bytes, delay: float) -> None:
         if target in self.masters:

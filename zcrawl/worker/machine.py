@@ -240,7 +240,9 @@ class WorkerMachine:
             case Cancel():
                 self.assignments.cancel(header.source, body, effects)
             case Rehello():
-                self._greet(now, effects)
+                # A link that stood still brings many together, each an answer to an old heartbeat.
+                if body.hello >= self._hello_number:
+                    self._greet(now, effects)
             case Stale():
                 self._on_stale(body, now, effects)
             case Drain(exit=True):

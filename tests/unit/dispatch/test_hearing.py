@@ -114,7 +114,7 @@ def test_after_two_losses_in_a_row_a_worker_is_suspect_and_gets_no_work() -> Non
     assert given > len(HOSTS), "the first time they came back to the same worker"
     story.wait(5.0, deaf.lives_on)
     assert len(story.assigned("w1")) == given
-    assert story.bodies(Rehello, "w1")[-1] == Rehello("deaf")
+    assert story.bodies(Rehello, "w1")[-1] == Rehello("deaf", 1)
 
 
 def test_beats_do_not_list_a_deaf_worker_so_its_permission_ends() -> None:
@@ -167,7 +167,7 @@ def test_a_deaf_worker_that_hears_again_is_welcomed_and_gets_its_work() -> None:
     welcomes = len(story.bodies(Welcome))
     story.hear(hello(2, heard=deaf.heard))
     assert state(story) is NodeState.SUSPECT and len(story.bodies(Welcome)) == welcomes
-    assert story.sent[-1].body == Rehello("deaf") and story.sent[-1].sequence == story.heard()
+    assert story.sent[-1].body == Rehello("deaf", 2) and story.sent[-1].sequence == story.heard()
     story.hear(hello(3, heard=story.heard()))
     assert len(story.bodies(Welcome)) == welcomes + 1
     given = len(story.assigned("w1"))

@@ -58,10 +58,12 @@ class Office:
         sent = []
         for _ in range(3):
             plan = self.planner.plan(self.now)
-            self.planner.granter.owners_stored(plan.owners)
+            self.planner.owners_stored(plan.owners)
             for sending in plan.sendings.values():
                 sent += [(sending.worker.id, url) for url in sending.urls]
             self.planner.check()
+            if not plan.owners:  # else the next round goes on with them
+                self.planner.check_awake(self.now)
             self.leases.check()
             self.frontier.check()
         return sent
@@ -71,17 +73,16 @@ class Office:
         lease = self.leases.by_seq[seq]
         self.leases.receive(lease)
         self.planner.lease_left(lease.worker, lease.row)
-        self.leases.close(seq)
-        self.planner.request_settled(lease.row.run, lease.row.host)
+        self.planner.close_lease(lease)
 
     def crash(self, name: str) -> list[QueuedRow]:
         """The worker dies and comes back empty-handed; its rows are returned."""
         info = self.roster.workers[name]
-        rows = [lease.row for lease in self.leases.of_worker(info)]
+        leases = self.leases.of_worker(info)
+        rows = [lease.row for lease in leases]
         self.planner.process_gone(info.name, self.now)
-        for one in rows:
-            self.leases.close(one.seq)
-            self.planner.lease_left(info, one)
+        for lease in leases:
+            self.planner.close_lease(lease)
         self.join(name)
         return rows
 

@@ -277,7 +277,7 @@ def test_a_worker_that_was_lost_is_asked_to_say_hello() -> None:
     story.join("w7")
     story.wait(11.0)
     story.beat("w7")
-    assert story.bodies(Rehello, "w7") == [Rehello("unknown")]
+    assert story.bodies(Rehello, "w7") == [Rehello("unknown", 1)]
 
 
 def test_a_second_live_process_of_the_same_id_is_refused() -> None:

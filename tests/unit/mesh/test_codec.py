@@ -58,7 +58,7 @@ BODIES: list[Body] = [
     Assign([grant()], [assignment(1, 2, parent="http://a.test/")]),
     Ack(9, 8, b"\x00\x01", 12, [(10, 11)]),
     Cancel([1], [(1, 2)]),
-    Rehello("unknown"),
+    Rehello("unknown", 3),
     Stale("stale_epoch"),
     NotLeader(None),
     Drain(True),

@@ -149,7 +149,7 @@ def test_a_follower_that_says_not_leader_changes_nothing() -> None:
     assert worker.machine.link is Link.WELCOMED
 
 
-@pytest.mark.parametrize("body", [Rehello("unknown"), Stale("stale_epoch")])
+@pytest.mark.parametrize("body", [Rehello("unknown", 1), Stale("stale_epoch")])
 def test_rehello_and_stale_make_it_greet_anew(body: Body) -> None:
     """With a new number, so that an older WELCOME cannot answer it."""
     worker = Worker()
@@ -157,6 +157,15 @@ def test_rehello_and_stale_make_it_greet_anew(body: Body) -> None:
     assert sent(worker.say(body), Hello)[0].hello == 2
     worker.say(Welcome(0, 1.0, 1, [], []))
     assert worker.machine.link is Link.GREETING, "a WELCOME to the old HELLO is too late"
+
+
+def test_many_rehellos_to_one_greeting_bring_one_new_greeting() -> None:
+    """A link that stood still brings the answers to many old heartbeats together."""
+    worker = Worker()
+    worker.welcome(grant())
+    greetings = [hello for _ in range(20) for hello in sent(worker.say(Rehello("lost", 1)), Hello)]
+    assert [greeting.hello for greeting in greetings] == [2]
+    assert sent(worker.say(Rehello("lost", 2)), Hello)[0].hello == 3, "that one was lost, too"
 
 
 def test_a_worker_that_greets_a_new_leader_goes_on_with_what_it_holds() -> None:
@@ -213,7 +222,7 @@ def test_it_says_how_far_it_has_heard_its_leader() -> None:
     worker.say(Cancel([7]), number=12)
     worker.say(Beat("m1", 1.0, {"w1": (1, 0, worker.now)}), number=0)
     assert sent(worker.tick(1.0), Heartbeat)[0].heard == 40
-    assert sent(worker.say(Rehello("deaf"), number=41), Hello)[0].heard == 41
+    assert sent(worker.say(Rehello("deaf", 1), number=41), Hello)[0].heard == 41
     (greeting,) = sent(worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2", number=0), Hello)
     assert greeting.heard == 0
 
