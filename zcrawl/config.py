@@ -6,7 +6,6 @@ remembers which, and `zcrawl config show` tells it.
 """
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -15,9 +14,10 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.model.reasons.usage import BAD_TOML, UNKNOWN_KEY
 from zcrawl.submit import keys
+from zcrawl.text.patterns import lazy_pattern
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
-_SECRET_NAME: Final = re.compile(r"[A-Za-z0-9_]+")  # a part of a variable's name
+_NAME: Final = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # a part of Consul keys
+_SECRET_NAME: Final = lazy_pattern(r"[A-Za-z0-9_]+")  # a part of a variable's name
 ENV_PREFIX: Final = "ZCRAWL_"
 # Names with the prefix that belong to something else: a switch of the CLI, and click's completion.
 SECRET_PREFIX: Final = "ZCRAWL_SECRET_"

@@ -95,9 +95,11 @@ ALLOWED = {
 # The one place that compiles what a job writes; and a spider's own code, whose patterns are as
 # trusted as the code around them and run in a process of its own with a time limit.
 EXPRESSIONS = "zcrawl/text/expressions.py"
-OWN_PATTERNS = (EXPRESSIONS, "zcrawl/spider.py")
+LAZY_PATTERNS = "zcrawl/text/patterns.py"
+OWN_PATTERNS = (EXPRESSIONS, LAZY_PATTERNS, "zcrawl/spider.py")
 RE_CALLS = frozenset({
     "compile", "search", "match", "fullmatch", "findall", "finditer", "split", "sub", "subn",
+    "lazy_pattern",
 })  # fmt: skip
 ENGINES = frozenset({"re2", "regex", "fnmatch", "sre_compile", "sre_parse"})
 
@@ -235,12 +237,13 @@ def expression_complaints(path: str, source: str) -> list[str]:
     called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
         match node:
-            case ast.Attribute(value=ast.Name(id="re"), attr=name) if name in RE_CALLS:
+            case (
+                ast.Attribute(value=ast.Name(id="re"), attr=name)
+                | ast.Name(id="lazy_pattern" as name)
+            ) if name in RE_CALLS:
                 call = called.get(id(node))
                 if call is None or not call.args or not _is_written(call.args[0], written):
-                    complaints.append(
-                        f"{path}:{node.lineno}: re.{name} of a pattern from elsewhere"
-                    )
+                    complaints.append(f"{path}:{node.lineno}: {name} of a pattern from elsewhere")
             case ast.Attribute(value=ast.Name(id="jmespath"), attr="compile" | "search"):
                 complaints.append(f"{path}:{node.lineno}: {EXPRESSIONS} compiles expressions")
             case _:

@@ -157,6 +157,7 @@ def test_a_machine_path_and_a_registry_are_caught() -> None:
         "import re\nx = re.compile('a' + text)\n",
         "import re\nx = re.compile(pattern=text)\n",
         "import re\nbuild = re.compile\n",
+        "from zcrawl.text.patterns import lazy_pattern\nx = lazy_pattern(text)\n",
         "import re as r\n",
         "from re import compile\n",
         "import re2\n",
@@ -173,6 +174,7 @@ def test_an_expression_from_elsewhere_is_caught(source: str) -> None:
     "source",
     [
         "import re\nx = re.compile(r'[a-z]+', re.I)\n",
+        "from zcrawl.text.patterns import lazy_pattern\nx = lazy_pattern(r'[a-z]+')\n",
         "import re\nA = 'a|b'\nx = re.compile(rf'({A})x{{{n:d}}}')\n",
         "import re\ndef f(m: re.Match[str]) -> None: ...\n",
     ],

@@ -22,6 +22,7 @@ PIECES = (
     + [f"<{name} x{n}=y>" for name in INLINE for n in range(4)]
     + ["<B>", "</B >", "<b/>", "<i\n>", "<b <p>", "<b </b>", "<!-- ", " -->", "<!doctype html>"]
     + ['<a title=">">', "<em title='", "'", '"', "=", "<", ">", "/", "</", "<>", "text ", "<br>"]
+    + ["<area href=a>", "<BASE href=b>", "<frame/src=c>", "<iFrame src=d ", "<area\x0bhref=e>"]
     + ["<![CDATA[", "]]>", "<?x", "</p>", "</br>", "<image>", "<acronym>", "</acronym>", "\0", "é"]
 )
 markup = st.lists(st.sampled_from(PIECES), max_size=120).map(lambda parts: "".join(parts).encode())
@@ -41,7 +42,7 @@ def element_count(page: bytes) -> int:
 
 def test_the_survey_in_c_is_compiled_for_these_tests() -> None:
     """Where the compiler is missing zcrawl runs without it, but its tests would compare nothing."""
-    assert _tags.survey(b"<b>") == (1, False, 0, 0, 0, [])
+    assert _tags.survey(b"<b>") == (1, False, 0, 0, 0, [], False)
 
 
 @settings(max_examples=600, deadline=None)
@@ -75,6 +76,15 @@ def test_closed_elements_are_never_copied(page: bytes) -> None:
         return
     # Each tag makes one element, or two (<tr> in a table makes a <tbody>), and some text.
     assert element_count(page) <= 4 * result.tags + 10
+
+
+@settings(max_examples=1_500, deadline=None)
+@given(markup)
+def test_no_reference_is_overlooked(page: bytes) -> None:
+    """Where lexbor finds an <area>, <base>, <frame> or <iframe>, the survey has seen one."""
+    result = checked(page)
+    if LexborHTMLParser(page).css_first("area,base,frame,iframe") is not None:
+        assert result.references or result.quoted_bracket
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -7,19 +7,19 @@ A command's module is imported when the command is run, its short help is in `ma
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from zcrawl.errors import ConfigError, UsageError
 from zcrawl.model.reasons.usage import DATA_UNWRITABLE
+from zcrawl.text.spelling import near_names
 
 if TYPE_CHECKING:
     from zcrawl.config import Config, Resolved
@@ -97,9 +97,7 @@ class LazyGroup(Group):
         """What a person wanted who wrote this instead of a command."""
         if "crawl" in self.table and ("://" in word or word.endswith(".toml")):
             return f" To crawl it: `zcrawl crawl {word}`."
-        import difflib  # after a typing mistake only
-
-        close = difflib.get_close_matches(word, self.table, n=1)
+        close = near_names(word, self.table)
         name = close[0] if close else OTHER_NAMES.get(word, "")
         known = name in self.table or name.startswith("--")
         return f" Did you mean {name!r}?" if name and known else ""
@@ -118,8 +116,7 @@ class LazyGroup(Group):
         return command
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """What the shared options and the configuration come to."""
 
     data: Path

@@ -9,7 +9,6 @@ writer, so even a `pause` on an idle folder needs one.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from zcrawl.model.states import RunState
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FindJob, JobList, JobRow, ListJobs, Tallies, TallyRows
 from zcrawl.telemetry.views import chosen_run, is_visible, job_view
+from zcrawl.text.spelling import near_names
 
 AWAY: Final = StoreUnavailable.code
 MOST_NAMES: Final = 10  # of jobs in a message
@@ -157,7 +157,7 @@ def database_away(error: RefusedError) -> UnreachableError:
 
 def no_such_job(ref: str, names: Sequence[str]) -> RefusedError:
     """What a person needs who mistyped a name: the nearest one, or all that there are."""
-    near = difflib.get_close_matches(ref, names, n=1, cutoff=0.6)
+    near = near_names(ref, names)
     if near:
         what = f"did you mean {near[0]!r}? `zcrawl jobs` lists all"
     elif names:

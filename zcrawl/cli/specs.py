@@ -4,7 +4,6 @@ stream of seeds. Used by `crawl` and `submit`. Nothing is sent before all of it 
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -28,6 +27,7 @@ from zcrawl.submit.seeds import CHUNK, SeedLines, check_seed, file_advice
 from zcrawl.submit.tags import with_added
 from zcrawl.submit.url_logins import UrlLogins
 from zcrawl.submit.validate import spec_from_dict
+from zcrawl.text.spelling import near_names
 
 MAX_LINE: Final = 65_536  # characters; no URL is that long, so the rest of a line can go
 
@@ -309,7 +309,7 @@ def _other_files(path: str) -> str:
     """What a person may have meant by a job file that does not exist."""
     folder = Path(path).parent
     names = [file.name for file in folder.glob("*.toml")] if folder.is_dir() else []
-    near = difflib.get_close_matches(Path(path).name, names, n=1, cutoff=0.6)
+    near = near_names(Path(path).name, names)
     if near:
         return f"did you mean {folder / near[0]}?"
     return f"`zcrawl init {Path(path).stem}` writes a job file"

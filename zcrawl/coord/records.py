@@ -7,7 +7,6 @@ error.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -19,6 +18,7 @@ from zcrawl.coord.ports import Condition, Health, LeaderSeen, Member, Role, Sigh
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.text.patterns import lazy_pattern
 
 CHECK_TTL_S: Final = 3  # a silent member is dead after this; its session dies with it
 SESSION_TTL_S: Final = 10  # Consul's least, and it acts at twice its value: the second net
@@ -31,7 +31,7 @@ UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # Consul's limits for meta: 64 pairs, 128 letters a key, 512 a value.
 META_VALUE_MAX: Final = 512
 META_EXTRA_MAX: Final = 40
-META_KEY_BAD: Final = re.compile(r"[^A-Za-z0-9_-]")
+META_KEY_BAD: Final = lazy_pattern(r"[^A-Za-z0-9_-]")
 SHOWN_VALUE: Final = 60
 # fmt: off
 OWN_META: Final = frozenset({

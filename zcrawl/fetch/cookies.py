@@ -23,16 +23,19 @@ from typing import Final
 import msgspec
 
 from zcrawl.frontier.domains import is_public_suffix, plain_address
+from zcrawl.text.patterns import lazy_pattern
 
 MAX_COOKIE: Final = 4_096  # characters of a name and its value, as in browsers
 MAX_ATTRIBUTE: Final = 1_024  # characters; longer attributes are ignored, as in browsers
 MAX_AGE_S: Final = 400 * 86_400.0  # no cookie lasts longer
 
 _SPACES: Final = " \t"
-_DELIMITERS = re.compile(r"[\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+")  # between parts of a date
-_TIME = re.compile(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
-_DAY = re.compile(r"([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
-_YEAR = re.compile(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)
+_DELIMITERS = lazy_pattern(
+    r"[\x09\x20-\x2f\x3b-\x40\x5b-\x60\x7b-\x7e]+"
+)  # between parts of a date
+_TIME = lazy_pattern(r"([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_DAY = lazy_pattern(r"([0-9]{1,2})(?:[^0-9].*)?", re.DOTALL)
+_YEAR = lazy_pattern(r"([0-9]{2,4})(?:[^0-9].*)?", re.DOTALL)
 _MONTHS: Final = (
     "jan",
     "feb",
@@ -47,7 +50,7 @@ _MONTHS: Final = (
     "nov",
     "dec",
 )
-_MAX_AGE = re.compile(r"-?[0-9]+")
+_MAX_AGE = lazy_pattern(r"-?[0-9]+")
 
 
 _Key = tuple[str, bool, str, str]

@@ -9,15 +9,15 @@ dot at its end is another name, and matches nothing.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
 
 from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import canonicalize, host_name_of, netloc_of
+from zcrawl.text.patterns import lazy_pattern
 
-_PATTERN: Final = re.compile(r"(\*\.)?(\[[0-9A-Fa-f:.]+\]|[^\s*/\\?#@:\[\]%]+)(?::([0-9]{1,5}))?")
+_PATTERN: Final = lazy_pattern(r"(\*\.)?(\[[0-9A-Fa-f:.]+\]|[^\s*/\\?#@:\[\]%]+)(?::([0-9]{1,5}))?")
 _MOST_PORT: Final = 65_535
 
 

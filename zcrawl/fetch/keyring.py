@@ -42,9 +42,10 @@ from zcrawl.model.reasons.failure import SECRET_NOT_RELEASED
 from zcrawl.model.reasons.usage import BAD_SECRET, NO_SECRET, PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.prefixes import place_of, prefix_above, prefix_of
+from zcrawl.text.patterns import lazy_pattern
 
 PREFIX: Final = "ZCRAWL_SECRET_"
-REFERENCE: Final = re.compile(r"\$\{([A-Za-z0-9_]+)\}")
+REFERENCE: Final = lazy_pattern(r"\$\{([A-Za-z0-9_]+)\}")
 
 
 def names_in(text: str) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import math
-import re
 from datetime import UTC
 
 import msgspec
@@ -44,6 +43,7 @@ from zcrawl.model.reasons.failure import (
     TRUNCATED,
     http_status,
 )
+from zcrawl.text.patterns import lazy_pattern
 
 _TRANSIENT = RetryClass.TRANSIENT
 _PERMANENT = RetryClass.PERMANENT
@@ -132,7 +132,7 @@ def classify_status(status: int) -> Verdict:
 
 
 MAX_RETRY_AFTER_S = 3600.0
-_SECONDS = re.compile(r"[0-9]+(?:\.[0-9]*)?")
+_SECONDS = lazy_pattern(r"[0-9]+(?:\.[0-9]*)?")
 
 
 def parse_retry_after(value: str, now_utc: float) -> float | None:

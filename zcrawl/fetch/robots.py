@@ -38,6 +38,8 @@ from typing import Final
 
 import msgspec
 
+from zcrawl.text.patterns import lazy_pattern
+
 MAX_SITEMAPS: Final = 1_000
 
 _FIELDS: Final = {
@@ -54,12 +56,12 @@ _FIELDS: Final = {
     }.items()
     for alias in aliases
 }  # fmt: skip
-_LINE = re.compile(r"[^\r\n]+")
-_TOKEN = re.compile(r"\d*[^\W\d][\w-]*")  # no version number
-_LETTERS = re.compile(r"[^\W\d]+(?:-[^\W\d]+)*")
+_LINE = lazy_pattern(r"[^\r\n]+")
+_TOKEN = lazy_pattern(r"\d*[^\W\d][\w-]*")  # no version number
+_LETTERS = lazy_pattern(r"[^\W\d]+(?:-[^\W\d]+)*")
 # In "zcrawl/0.1 (+https://github.com/…)" nobody is called github.
-_CONTACT_URL = re.compile(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
-_RATE = re.compile(r"([0-9]{1,30})/([0-9]{1,30})([smhd]?)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
+_CONTACT_URL = lazy_pattern(r"\+?https?://[^\s;,)]*", re.IGNORECASE)
+_RATE = lazy_pattern(r"([0-9]{1,30})/([0-9]{1,30})([smhd]?)(?:\s.*)?", re.IGNORECASE | re.DOTALL)
 _UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MARK: Final = b"\xef\xbb\xbf"
 
@@ -181,11 +183,11 @@ _FEW: Final = 100  # rules with `*` that are simply tried, 0.4 us each
 _MOST_TRIED: Final = 2_000
 _KEY_CHARS: Final = 12  # of a part, by which it is found
 
-_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
-_TO_ESCAPE = re.compile(rb"[^A-Za-z0-9_.~/%=*-]")
-_PLAIN = re.compile(r"[A-Za-z0-9_.~/=-]*")
-_PLAIN_RULE = re.compile(r"[A-Za-z0-9_.~/=*-]*")
-_STARS = re.compile(r"\*+")
+_ESCAPE = lazy_pattern(rb"%([0-9A-Fa-f]{2})")
+_TO_ESCAPE = lazy_pattern(rb"[^A-Za-z0-9_.~/%=*-]")
+_PLAIN = lazy_pattern(r"[A-Za-z0-9_.~/=-]*")
+_PLAIN_RULE = lazy_pattern(r"[A-Za-z0-9_.~/=*-]*")
+_STARS = lazy_pattern(r"\*+")
 _INDEX: Final = "/index.html"
 
 

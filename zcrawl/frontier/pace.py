@@ -14,15 +14,14 @@ Called by `validate` for job files and by the planner before a dispatch. Pure: t
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.model.spec import Politeness
+from zcrawl.text.patterns import lazy_pattern
 
 DAY_S = 86_400.0
-_SPAN = re.compile(r"([01][0-9]|2[0-4]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])")
+_SPAN = lazy_pattern(r"([01][0-9]|2[0-4]):([0-5][0-9])-([01][0-9]|2[0-4]):([0-5][0-9])")
 
 Span = tuple[float, float]  # seconds after midnight; the end may lie in the next day
 NEVER: tuple[Span, ...] = ((0.0, 0.0),)  # jobs whose hours have nothing in common

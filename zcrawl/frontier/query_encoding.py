@@ -11,11 +11,12 @@ from the Standard's in what they write for some characters; that is corrected he
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
+
+from zcrawl.text.patterns import lazy_pattern
 
 # Pages in these encodings have queries in UTF-8 ("get an output encoding").
 WRITTEN_AS_UTF8: Final = frozenset(("utf-8", "utf-16le", "utf-16be", "replacement"))
@@ -26,7 +27,7 @@ _WRITTEN_ALIKE: Final = {"\xa5": b"\\", "\u203e": b"~"}  # by shift_jis and euc-
 _SHIFTS: Final = str.maketrans(
     dict.fromkeys("\x0e\x0f\x1b", "\ufffd")
 )  # iso-2022-jp shifts by them
-_KATAKANA = re.compile("[\uff61-\uff9f]")  # of half width
+_KATAKANA = lazy_pattern("[\uff61-\uff9f]")  # of half width
 _FULL_WIDTH_MARKS: Final = {"\uff9e": "\u309b", "\uff9f": "\u309c"}
 _ASCII, _ROMAN, _JIS = b"\x1b(B", b"\x1b(J", b"\x1b$B"  # what iso-2022-jp shifts to them with
 

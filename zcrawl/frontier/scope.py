@@ -21,7 +21,6 @@ An entry of `hosts` is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -37,6 +36,7 @@ from zcrawl.model.reasons.skip import (
 from zcrawl.model.reasons.usage import BAD_EXPRESSION
 from zcrawl.model.spec import Scope
 from zcrawl.text.expressions import Pattern, compile_pattern
+from zcrawl.text.patterns import lazy_pattern
 
 # In this order: images; audio and video; archives and disk images; documents; fonts; programs;
 # what a page loads but nobody visits. json, xml, txt, csv and the like are not here: they may be
@@ -61,7 +61,7 @@ SCOPE_REASONS: Final = frozenset(
 )
 MAX_PROGRAM: Final = 10_000  # instructions of all expressions of a scope together
 _MAX_CACHED_HOSTS: Final = 10_000
-_HOST_ENTRY = re.compile(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))?")
+_HOST_ENTRY = lazy_pattern(r"(\*\.)?(\[[^\]]*\]|[^:/?#@*\s\\]+)(?::([0-9]{1,5}))?")
 
 
 class ScopeFilter:

@@ -64,6 +64,7 @@ from zcrawl.model.reasons.skip import (
     TRAP_VARIANTS,
 )
 from zcrawl.model.spec import Traps
+from zcrawl.text.patterns import lazy_pattern
 
 PAGES_BEFORE: Final = 200  # of a shape, found on its own pages: nobody looks at their texts
 PAGES_IN_ROW: Final = 200  # without a new text: the end of a shape
@@ -89,11 +90,11 @@ _MONTHS: Final = frozenset(_MONTH_NAMES.split())
 _MONTH_BYTES: Final = frozenset(
     name.encode(encoding, "ignore") for name in _MONTHS for encoding in ("utf-8", "latin-1")
 )
-_VARIABLE = re.compile(r"[0-9?]")
+_VARIABLE = lazy_pattern(r"[0-9?]")
 _BETWEEN = r"/\-_.,;~+=&"
-_WORD = re.compile(rf"[^{_BETWEEN}]+")
-_NUMBERED = re.compile(rf"(?<=[{_BETWEEN}])[^{_BETWEEN}0-9]*+[0-9][^{_BETWEEN}]*+")
-_TAG = re.compile(rb"<[^<>]*>")  # in linear time, whatever the page is made of
+_WORD = lazy_pattern(rf"[^{_BETWEEN}]+")
+_NUMBERED = lazy_pattern(rf"(?<=[{_BETWEEN}])[^{_BETWEEN}0-9]*+[0-9][^{_BETWEEN}]*+")
+_TAG = lazy_pattern(rb"<[^<>]*>")  # in linear time, whatever the page is made of
 _UNSPOKEN: Final = (b"script", b"style")
 _DIGITS: Final = b"0123456789"
 _PUNCTUATION: Final = string.punctuation.encode()
@@ -212,7 +213,7 @@ _CENTURIES = r"((?:1[0-9]|2[0-9]|3[0-9])[0-9]{2})"
 _MONTH = r"(?:0?[1-9]|1[0-2])"
 _DAY = r"(?:0?[1-9]|[12][0-9]|3[01])"
 # /2031-05-01, /2031/5/1, ?month=2031-05, ?date=20310501, /calendar/2031/05
-_DATE = re.compile(
+_DATE = lazy_pattern(
     rf"[/=_-]{_CENTURIES}[/-]{_MONTH}[/-]{_DAY}(?![0-9])"
     rf"|={_CENTURIES}-?{_MONTH}(?![0-9])"
     rf"|={_CENTURIES}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])(?![0-9])"
@@ -221,8 +222,8 @@ _DATE = re.compile(
     rf"[/-]{_MONTH}(?![0-9])",
     re.IGNORECASE,
 )
-_FOUR_DIGITS = re.compile(r"[0-9]{4}")
-_YEAR = re.compile(r"[?&](?:y|year|jahr|annee|cal_year)=([0-9]{4})(?![0-9])", re.IGNORECASE)
+_FOUR_DIGITS = lazy_pattern(r"[0-9]{4}")
+_YEAR = lazy_pattern(r"[?&](?:y|year|jahr|annee|cal_year)=([0-9]{4})(?![0-9])", re.IGNORECASE)
 
 
 class TrapFilter:

@@ -46,6 +46,7 @@ from zcrawl.errors import BadUrl
 from zcrawl.frontier.query_encoding import WRITTEN_AS_UTF8, encode_query
 from zcrawl.model.reasons.failure import BAD_URL
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME, URL_TOO_LONG
+from zcrawl.text.patterns import lazy_pattern
 
 CANONICAL_VERSION: Final = 2  # of new runs
 CANONICAL_VERSIONS: Final = frozenset({1, 2})  # that this software can go on with
@@ -59,12 +60,14 @@ _MAX_CACHED_HREF: Final = 256  # characters; longer hrefs hardly ever repeat
 
 # What the URL standard strips from both ends before it parses.
 _STRIPPED = "".join(map(chr, range(0x21)))
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_CREDENTIALS = re.compile(r"^(https?:)?.*@", re.IGNORECASE | re.DOTALL)
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-_STRAY_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_SCHEME = lazy_pattern(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_CREDENTIALS = lazy_pattern(r"^(https?:)?.*@", re.IGNORECASE | re.DOTALL)
+_ESCAPE = lazy_pattern(r"%[0-9A-Fa-f]{2}")
+_STRAY_PERCENT = lazy_pattern(r"%(?![0-9A-Fa-f]{2})")
 # A path that joins to a directory by plain concatenation: no dot segment, nothing to escape.
-_PLAIN_PATH = re.compile(r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)?")
+_PLAIN_PATH = lazy_pattern(
+    r"(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*/)*(?:[A-Za-z0-9_~-][A-Za-z0-9_.~-]*)?"
+)
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 

@@ -7,16 +7,16 @@ without a word, so ports are checked here.
 from __future__ import annotations
 
 import ipaddress
-import re
 
 import msgspec
 
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.cluster import BAD_ENDPOINT
+from zcrawl.text.patterns import lazy_pattern
 
 ANY_PORT = "*"
-_TCP = re.compile(r"tcp://(?P<host>\[[^\[\]/\s]+\]|[^\[\]:/\s]+):(?P<port>\*|[0-9]{1,5})")
+_TCP = lazy_pattern(r"tcp://(?P<host>\[[^\[\]/\s]+\]|[^\[\]:/\s]+):(?P<port>\*|[0-9]{1,5})")
 _WILDCARDS = ("*", "0.0.0.0", "::")
 
 

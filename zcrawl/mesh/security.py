@@ -11,7 +11,6 @@ as 64 hexadecimal digits and not as ZeroMQ's Z85, which has quotes' and comments
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,11 +20,12 @@ from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.roles import Role
 from zcrawl.model.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, BAD_NAME, BAD_ROLE, INSECURE_BIND
+from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.wildcards import matches
 
-_KEY = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
-_PATTERN = re.compile(r"[A-Za-z0-9._@*-]{1,64}")
+_KEY = lazy_pattern(r"[0-9a-f]{64}")
+_NAME = lazy_pattern(r"[A-Za-z0-9._@-]{1,64}")
+_PATTERN = lazy_pattern(r"[A-Za-z0-9._@*-]{1,64}")
 UNNAMED = "unnamed"
 MASTERS = "masters"  # the name under which masters let each other in; no line may have it
 WATCH = "watch"  # the old name of the role viewer

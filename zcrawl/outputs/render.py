@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -25,10 +24,11 @@ import msgspec
 
 from zcrawl.errors import StoreDataError
 from zcrawl.model.reasons.storage import BAD_ITEM
+from zcrawl.text.patterns import lazy_pattern
 
 _MARK: Final = "'"
-_FORMULA: Final = re.compile("'*(?:[\t\r\n]|[\\s\0\ufeff\u200b]*[=+\\-@＝＋－＠])")
-_NUMBER: Final = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_FORMULA: Final = lazy_pattern("'*(?:[\t\r\n]|[\\s\0\ufeff\u200b]*[=+\\-@＝＋－＠])")
+_NUMBER: Final = lazy_pattern(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 def neutralise(cell: str) -> str:

@@ -14,7 +14,7 @@
 #define LONG_TAG 256
 #define LONGEST_NAME 7 /* acronym */
 
-typedef enum { OTHER, FORMATTING, LINK, INLINE, VOID, ROOT } Kind;
+typedef enum { OTHER, FORMATTING, LINK, INLINE, VOID, ROOT, REFERENCE } Kind;
 
 typedef struct {
     const char *name;
@@ -31,6 +31,7 @@ static const Entry ENTRIES[] = {
     {"cite", INLINE},   {"data", INLINE},    {"dfn", INLINE},      {"kbd", INLINE},
     {"mark", INLINE},   {"q", INLINE},       {"samp", INLINE},     {"time", INLINE},
     {"var", INLINE},    {"wbr", VOID},       {"html", ROOT},       {"body", ROOT},
+    {"area", REFERENCE}, {"base", REFERENCE}, {"frame", REFERENCE}, {"iframe", REFERENCE},
 };
 #define ENTRY_COUNT (sizeof(ENTRIES) / sizeof(ENTRIES[0]))
 
@@ -56,7 +57,7 @@ typedef struct {
 typedef struct {
     Py_ssize_t tags, longest_link, closed;
     uint64_t squares;
-    int quoted;
+    int quoted, references;
     PyObject *open_tags;
     Open stack[MOST_OPEN];
     int depth;
@@ -174,6 +175,10 @@ static int take(Walk *walk, Text tag, int odd)
         return flush(walk);
     uint64_t code = code_of(name, length);
     Kind kind = kind_of(code);
+    if (kind == REFERENCE) {
+        walk->references = 1;
+        kind = OTHER;
+    }
     if (odd || kind == OTHER || kind == ROOT) {
         if (flush(walk) < 0)
             return -1;
@@ -248,9 +253,9 @@ static PyObject *survey(PyObject *Py_UNUSED(module), PyObject *page)
         Py_DECREF(walk.open_tags);
         return NULL;
     }
-    return Py_BuildValue("(nOKnnN)", walk.tags, walk.quoted ? Py_True : Py_False,
+    return Py_BuildValue("(nOKnnNO)", walk.tags, walk.quoted ? Py_True : Py_False,
                          (unsigned long long)walk.squares, walk.longest_link, walk.closed,
-                         walk.open_tags);
+                         walk.open_tags, walk.references ? Py_True : Py_False);
 }
 
 static PyMethodDef METHODS[] = {

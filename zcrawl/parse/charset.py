@@ -20,10 +20,10 @@ cannot read become U+FFFD.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from zcrawl.parse.encodings import decode_as, header_encoding, meta_encoding, xml_encoding
+from zcrawl.text.patterns import lazy_pattern
 
 _BINARY_WINDOW: Final = 1024  # bytes that are searched for binary data
 _SAMPLE: Final = 4096  # bytes that a guess is based on: 0.4 to 2 ms a guess
@@ -47,7 +47,7 @@ _GUESSED = {
     "cp949": "euc-kr",
 }
 
-_NON_ASCII = re.compile(rb"[\x80-\xff]")
+_NON_ASCII = lazy_pattern(rb"[\x80-\xff]")
 
 _MAGIC = (
     b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"%PDF-", b"PK\x03\x04",

@@ -35,12 +35,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from selectolax.lexbor import LexborHTMLParser
 
 from zcrawl.parse.tags import Survey, count_attributes
+from zcrawl.text.patterns import lazy_pattern
 
 try:
     from zcrawl.parse._tags import survey
@@ -81,6 +82,13 @@ class Place(Enum):
     THREAD = "thread"
 
 
+class Judgement(NamedTuple):
+    """What is known of a page before it is parsed."""
+
+    place: Place
+    only_a: bool = False  # no element but <a> has a link, and none changes what links mean
+
+
 class Budget:
     """The time that one page may take inside the event loop, parser and all."""
 
@@ -115,8 +123,8 @@ class SelectorCost(msgspec.Struct, frozen=True):
     wide: int = 0
 
 
-_WIDE: Final = re.compile(r"~(?!=)|:(?:has|nth-)", re.IGNORECASE)
-_NOT_A_STEP: Final = re.compile(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\s*[>+~]\s*|\s*,\s*")
+_WIDE: Final = lazy_pattern(r"~(?!=)|:(?:has|nth-)", re.IGNORECASE)
+_NOT_A_STEP: Final = lazy_pattern(r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\s*[>+~]\s*|\s*,\s*")
 
 
 def selector_cost(selector: str) -> SelectorCost:
@@ -135,16 +143,16 @@ def greatest(costs: Iterable[SelectorCost]) -> SelectorCost:
     return SelectorCost(steps, wide)
 
 
-def place_of(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> Place:
-    """Return where to parse this markup; raise TooCostly if that may take lexbor, or a job's
-    selectors, too long, or may need too much memory."""
+def judge(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> Judgement:
+    """Return where to parse this markup, and what is in it. Raise TooCostly if lexbor or a job's
+    selectors may take too long for it, or may need too much memory."""
     size = len(markup)
     if size > (INLINE_FINGERPRINT_BYTES if fingerprint else THREAD_BYTES):
         raise TooCostly(f"{size} bytes")
     if selectors is not None:
         _check_selectors(size, selectors)
     if size <= HARMLESS_BYTES:
-        return Place.LOOP
+        return Judgement(Place.LOOP)
     seen = Survey._make(survey(markup))
     if seen.quoted_bracket:
         raise TooCostly("a quoted >")
@@ -158,10 +166,10 @@ def place_of(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -
         and (seen.tags <= MOST_TAGS or size <= SHORT_BYTES)
         and copies_ms <= MOST_COPIES_MS
     ):
-        return Place.LOOP
+        return Judgement(Place.LOOP, only_a=not seen.references)
     if copies_ms > THREAD_COPIES_MS or selectors is not None or fingerprint:
         raise TooCostly(f"{size} bytes, {seen.tags} tags, {copies_ms:.0f} ms for copied elements")
-    return Place.THREAD
+    return Judgement(Place.THREAD)
 
 
 def _check_selectors(size: int, selectors: SelectorCost) -> None:

@@ -6,10 +6,11 @@ Known directives: noindex, nofollow, none (both). All others are for search engi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-_TOKEN = re.compile(r"[A-Za-z_-]+")
+from zcrawl.text.patterns import lazy_pattern
+
+_TOKEN = lazy_pattern(r"[A-Za-z_-]+")
 # Directives that have a value, so that their colon names no crawler.
 _WITH_VALUE = frozenset(
     {"unavailable_after", "max-snippet", "max-image-preview", "max-video-preview"}

@@ -26,6 +26,8 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from zcrawl.text.patterns import lazy_pattern
+
 # The Standard reads GBK with the decoder of gb18030; Python's gbk knows fewer characters.
 _BETTER_CODEC: Final = {"gbk": "gb18030"}
 _MULTI_BYTE: Final = frozenset(
@@ -146,16 +148,16 @@ codecs.register_error(_SECOND_CHANCE, _second_chance)
 UNCONDITIONAL_BYTES: Final = 1024  # searched in any case; from there on only while the head lasts
 
 # The Content-Type header: MIME types by the MIME Sniffing Standard, joined by commas.
-_MIME_TYPE = re.compile(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))++', re.S)
-_ESSENCE = re.compile(r"[\w!#$%&'*+.^`|~-]+/[\w!#$%&'*+.^`|~-]+", re.A)
-_PARAMETERS = re.compile(  # groups: name, value behind its opening quote, value without quotes
+_MIME_TYPE = lazy_pattern(r'(?:[^",]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z))++', re.S)
+_ESSENCE = lazy_pattern(r"[\w!#$%&'*+.^`|~-]+/[\w!#$%&'*+.^`|~-]+", re.A)
+_PARAMETERS = lazy_pattern(  # groups: name, value behind its opening quote, value without quotes
     r';[\t\n\r ]*+([^;=]*+)(?:=(?:("(?:[^"\\]|\\.)*+)\\?"?[^;]*+|([^;]*+)))?+', re.S
 )
-_VALID_VALUE = re.compile(r"[\t -~\x80-\xff]*")
-_ESCAPED = re.compile(r"\\(.)", re.S)
+_VALID_VALUE = lazy_pattern(r"[\t -~\x80-\xff]*")
+_ESCAPED = lazy_pattern(r"\\(.)", re.S)
 
 # How most pages begin; `search_meta` reads it as the same. No quote is open at a `>`.
-_USUAL_HEAD = re.compile(
+_USUAL_HEAD = lazy_pattern(
     rb"[\t\n\f\r ]*+(?:<\?xml[^<>]*+>[\t\n\f\r ]*+)?+(?:<!doctype[^<>]*+>[\t\n\f\r ]*+)?+"
     rb"(?:<html(?:[\t\n\f\r ][^<>\"']*+(?:\"[^<>\"]*+\"[^<>\"']*+)*+)?+>[\t\n\f\r ]*+)?+"
     rb"(?:<head>[\t\n\f\r ]*+)?+<meta[\t\n\f\r ]++(?:charset=\"([\w-]++)\"|"
@@ -163,7 +165,7 @@ _USUAL_HEAD = re.compile(
     rb"charset=([\w-]++)\")[\t\n\f\r ]*+/?>",
     re.I,
 )
-_XML_ENCODING = re.compile(
+_XML_ENCODING = lazy_pattern(
     rb"<\?xml(?>[^>]*?encoding)[\x00-\x20]*+=[\x00-\x20]*+"
     rb"(?:\"([^\"\x00-\x20>]*+)\"|'([^'\x00-\x20>]*+)')"
 )

@@ -17,22 +17,24 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
+from zcrawl.text.patterns import lazy_pattern
+
 MOST_DEPTH: Final = 50
 MOST_FAULTS: Final = 200_000  # what has more, 0.6 us each, is something else
 _MOST_TAG_CHARS: Final = 65_536  # of a tag that never ends
 _LONGEST_MARK: Final = 9  # <![CDATA[
 
 # Text up to a `<`, and what begins there: a tag (slash, name, attributes) or a mark.
-_STEP = re.compile(
+_STEP = lazy_pattern(
     r"([^<]*+)<(?:(/?)([^\W\d][\w:.-]*+)((?:[^<>\"']|\"[^<\"]*\"|'[^<']*')*+)>"
     r"|(!--|!\[CDATA\[|\?|!DOCTYPE))",
     re.IGNORECASE,
 )
 _ENDS: Final = {"!--": "-->", "![CDATA[": "]]>", "?": "?>"}
-_DOCTYPE_CONTENT = re.compile(r"[\[>]")
-_ATTRIBUTE = re.compile(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
-_REFERENCE = re.compile(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot|apos));")
-_UNKNOWN_REFERENCE = re.compile(r"&[^\W\d][\w.-]*;")
+_DOCTYPE_CONTENT = lazy_pattern(r"[\[>]")
+_ATTRIBUTE = lazy_pattern(r"([\w:.-]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_REFERENCE = lazy_pattern(r"&(?:#([0-9]{1,7})|#[xX]([0-9A-Fa-f]{1,6})|(amp|lt|gt|quot|apos));")
+_UNKNOWN_REFERENCE = lazy_pattern(r"&[^\W\d][\w.-]*;")
 _CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 

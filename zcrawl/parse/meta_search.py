@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from zcrawl.parse.encodings import UNCONDITIONAL_BYTES, encoding_named, readable
+from zcrawl.text.patterns import lazy_pattern
 
 _MOST_STEPS: Final = 10_000  # a tag is one, of about 1 us
 _STEPS_A_META: Final = 20
@@ -23,28 +24,28 @@ _ATTRIBUTE_BYTES: Final = (
     rb"[\t\n\f\r /]*+([^\t\n\f\r />][^\t\n\f\r />=]*+)(?:[\t\n\f\r ]*+=[\t\n\f\r ]*+(?:"
     rb"\"([^\"]*+)(?:\"|(\Z))|'([^']*+)(?:'|(\Z))|([^\t\n\f\r >\"'][^\t\n\f\r >]*+)?+))?+"
 )
-_ATTRIBUTE = re.compile(_ATTRIBUTE_BYTES)
-_REST_OF_TAG = re.compile(rb"(?:" + _ATTRIBUTE_BYTES + rb")*+[\t\n\f\r /]*+>?+")
-_MARKUP = re.compile(
+_ATTRIBUTE = lazy_pattern(_ATTRIBUTE_BYTES)
+_REST_OF_TAG = lazy_pattern(rb"(?:" + _ATTRIBUTE_BYTES + rb")*+[\t\n\f\r /]*+>?+")
+_MARKUP = lazy_pattern(
     rb"<(?:(/?)([a-zA-Z][^\t\n\f\r />]*+)|!--(?:-?>|.*?(?:--!?>|\Z))|(!\[CDATA\[)|[!/?][^>]*+>?+)",
     re.S,
 )
 # What is within these is text, whatever it looks like.
 _ENDS_OF_TEXT: Final = {
-    b"script": re.compile(rb"</script(?=[\t\n\f\r />])", re.I),
-    b"style": re.compile(rb"</style(?=[\t\n\f\r />])", re.I),
-    b"title": re.compile(rb"</title(?=[\t\n\f\r />])", re.I),
-    b"textarea": re.compile(rb"</textarea(?=[\t\n\f\r />])", re.I),
-    b"xmp": re.compile(rb"</xmp(?=[\t\n\f\r />])", re.I),
-    b"iframe": re.compile(rb"</iframe(?=[\t\n\f\r />])", re.I),
-    b"noembed": re.compile(rb"</noembed(?=[\t\n\f\r />])", re.I),
-    b"noframes": re.compile(rb"</noframes(?=[\t\n\f\r />])", re.I),
+    b"script": lazy_pattern(rb"</script(?=[\t\n\f\r />])", re.I),
+    b"style": lazy_pattern(rb"</style(?=[\t\n\f\r />])", re.I),
+    b"title": lazy_pattern(rb"</title(?=[\t\n\f\r />])", re.I),
+    b"textarea": lazy_pattern(rb"</textarea(?=[\t\n\f\r />])", re.I),
+    b"xmp": lazy_pattern(rb"</xmp(?=[\t\n\f\r />])", re.I),
+    b"iframe": lazy_pattern(rb"</iframe(?=[\t\n\f\r />])", re.I),
+    b"noembed": lazy_pattern(rb"</noembed(?=[\t\n\f\r />])", re.I),
+    b"noframes": lazy_pattern(rb"</noframes(?=[\t\n\f\r />])", re.I),
 }
 _IN_HEAD: Final = frozenset(
     (b"script", b"noscript", b"style", b"link", b"meta", b"object", b"title", b"base")
 )
 _FOREIGN: Final = frozenset((b"svg", b"math"))
-_CONTENT_CHARSET = re.compile(
+_CONTENT_CHARSET = lazy_pattern(
     r"charset[\t\n\f\r ]*+=[\t\n\f\r ]*+"
     r"(?:\"([^\"]*)\"|'([^']*)'|([^\t\n\f\r ;\"'][^\t\n\f\r ;]*))",
     re.I,

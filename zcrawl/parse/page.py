@@ -21,10 +21,11 @@ from zcrawl.frontier.url import LinkResolver, Resolver
 from zcrawl.model.reasons.failure import BINARY_CONTENT, FORBIDDEN_CHARSET
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.parse.charset import encoding_of, looks_binary, text_as
-from zcrawl.parse.cost import Budget, Place, check_depth, place_of
+from zcrawl.parse.cost import Budget, Place, check_depth, judge
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.encodings import REPLACEMENT
 from zcrawl.parse.links import links_of, tag_id
+from zcrawl.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:  # loaded by jobs that extract
     from zcrawl.parse.extract.page_facts import PageFacts
@@ -55,11 +56,11 @@ _DENSE: Final = 90  # tags in a sample; the densest real pages have 60, text bet
 _MANY_TAGS: Final = 15_000
 _MAX_DEPTH: Final = 1_000
 # Tags that nest. Those that close themselves (li, p, td, option ...) would only seem to.
-_NESTING = re.compile(
+_NESTING = lazy_pattern(
     rb"<(/?)(?:div|span|ul|ol|dl|section|article|main|nav|aside|header|footer|center|blockquote"
     rb"|form|fieldset|details|figure|menu|dir|pre|b|i|u|s|em|strong|font|small|big|code|tt)[>\s]"
 )
-_IRRELEVANT = re.compile(
+_IRRELEVANT = lazy_pattern(
     rb"</?(?!(?:a|area|i?frame|frameset|noframes|base|meta|title|head|html|body|script|noscript"
     rb"|style|template|textarea|xmp)[\s/>])[a-z][^>]*>",
     re.I,
@@ -156,10 +157,12 @@ def parse_page(
         markup = _as_utf8(body, encoding)
         page_resolver = resolver.for_page(encoding)
     plan = options.plan if facts is not None else None
+    only_a = False
     if budget is not None:
         if tree is None:
             cost = None if plan is None else plan.cost
-            if place_of(markup, options.fingerprint, cost) is Place.THREAD:
+            place, only_a = judge(markup, options.fingerprint, cost)
+            if place is Place.THREAD:
                 raise ForThread(markup)
         budget.begin()
     if tree is None:
@@ -174,7 +177,7 @@ def parse_page(
     links: list[tuple[str, bytes]] = []
     base: str | None = None
     if follows and (plan is None or not plan.picks_links):
-        links, base = links_of(tree, url, options.follow_nofollow, page_resolver, budget)
+        links, base = links_of(tree, url, options.follow_nofollow, page_resolver, budget, only_a)
     if plan is not None and facts is not None:
         from zcrawl.parse.extract.page_facts import SourcePage
 

@@ -10,13 +10,13 @@ has no counterpart in Markdown is written as its text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from selectolax.lexbor import LexborNode
 
 from zcrawl.frontier.url import absolute
+from zcrawl.text.patterns import lazy_pattern
 
 MAX_CHARS: Final = 1_000_000
 _STEPS_BETWEEN_CHECKS: Final = 256
@@ -35,9 +35,9 @@ _LINES = {"li", "tr", "dt", "dd", "caption", "legend", "optgroup", "option"}
 _PARAGRAPHS = _BLOCKS - _LINES  # an empty line around them
 _SEPARATES_WORDS = _BLOCKS | {"br", "td", "th"}
 _MARKS = {"b": "**", "strong": "**", "i": "*", "em": "*", "code": "`", "del": "~~", "s": "~~"}
-_SPACE = re.compile(r"[ \t\r\n\f]+")
-_BLANK_LINES = re.compile(r"\n{3,}")
-_SPACE_AT_BREAK = re.compile(r"[ \t]+(?=\n)")
+_SPACE = lazy_pattern(r"[ \t\r\n\f]+")
+_BLANK_LINES = lazy_pattern(r"\n{3,}")
+_SPACE_AT_BREAK = lazy_pattern(r"[ \t]+(?=\n)")
 
 
 def words_of(node: LexborNode, check: Check = lambda: None) -> str:

@@ -29,6 +29,7 @@ from zcrawl.model.reasons.skip import (
 )
 from zcrawl.parse.encodings import REPLACEMENT, codec_of, xml_encoding
 from zcrawl.parse.loose_xml import LooseXml, attributes_of, plain_text
+from zcrawl.text.patterns import lazy_pattern
 
 MAX_BYTES: Final = 50_000_000
 MAX_ENTRIES: Final = 50_000
@@ -39,23 +40,23 @@ _HEAD: Final = 1_024  # bytes that tell the encoding and the kind of a file
 _MOST_MEMBERS: Final = 10_000  # gzip files in one body; an empty one has 20 bytes
 _NEWEST_PRIO: Final = -100  # of a page that was changed today; lower goes first
 _DAYS_A_STEP: Final = 7
-_LINE = re.compile(r"[^\r\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
+_LINE = lazy_pattern(r"[^\r\n]{8,}")  # no URL is shorter; 50 MB of empty lines took a minute
 _UTF16: Final = {  # marks, and how a file without a mark begins: `<` or `h`
     b"\xff\xfe": "utf-16le", b"\xfe\xff": "utf-16be",
     b"<\0": "utf-16le", b"\0<": "utf-16be", b"h\0": "utf-16le", b"\0h": "utf-16be",
 }  # fmt: skip
 # XML begins with `<`, or some program wrote a warning before it.
-_XML_BEGINS = re.compile(
+_XML_BEGINS = lazy_pattern(
     r"<|.{0,1000}?<(?:\?xml\b|(?:\w+:)?(?:urlset|sitemapindex|rss|feed)\b)",
     re.DOTALL | re.IGNORECASE,
 )
-_RAW_AMPERSAND = re.compile(r"&(?!#?\w+;)")
+_RAW_AMPERSAND = lazy_pattern(r"&(?!#?\w+;)")
 _ROOTS: Final = frozenset(("urlset", "sitemapindex", "rss", "feed", "rdf"))
 _ENTRIES: Final = frozenset(("url", "sitemap", "item", "entry"))
 _LOCATIONS: Final = frozenset((("loc", "url"), ("loc", "sitemap"), ("link", "item")))
 _CHANGES: Final = frozenset(("lastmod", "pubdate", "updated"))
 _FIELDS: Final = _CHANGES | {"loc", "link"}
-_W3C_DATE = re.compile(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
+_W3C_DATE = lazy_pattern(r"([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 
 
 class Sitemap(msgspec.Struct):

@@ -21,6 +21,7 @@ class Survey(NamedTuple):
     longest_link: int  # the most attributes of a link that may be open when a block begins
     closed: int  # elements that are certainly closed
     open_tags: list[bytes]  # formatting elements that may be open then; and <html> and <body>
+    references: bool  # there may be an <area>, <base>, <frame> or <iframe>
 
 
 def count_attributes(tag: bytes) -> int:

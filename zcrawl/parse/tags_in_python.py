@@ -23,11 +23,11 @@ tag that is not inline.
 
 from __future__ import annotations
 
-import re
 from enum import Enum
 from typing import Final
 
 from zcrawl.parse.tags import count_attributes
+from zcrawl.text.patterns import lazy_pattern
 
 
 class _Kind(Enum):
@@ -36,6 +36,7 @@ class _Kind(Enum):
     INLINE = "begins no block"
     VOID = "is never open"
     ROOT = "adds its attributes to the first one"
+    REFERENCE = "is or changes a link, like <a>; for the rest like any other element"
 
 
 _KINDS: Final = {
@@ -49,14 +50,15 @@ _KINDS: Final = {
     b"a": _Kind.LINK,
     **dict.fromkeys((b"br", b"img", b"wbr"), _Kind.VOID),
     **dict.fromkeys((b"html", b"body"), _Kind.ROOT),
+    **dict.fromkeys((b"area", b"base", b"frame", b"iframe"), _Kind.REFERENCE),
 }
 _MOST_OPEN: Final = 32  # of the stack
 _LONG_TAG: Final = 256  # bytes; shorter ones do not have very many attributes
 
 # A `<` that begins no tag is text. Groups: slash, name, the rest up to the first `>`.
-_TAG: Final = re.compile(rb"<(/?)(?:([a-zA-Z]+)(?=[\t\n\f\r />])|(?=[a-zA-Z/!?]))([^>]*)>")
+_TAG: Final = lazy_pattern(rb"<(/?)(?:([a-zA-Z]+)(?=[\t\n\f\r />])|(?=[a-zA-Z/!?]))([^>]*)>")
 # A quoted value begins directly behind `=`, but for white space.
-_OPEN_QUOTE: Final = re.compile(rb"=[\t\n\f\r ]*(?:\"[^\"]*|'[^']*)\Z")
+_OPEN_QUOTE: Final = lazy_pattern(rb"=[\t\n\f\r ]*(?:\"[^\"]*|'[^']*)\Z")
 
 
 class _Walk:
@@ -65,6 +67,7 @@ class _Walk:
     def __init__(self) -> None:
         self.squares = self.longest_link = self.closed = 0
         self.open_tags: list[bytes] = []
+        self.references = False
         self._stack: list[tuple[bytes, _Kind, bytes]] = []  # name, kind, tag
 
     def take(self, tag: bytes, name: bytes, is_end: bool) -> None:
@@ -72,6 +75,8 @@ class _Walk:
         if len(tag) > _LONG_TAG:
             self.squares += count_attributes(tag) ** 2
         kind = _KINDS.get(name)
+        if kind is _Kind.REFERENCE:
+            self.references, kind = True, None
         if kind is None or kind is _Kind.ROOT or b"<" in tag:
             self._flush()
             if kind is not None and not is_end:
@@ -88,8 +93,8 @@ class _Walk:
         else:
             self._flush()
 
-    def figures(self) -> tuple[int, int, int, list[bytes]]:
-        return self.squares, self.longest_link, self.closed, self.open_tags
+    def figures(self) -> tuple[int, int, int, list[bytes], bool]:
+        return self.squares, self.longest_link, self.closed, self.open_tags, self.references
 
     def _flush(self) -> None:
         for _, kind, tag in self._stack:
@@ -103,7 +108,7 @@ class _Walk:
             self.longest_link = max(self.longest_link, count_attributes(tag))
 
 
-def survey(markup: bytes) -> tuple[int, bool, int, int, int, list[bytes]]:
+def survey(markup: bytes) -> tuple[int, bool, int, int, int, list[bytes], bool]:
     """Look at all tags of a page; return the fields of a Survey."""
     walk = _Walk()
     end = markup.rfind(b">") + 1  # a tag that does not end is dropped

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pwd
 import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -131,11 +132,12 @@ class MeshClient:
 
 def who_asks() -> str:
     """`ann@laptop`, for the audit."""
-    import getpass  # not before somebody asks
-
-    user = str(os.getuid())
-    with contextlib.suppress(OSError, KeyError):  # a user without a name
-        user = getpass.getuser()
+    # As `getpass.getuser` does it, which loads what reads passwords.
+    user = os.environ.get("LOGNAME") or os.environ.get("USER")
+    if not user:
+        user = str(os.getuid())
+        with contextlib.suppress(KeyError):  # a user without a name
+            user = pwd.getpwuid(os.getuid()).pw_name
     return f"{user}@{os.uname().nodename}"
 
 

@@ -9,7 +9,6 @@ of the job, what is missing and what to do.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,6 +33,7 @@ from zcrawl.model.reasons.usage import (
 from zcrawl.model.spec import CRAWL, ENGINES, JobSpec
 from zcrawl.roles.extras import BROWSERS, PACKAGES, extras_of, has_browser
 from zcrawl.submit import outputs
+from zcrawl.text.spelling import near_names
 
 # extra → (a module of it, what it is for)
 EXTRAS: Final = {
@@ -100,7 +100,7 @@ def _check_plugin(key: str, group: str, name: str, spec: JobSpec) -> None:
 
 def _refuse(key: str, name: str, choices: Iterable[str], what: str) -> None:
     present = sorted(set(choices))
-    near = difflib.get_close_matches(name, present, n=1, cutoff=0.6)
+    near = near_names(name, present)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     listed = f"known: {', '.join(present)}" if present else "no package here brings one"
     raise JobError(
@@ -193,7 +193,7 @@ def _check_handlers(spec: JobSpec) -> None:
                 continue
             # A base class in another module may have it: then the spider has bases to look at.
             if name not in functions and not _has_foreign_bases(tree):
-                near = difflib.get_close_matches(name, functions, n=1, cutoff=0.6)
+                near = near_names(name, functions)
                 meant = f"; did you mean {near[0]!r}?" if near else ""
                 raise JobError(
                     f"{spec.spider.partition(':')[0]}, line {keyword.value.lineno}: the spider has "

@@ -9,12 +9,13 @@ the machine are in none of them. A spider gets no secret by its environment; a j
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
+from zcrawl.text.patterns import lazy_pattern
+
 # Where programs, libraries, certificates and temporary files are, and in what language to speak.
-_KEPT: Final = re.compile(
+_KEPT: Final = lazy_pattern(
     r"PATH|HOME|TMPDIR|LANG|LANGUAGE|LC_[A-Z_]+|TZ|TZDIR|LD_LIBRARY_PATH"
     r"|PYTHONPATH|PYTHONHOME|PYTHONUTF8|PYTHONIOENCODING|PYTHONDONTWRITEBYTECODE|PYTHONPYCACHEPREFIX"
     r"|VIRTUAL_ENV|SSL_CERT_FILE|SSL_CERT_DIR|SYSTEMROOT"

@@ -6,13 +6,13 @@ errors, not in `repr`. Called by `sql.store.open_mysql` and by whoever reads `da
 
 from __future__ import annotations
 
-import re
 import urllib.parse
 from typing import Final
 
 import msgspec
 
 from zcrawl.errors import ConfigError
+from zcrawl.text.patterns import lazy_pattern
 
 DEFAULT_PORT: Final = 3306
 # As MySQL's own tools name them. `preferred`: encrypted if the server can, whoever it is.
@@ -20,7 +20,7 @@ SSL_MODES: Final = ("disabled", "preferred", "required", "verify_ca", "verify_id
 _PARAMETERS: Final = ("ssl_mode", "ssl_ca", "ssl_cert", "ssl_key", "socket")
 _MYSQL_SCHEMES: Final = ("mysql", "mariadb")
 _NEEDS_MYSQL: Final = "database.urls: a cluster needs one or more mysql:// addresses"
-_PASSWORD: Final = re.compile(r"(//[^/@:]*):.*@")
+_PASSWORD: Final = lazy_pattern(r"(//[^/@:]*):.*@")
 
 
 class MysqlUrl(msgspec.Struct, frozen=True):

@@ -14,18 +14,19 @@ from zcrawl.model.reasons.usage import SECRET_WRITTEN_OUT
 from zcrawl.model.spec import Fetch, JobSpec, Login
 from zcrawl.submit.seeds import check_seed
 from zcrawl.text.expressions import compile_pattern
+from zcrawl.text.patterns import lazy_pattern
 
 ROTATIONS: Final = ("round_robin", "sticky", "least_failures")
 MAX_PROXIES: Final = 10_000
-_REFERENCE = re.compile(r"\$\{[A-Za-z0-9_]+\}")
-_SECRET_FIELD = re.compile(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
+_REFERENCE = lazy_pattern(r"\$\{[A-Za-z0-9_]+\}")
+_SECRET_FIELD = lazy_pattern(r"pass|pwd|\bpw|secret|token|credential|pin\b", re.IGNORECASE)
 # Headers whose values let their bearer in: the standard's own, and what APIs call theirs.
-_SECRET_HEADER = re.compile(
+_SECRET_HEADER = lazy_pattern(
     r"^(proxy-)?authorization$|^cookie2?$|api-?key|(^|-)key$|token|secret|passw|credential"
     r"|authoriz|(^|-)auth(-|$)|session",
     re.IGNORECASE,
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 
 def check_access(spec: JobSpec) -> None:

@@ -8,10 +8,8 @@ the workers needs no such right.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -20,13 +18,15 @@ import msgspec
 from zcrawl.errors import JobError, RefusedError
 from zcrawl.model.reasons.usage import BAD_HASH, BAD_SPIDER, CODE_NOT_ALLOWED, UNUSED_OPTIONS
 from zcrawl.model.spec import CRAWL, ENGINES, JobSpec, SpiderCode
+from zcrawl.text.patterns import lazy_pattern
+from zcrawl.text.spelling import near_names
 
 MAX_SOURCE: Final = 500_000  # bytes
 MAX_ARGS: Final = 50_000  # bytes of JSON
 LEAST_MEMORY: Final = 100_000_000  # less does not start an interpreter with its libraries
-_FILE = re.compile(r"[^:]+\.py:[A-Za-z]\w*")
-_PACKAGE = re.compile(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*:[A-Za-z]\w*")
-PLUGIN_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
+_FILE = lazy_pattern(r"[^:]+\.py:[A-Za-z]\w*")
+_PACKAGE = lazy_pattern(r"[A-Za-z]\w*(?:\.[A-Za-z]\w*)*:[A-Za-z]\w*")
+PLUGIN_NAME: Final = lazy_pattern(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
 def is_file(spider: str) -> bool:
@@ -102,7 +102,7 @@ def check_engine(name: str, known: tuple[str, ...]) -> None:
     """An engine of zcrawl's own, or the name of a plugin, which only the workers have to know."""
     if name in known:
         return
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.7)
+    near = near_names(name.lower(), known, cutoff=0.7)
     if near:
         raise JobError(f"fetch.engine {name!r} does not exist; did you mean {near[0]!r}?")
     if not PLUGIN_NAME.fullmatch(name):
@@ -120,7 +120,7 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
         raise JobError(
             f"kind {kind!r} is not available in this version; use 'crawl', or the name of a plugin"
         )
-    if difflib.get_close_matches(kind.lower(), [CRAWL], n=1, cutoff=0.6):
+    if near_names(kind.lower(), [CRAWL]):
         raise JobError(f"kind {kind!r} does not exist; did you mean 'crawl'?")
     if not PLUGIN_NAME.fullmatch(kind):
         raise JobError(f"kind {kind!r} does not exist; use 'crawl', or the name of a plugin")
@@ -148,7 +148,7 @@ def _check_options(spec: JobSpec) -> None:
     for name in spec.plugins:
         if name in named:
             continue
-        near = difflib.get_close_matches(name, named, n=1, cutoff=0.6)
+        near = near_names(name, named)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         raise JobError(
             f"plugins.{name}: no middleware, parser, engine, store or executor of this job has "

@@ -8,7 +8,6 @@ paths are judged here too, selectors in `parse.extract.plan`, because the leader
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, get_args
 
@@ -28,6 +27,7 @@ from zcrawl.model.extraction import (
 from zcrawl.model.reasons.usage import BAD_CHOICE, BAD_EXPRESSION, NO_SUCH_FIELD, UNKNOWN_KEY
 from zcrawl.submit.keys import word_for
 from zcrawl.text.expressions import compile_path, compile_pattern
+from zcrawl.text.spelling import near_names
 
 MAX_BLOCKS: Final = 100
 MAX_FIELDS: Final = 500  # in one block, with those inside of others
@@ -130,10 +130,10 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
             if key == "xpath":
                 meant = '; XPath is not supported, write css = "..."'
             elif schema is Block and isinstance(table[key], str | Mapping):
-                close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.8)
+                close = near_names(str(key), names, cutoff=0.8)
                 meant = f"; did you mean '{path}.{close[0]}'?" if close else _BELOW_FIELDS
             else:
-                close = difflib.get_close_matches(str(key), names, n=1, cutoff=0.5)
+                close = near_names(str(key), names, cutoff=0.5)
                 hint = _FOREIGN.get(str(key)) or (close[0] if close else "")
                 meant = f"; did you mean '{path}.{hint}'?" if hint else f"; known: {_list(names)}"
             raise JobError(f"{source}: unknown key '{path}.{key}'{meant}", code=UNKNOWN_KEY)
@@ -142,7 +142,7 @@ def _known(table: Mapping[str, Any], schema: type[msgspec.Struct], path: str, so
 def _one_of(value: Any, choices: tuple[str, ...], path: str, source: str) -> None:
     """Other types than text are told by the types themselves."""
     if isinstance(value, str) and value not in choices:
-        close = difflib.get_close_matches(value.lower(), choices, n=1, cutoff=0.5)
+        close = near_names(value.lower(), choices, cutoff=0.5)
         meant = f"did you mean {close[0]!r}?" if close else f"use one of {_list([*choices])}"
         raise JobError(f"{source}: {path}: {value!r} does not exist; {meant}", code=BAD_CHOICE)
 
@@ -216,7 +216,7 @@ def _check_schema(
         if name in fields:
             continue
         own = sorted(set(fields) - set(ADDED))
-        close = difflib.get_close_matches(str(name), own, n=1, cutoff=0.6)
+        close = near_names(str(name), own)
         meant = f"; did you mean {close[0]!r}?" if close else ""
         raise JobError(
             f"{path}: {holder.format(name)} {_list(own) or 'no fields'}{meant}",
@@ -297,7 +297,7 @@ def _check_follow(rule: Follow, names: list[str], path: str) -> None:
     if rule.css and rule.json:
         raise JobError(f"{path} has css and json; keep css for HTML pages, or json for JSON pages")
     if rule.to and rule.to not in names:
-        close = difflib.get_close_matches(rule.to, names, n=1)
+        close = near_names(rule.to, names)
         there = f"the blocks are named {_list(names)}" if names else "no block has a name"
         meant = f"did you mean {close[0]!r}?" if close else there
         raise JobError(f"{path}.to: there is no block named {rule.to!r}; {meant}")

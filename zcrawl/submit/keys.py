@@ -7,12 +7,14 @@ Called by `validate` for job files and by `config` for config files. Pure.
 from __future__ import annotations
 
 import datetime
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+
+from zcrawl.text.patterns import lazy_pattern
+from zcrawl.text.spelling import near_names
 
 
 def known_keys(schema: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] | None]:
@@ -57,19 +59,19 @@ def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -
     full = dotted_keys(schema)
     section = key.rpartition(".")[0]  # is no answer: the key is in it already
     candidates = [*full, *(name for name in known_keys(schema) if name != section), *later]
-    close = difflib.get_close_matches(key, candidates, n=1, cutoff=0.6)
+    close = near_names(key, candidates)
     if close:
         return close[0]
     # The right name in the wrong section: `rate` at the top, `scope.rate`.
     last = {name.rpartition(".")[2]: name for name in reversed(full)}
-    close = difflib.get_close_matches(key.rpartition(".")[2], last, n=1, cutoff=0.75)
+    close = near_names(key.rpartition(".")[2], last, cutoff=0.75)
     return last[close[0]] if close else None
 
 
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$?\.?(?P<path>[^`]*)`)?$", re.DOTALL)
-_EXPECTED = re.compile(r"Expected `(?P<needed>[^`]+)`(?P<limit>[^,]*), got `(?P<given>[^`]+)`")
-_LENGTH = re.compile(r"Expected `array` of length (?P<needed>\d+), got (?P<given>\d+)")
-_MISSING = re.compile(r"Object missing required field `(?P<key>[^`]+)`")
+_AT = lazy_pattern(r"^(?P<what>.*?)(?: - at `\$?\.?(?P<path>[^`]*)`)?$", re.DOTALL)
+_EXPECTED = lazy_pattern(r"Expected `(?P<needed>[^`]+)`(?P<limit>[^,]*), got `(?P<given>[^`]+)`")
+_LENGTH = lazy_pattern(r"Expected `array` of length (?P<needed>\d+), got (?P<given>\d+)")
+_MISSING = lazy_pattern(r"Object missing required field `(?P<key>[^`]+)`")
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -94,7 +96,7 @@ _KINDS: Mapping[type, str] = {
     datetime.date: "date",
     datetime.time: "time",
 }
-_TOML_PLACE = re.compile(r" \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
+_TOML_PLACE = lazy_pattern(r" \(at line (?P<line>\d+), column (?P<column>\d+)\)$")
 _TOML_ADVICE = {
     "Invalid value": "texts need quotes, and yes and no are written true and false",
     "Cannot overwrite a value": "a key is there twice",

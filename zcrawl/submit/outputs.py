@@ -5,7 +5,6 @@ Called by `validate`, by the store when a run begins, by the output files and by
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -14,11 +13,12 @@ from zcrawl.model.formats import FORMATS, all_endings, ending_of, format_of, is_
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED, SECRET_WRITTEN_OUT
 from zcrawl.model.spec import JobSpec, Output
 from zcrawl.submit.code import PLUGIN_NAME
+from zcrawl.text.patterns import lazy_pattern
 
 SQL: Final = "sql"  # the database: always, because all others derive from it
 PLUGIN: Final = "plugin"  # a store that a package adds, on the masters: plugin:NAME
 REMOTE: Final = ("s3://",)
-_PLACEHOLDER = re.compile(r"\{(\w*)\}")
+_PLACEHOLDER = lazy_pattern(r"\{(\w*)\}")
 _KNOWN: Final = frozenset(("run", "name", "part"))
 MAX_TARGETS: Final = 20
 

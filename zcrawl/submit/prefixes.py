@@ -9,17 +9,18 @@ an S3 key, a home folder, a control character. So `s3://bucket/mine-evil/x` and
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
+from zcrawl.text.patterns import lazy_pattern
+
 S3: Final = "s3://"
 MOST_BYTES: Final = 1_900  # of a name; the database keeps 2,000, and parts have a number more
-_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,62}")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
-_UNCLEAR_IN_KEY: Final = re.compile(r"[%\\?#*]")
+_BUCKET: Final = lazy_pattern(r"[a-z0-9][a-z0-9.-]{1,62}")
+_CONTROL: Final = lazy_pattern(r"[\x00-\x1f\x7f]")
+_UNCLEAR_IN_KEY: Final = lazy_pattern(r"[%\\?#*]")
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -17,19 +17,20 @@ from zcrawl.errors import BadUrl
 from zcrawl.frontier.url import canonicalize, quoted
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.submit.url_logins import refuse_login
+from zcrawl.text.patterns import lazy_pattern
 
 CHUNK: Final = 1000
 _SHOWN: Final = 80  # characters of a bad line that a message repeats
 _MAX_PORT: Final = 65_535
-_PATH = re.compile(r"^(?:\.{0,2}/(?!/)|~/|file:|[\w./-]+\.html?$)")
-_PORT = re.compile(
+_PATH = lazy_pattern(r"^(?:\.{0,2}/(?!/)|~/|file:|[\w./-]+\.html?$)")
+_PORT = lazy_pattern(
     r"^(?:https?://)?(?:[^/?#@]*@)?(?:\[[0-9A-Fa-f:.]*\]|[^/?#:]*):([0-9]{1,20})(?:[/?#]|$)"
 )
-_WORD_PORT = re.compile(r"^https?://[^/?#:\[]*:([^/?#]*[^0-9/?#][^/?#]*)(?:[/?#]|$)")
-_NO_HOST = re.compile(r"^https?:(?:/{0,2}$|///)", re.IGNORECASE)
-_SPACE_IN_HOST = re.compile(r"^https?://[^/?#]*\s", re.IGNORECASE)
-_MAILBOX = re.compile(r"^(?:mailto:)?[^/:@\s]+@([\w.-]+)$", re.IGNORECASE)
-_OWN_NETWORK = re.compile(r"localhost\b|127\.|10\.|192\.168\.")
+_WORD_PORT = lazy_pattern(r"^https?://[^/?#:\[]*:([^/?#]*[^0-9/?#][^/?#]*)(?:[/?#]|$)")
+_NO_HOST = lazy_pattern(r"^https?:(?:/{0,2}$|///)", re.IGNORECASE)
+_SPACE_IN_HOST = lazy_pattern(r"^https?://[^/?#]*\s", re.IGNORECASE)
+_MAILBOX = lazy_pattern(r"^(?:mailto:)?[^/:@\s]+@([\w.-]+)$", re.IGNORECASE)
+_OWN_NETWORK = lazy_pattern(r"localhost\b|127\.|10\.|192\.168\.")
 _LIST = "For a list of URLs in a file: --seeds FILE"
 _JOB = "A job file is TOML, and its name ends in .toml"
 _FILE_ADVICE: Final = {
@@ -41,8 +42,8 @@ _FILE_ADVICE: Final = {
     ".tml": _JOB,
     ".xml": "For a sitemap write its whole URL, https://example.com/sitemap.xml",
 }
-_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:")
-_HOST = re.compile(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
+_SCHEME = lazy_pattern(r"^[A-Za-z][A-Za-z0-9+.-]*:")
+_HOST = lazy_pattern(r"^[\w.-]+(?::[0-9]+)?(?:[/?#].*)?$")
 
 
 def check_seed(text: str) -> str:

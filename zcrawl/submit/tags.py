@@ -4,7 +4,6 @@ Called by `validate` (which words are tags), by the commands (`--tag` adds to th
 whoever shows a job. Pure.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -12,12 +11,13 @@ import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.model.spec import UNREADABLE
+from zcrawl.text.patterns import lazy_pattern
 
 MOST_TAGS: Final = 16  # of one job
 MOST_CHARACTERS: Final = 32  # of one tag
 NO_TAG: Final = "(no tag)"  # jobs that have none; no tag can be called so
 # Letters that every keyboard and every terminal has, and no beginning that looks like a flag.
-_TAG = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_TAG = lazy_pattern(r"[a-z0-9][a-z0-9._-]*")
 
 
 def check_tags(tags: Sequence[str]) -> None:

@@ -11,7 +11,6 @@ https of the same host, because sites send their visitors there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
@@ -22,11 +21,12 @@ import msgspec
 from zcrawl.errors import BadUrl, UsageError
 from zcrawl.frontier.url import canonicalize, netloc_of
 from zcrawl.model.reasons.usage import PASSWORD_IN_URL
+from zcrawl.text.patterns import lazy_pattern
 
 ENVIRONMENT: Final = "ZCRAWL_SECRET_"  # what fetch.keyring reads
 NAME_PREFIX: Final = "URL_"
-_NO_NAME = re.compile(r"[^A-Za-z0-9]+")
-_TYPED_REFERENCE = re.compile(r"\$\{(URL_[A-Za-z0-9_]+)\}")
+_NO_NAME = lazy_pattern(r"[^A-Za-z0-9]+")
+_TYPED_REFERENCE = lazy_pattern(r"\$\{(URL_[A-Za-z0-9_]+)\}")
 
 
 def has_login(url: str) -> bool:

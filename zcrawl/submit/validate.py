@@ -11,7 +11,6 @@ Called by `crawl` and `submit`. Pure.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from zcrawl.submit.outputs import check_outputs
 from zcrawl.submit.private import check_private_host
 from zcrawl.submit.seeds import check_seed
 from zcrawl.submit.tags import check_tags
+from zcrawl.text.patterns import lazy_pattern
 
 LATER_KINDS: Final = ("http", "shell")
 # Keys of the job file's full form that no part of this version acts on. Ignoring them in
@@ -67,8 +67,8 @@ FOREIGN_KEYS: Final = {
 MAX_NAME: Final = 200  # characters
 MAX_INT: Final = 2**31 - 1  # fits every database's INTEGER
 MAX_RETRIES: Final = 100
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_TOKEN = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a header's name, RFC 9110
+_CONTROL = lazy_pattern(r"[\x00-\x1f\x7f]")
 
 
 def spec_from_dict(data: Mapping[str, Any], source: str) -> JobSpec:

@@ -18,11 +18,11 @@ worker and a follower send what it holds as LINES, the leader takes its own. Pur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Line, Lines
+from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.wildcards import matches
 
 INFO, WARNING, ERROR = "info", "warning", "error"
@@ -98,7 +98,7 @@ def rank(level: str) -> int:
 
 
 # Texts of events name their run so, at their beginning or after the job's name.
-_RUN = re.compile(r"(?:^|, )run ([0-9]{1,18})\b")
+_RUN = lazy_pattern(r"(?:^|, )run ([0-9]{1,18})\b")
 
 
 class LogFilter(NamedTuple):

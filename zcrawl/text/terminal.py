@@ -18,14 +18,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from zcrawl.text.patterns import lazy_pattern
+
 # Those that hide text although `str.isprintable` lets them pass.
 _SHAPELESS: Final = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef"
 )
-_HIDDEN: Final = re.compile(f"[{_SHAPELESS}]")
+_HIDDEN: Final = lazy_pattern(f"[{_SHAPELESS}]")
 # In JSON: C0 is escaped by JSON itself. Private and unassigned code points do nothing to a
 # terminal and are data; a program that reads them gets the same either way.
-_IN_JSON: Final = re.compile(
+_IN_JSON: Final = lazy_pattern(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"

@@ -19,7 +19,7 @@ from zcrawl.errors import ParseError
 from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.model.extraction import Block, Field, ItemRule
 from zcrawl.parse import cost
-from zcrawl.parse.cost import Budget, Place, SelectorCost, TooCostly, place_of, selector_cost
+from zcrawl.parse.cost import Budget, Place, SelectorCost, TooCostly, judge, selector_cost
 from zcrawl.parse.extract.page_facts import PageFacts
 from zcrawl.parse.extract.plan import Plan
 from zcrawl.parse.page import ForThread, PageOptions, ParsedPage, parse_markup
@@ -199,7 +199,7 @@ def test_pages_for_selectors_and_fingerprints_are_never_parsed_in_a_thread() -> 
 def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: int) -> None:
     """Lexbor cannot be interrupted, so its time is judged by the bytes alone."""
     try:
-        place = place_of(MONSTERS[kind](size, random.Random(1)), False, None)
+        place = judge(MONSTERS[kind](size, random.Random(1)), False, None).place
     except TooCostly:
         return
     assert place is Place.THREAD
@@ -210,7 +210,7 @@ def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: i
 def test_ordinary_pages_stay_in_the_loop(links: int) -> None:
     """A page of 65 KB with 3,600 tags is nothing special."""
     assert len(ordinary(links)) < cost.INLINE_BYTES
-    assert place_of(ordinary(links), False, None) is Place.LOOP
+    assert judge(ordinary(links), False, None).place is Place.LOOP
 
 
 def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
@@ -218,8 +218,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
     text = b"<p>" + b"many words of text without any tag " * 2_000
     data = base64.b64encode(random.Random(1).randbytes(60_000))
     image = b'<img src="data:image/png;base64,' + data + b'">'
-    assert place_of(text, False, None) is Place.LOOP
-    assert place_of(image, False, None) is Place.LOOP
+    assert judge(text, False, None).place is Place.LOOP
+    assert judge(image, False, None).place is Place.LOOP
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
@@ -227,11 +227,11 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
     names = b" ".join(b"a%d" % n for n in range(600))
     page = b"<p><b x='>' " + names + b">" + b"</p><p>x" * 600
     with pytest.raises(TooCostly):
-        place_of(page, False, None)
+        judge(page, False, None)
     with pytest.raises(TooCostly):
-        place_of(page.replace(b"'", b'"'), False, None)
+        judge(page.replace(b"'", b'"'), False, None)
     ordinary_tag = b"<p><b x='a' y=''>" + b"x" * 5_000
-    assert place_of(ordinary_tag, False, None) is Place.LOOP
+    assert judge(ordinary_tag, False, None).place is Place.LOOP
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
 )
 def test_quotes_in_the_text_of_a_page_are_no_values(text: bytes) -> None:
     """Manuals of programming languages are full of them; where a tag ended is certain."""
-    assert place_of(b"<p>word</p>" * 400 + text * 20, False, None) is Place.LOOP
+    assert judge(b"<p>word</p>" * 400 + text * 20, False, None).place is Place.LOOP
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_quotes_in_the_text_of_a_page_are_no_values(text: bytes) -> None:
 def test_a_bracket_in_a_quoted_value_is_always_seen(tag: bytes) -> None:
     """After it, nobody can tell by brackets which tags a page has."""
     with pytest.raises(TooCostly, match="quoted"):
-        place_of(b"<p>word</p>" * 400 + tag, False, None)
+        judge(b"<p>word</p>" * 400 + tag, False, None)
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -275,7 +275,7 @@ def test_a_long_tag_is_found_wherever_it_looks_like_ordinary_markup(seed: int) -
         parts.append(f'{names} t{n}="{quoted}" ')
     page = f"<p {''.join(parts)}>".encode()
     with pytest.raises(TooCostly):
-        place_of(page, False, None)
+        judge(page, False, None)
 
 
 @pytest.mark.parametrize(

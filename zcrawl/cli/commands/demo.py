@@ -4,7 +4,6 @@ served on loopback. It needs no network and is polite to nobody, since nobody is
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -52,7 +51,7 @@ def demo_command(
     from zcrawl.runtime.loop import run_async
 
     if settings.resolved.origins["data.dir"] == "default":
-        settings = dataclasses.replace(settings, data=Path("zcrawl-demo").resolve())
+        settings = settings._replace(data=Path("zcrawl-demo").resolve())
     output.note_if(make_folder(settings.data))
     with first_workers(workers) as nursery:
         return run_async(_demo(settings, workers, job_file, out, changes, nursery))

@@ -12,20 +12,20 @@ import asyncio
 import dataclasses
 import os
 import pwd
-import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from zcrawl.runtime.child_environment import is_kept
+from zcrawl.text.patterns import lazy_pattern
 
 USER: Final = "nobody"
 PROBE_S: Final = 10.0
 # Of older systems and those without user namespaces.
 _HELPERS: Final = ("/usr/lib/chromium/chrome-sandbox", "/opt/google/chrome/chrome-sandbox")
 # Besides what every child gets: where fonts and browsers are, what playwright tells its driver.
-_KEPT: Final = re.compile(
+_KEPT: Final = lazy_pattern(
     r"FONTCONFIG_\w+|PLAYWRIGHT_NODEJS_PATH|PLAYWRIGHT_BROWSERS_PATH|PW_LANG_NAME\w*"
     r"|PW_CLI_DISPLAY_VERSION"
 )

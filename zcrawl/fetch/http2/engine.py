@@ -11,7 +11,6 @@ of them is to blame, so each is asked for once more on a connection of its own (
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
@@ -45,11 +44,12 @@ from zcrawl.model.reasons.failure import (
     TOO_LARGE,
     TOTAL_TIMEOUT,
 )
+from zcrawl.text.patterns import lazy_pattern
 
 MOST_CLIENTS: Final = 32  # idle ones above that are closed
 MOST_TURNS: Final = 5  # that a request waits for on connections which end before it was sent
 _ALL_HEADERS: Final = "all_headers"
-_BREAKS_A_HEADER: Final = re.compile(r"[\r\n\0]")
+_BREAKS_A_HEADER: Final = lazy_pattern(r"[\r\n\0]")
 
 
 class _Client:

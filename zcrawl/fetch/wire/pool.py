@@ -23,14 +23,15 @@ from zcrawl.fetch.ports import HopLimits, TlsFiles
 from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
 from zcrawl.fetch.wire.connector import Dialer, LookUp, Place
 from zcrawl.model.reasons.failure import RESET
+from zcrawl.text.patterns import lazy_pattern
 
 KEEPALIVE_S: Final = 15.0
 SWEEP_S: Final = 5.0  # between two looks at what nobody uses
 
 # Nothing in it that could end the request line, be cut off it, or mean somebody's password.
-_PLAIN: Final = re.compile(r"(https?)://([^/?#@\\\s]+)(/[!\"$-~]*)?", re.ASCII)
-_NETLOC: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[!-9;-~]+)(?::([0-9]{1,5}))?")
-_BREAKS_A_HEADER: Final = re.compile(r"[\r\n\0]")
+_PLAIN: Final = lazy_pattern(r"(https?)://([^/?#@\\\s]+)(/[!\"$-~]*)?", re.ASCII)
+_NETLOC: Final = lazy_pattern(r"(\[[0-9A-Fa-f:.]+\]|[!-9;-~]+)(?::([0-9]{1,5}))?")
+_BREAKS_A_HEADER: Final = lazy_pattern(r"[\r\n\0]")
 
 # Connections are shared by those who may reach the same places, in the same way.
 _Key = tuple[str, str, tuple[bool, frozenset[str]], TlsFiles, bool, str | None]

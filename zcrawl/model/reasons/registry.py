@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 from zcrawl.model.reasons import cluster, failure, skip, storage, usage, waiting
 from zcrawl.model.reasons.reason import REASONS, Kind, Reason
 
@@ -31,6 +29,8 @@ def find_reason(text: str) -> Reason | None:
 
 def similar_codes(text: str) -> list[str]:
     """Return registered codes that a mistyped one may have meant, the nearest first."""
+    import difflib  # after a mistake only; the shared nouns import no other package of zcrawl
+
     text = text.strip().lower().replace("-", "_")
     names = {reason.code.lower(): reason.pattern for reason in REASONS.values()}
     near = difflib.get_close_matches(text, names, n=3, cutoff=0.6)

@@ -8,7 +8,6 @@ refused when the job is read rather than ignored: the `re` of a field does what 
 
 from __future__ import annotations
 
-import difflib
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal
@@ -17,6 +16,7 @@ import msgspec
 
 from zcrawl.errors import JobError
 from zcrawl.model.reasons.usage import UNKNOWN_KEY
+from zcrawl.text.spelling import near_names
 
 MAX_DEPTH: Final = 8
 MOST_SHOWN: Final = 100  # characters of a value
@@ -107,7 +107,7 @@ def _of_kind(kind: Any, schema: Mapping[str, Any], path: str, depth: int, severa
         return _limited(types.GenericAlias(list, (inner,)), "array", schema, path)
     if kind not in _PLAIN:
         kinds = [*_PLAIN, "object", "array"]
-        close = difflib.get_close_matches(str(kind), kinds, n=1, cutoff=0.4)
+        close = near_names(str(kind), kinds, cutoff=0.4)
         meant = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(kinds)}"
         raise JobError(f"{path}.type: {kind!r} does not exist; {meant}")
     if not several:

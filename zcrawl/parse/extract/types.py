@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from zcrawl.frontier.url import absolute
 from zcrawl.model.extraction import Field
+from zcrawl.text.patterns import lazy_pattern
 
 MAX_INT: Final = 2**63 - 1  # what every store and format can take
 MAX_VALUE_CHARS: Final = 1_000_000
@@ -24,9 +25,9 @@ _MAX_NUMBER_CHARS: Final = 60
 _SHOWN: Final = 60
 
 # Digits with what people put between them. No nested repetition: its time grows with its input.
-_NUMBER = re.compile(r"[-+−]?\s?(?:\d[\d.,'’   _]*|[.,]\d+)(?:[eE][-+]?\d{1,3})?")
-_SPACES = re.compile(r"['’\s  _]")
-_UNIX_TIME = re.compile(r"\d{10}(?:\.\d{1,9})?|\d{13}", re.ASCII)
+_NUMBER = lazy_pattern(r"[-+−]?\s?(?:\d[\d.,'’   _]*|[.,]\d+)(?:[eE][-+]?\d{1,3})?")
+_SPACES = lazy_pattern(r"['’\s  _]")
+_UNIX_TIME = lazy_pattern(r"\d{10}(?:\.\d{1,9})?|\d{13}", re.ASCII)
 _MILLISECONDS_FROM: Final = 10**12
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _TRUE: Final = frozenset(("true", "yes", "y", "1", "on", "checked", "selected"))
@@ -172,10 +173,10 @@ def _iso(moment: datetime.datetime, with_time: bool) -> str:
 
 # References that mean the same to everybody: nothing to encode, no dots to resolve, no port, no
 # name that could be a number. Asking the library about them takes ten times as long.
-_PLAIN_PATH = re.compile(
+_PLAIN_PATH = lazy_pattern(
     r"/?(?:[A-Za-z0-9_~-]+(?:\.[A-Za-z0-9_~-]+)*/)*[A-Za-z0-9_~-]*(?:\.[a-z0-9]+)?"
 )
-_PLAIN_BASE = re.compile(r"(https?://(?:[a-z0-9-]+\.)+[a-z]+)(/(?:[^?#]*/)?)")
+_PLAIN_BASE = lazy_pattern(r"(https?://(?:[a-z0-9-]+\.)+[a-z]+)(/(?:[^?#]*/)?)")
 
 
 def to_url(value: Any, base: str, page_encoding: str = "utf-8") -> str:

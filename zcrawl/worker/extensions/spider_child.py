@@ -16,7 +16,6 @@ import importlib
 import inspect
 import io
 import os
-import re
 import resource
 import sys
 import types
@@ -30,11 +29,12 @@ import msgspec
 from zcrawl.runtime.confine import close_inherited, confine
 from zcrawl.runtime.parent import die_with_parent
 from zcrawl.spider import FunctionSpider, Page, Request, Spider
+from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.raised import raised_text
 from zcrawl.text.terminal import shown
 from zcrawl.worker import spider_protocol as wire
 
-_ABSOLUTE = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
+_ABSOLUTE = lazy_pattern(r"\s*[A-Za-z][A-Za-z0-9+.-]*:")
 
 MODULE = "zcrawl_spider"  # the name of a spider's file as a module
 

@@ -24,13 +24,14 @@ from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.model.reasons.skip import SOFT_404
 from zcrawl.parse.page import ParsedPage
+from zcrawl.text.patterns import lazy_pattern
 from zcrawl.worker.pipeline.reading import LINKS_A_STEP, PageReader
 from zcrawl.worker.results import sitemaps
 from zcrawl.worker.results.attempt import Attempt
 
 KEPT_S: Final = 3_600.0
 MOST_ORIGINS: Final = 10_000
-_SAYS_MISSING = re.compile(
+_SAYS_MISSING = lazy_pattern(
     r"\b(404|not found|no longer exists?|does(?:n.t| not) exist|nicht gefunden|introuvable|"
     r"no encontrada|non trovata)\b",
     re.IGNORECASE,

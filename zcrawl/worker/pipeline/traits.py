@@ -7,7 +7,6 @@ not kept; a page without any is still recognised by the hash of its body.
 
 from __future__ import annotations
 
-import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +15,13 @@ import msgspec
 from zcrawl.fetch.headers import header_of
 from zcrawl.fetch.ports import Response
 from zcrawl.mesh.messages import Assignment, Traits
+from zcrawl.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:
     from zcrawl.worker.pipeline.outgoing import Sending
     from zcrawl.worker.results.context import RunContext
 
-_USUAL_DATE: Final = re.compile(
+_USUAL_DATE: Final = lazy_pattern(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (?:0[1-9]|1\d|2[0-8]) "
     r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (?:19|20)\d\d "
     r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d GMT"

@@ -6,7 +6,6 @@ a request is counted by its reason and told with the page, and the other request
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Final
@@ -25,12 +24,13 @@ from zcrawl.frontier.scope import has_binary_extension
 from zcrawl.frontier.url import canonicalize, join
 from zcrawl.model.reasons.skip import BAD_HEADER, BAD_METHOD, BINARY_EXTENSION, REQUEST_TOO_LARGE
 from zcrawl.model.request_headers import FORBIDDEN_HEADERS
+from zcrawl.text.patterns import lazy_pattern
 from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.spider_protocol import Wanted
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_TOKEN = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = lazy_pattern(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 Asked = tuple[str, bytes, int, bytes]
 
