@@ -4,9 +4,8 @@ anything else, nothing at all for --json. All of it goes to stderr.
 A display gets snapshots and never asks for anything, so it cannot slow a crawl down by more than
 its drawing, which happens four times a second.
 
-What a live display needs to know, out of snapshots: totals of some runs, and a rate over time.
-
-Pure: times come in as arguments.
+The totals of some runs and the rate over time are made of the snapshots; times come in as
+arguments.
 """
 
 from __future__ import annotations

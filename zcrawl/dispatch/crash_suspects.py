@@ -1,15 +1,11 @@
 """Requests that had started when their worker died, or that never end.
 
-Crash suspects on trial (rule 9): requests that had started when their worker died.
+Heartbeats say which leases have started. When a worker is gone, `membership` asks which of them may
+have killed it (`suspects`); `overdue` asks how long one may last (`longest_attempt_s`).
 
-A part of the planner. A suspect is leased again, one such to a worker; if that worker dies as
-well, it needs a worker with nothing else in its hands. Who fills it: the loss of a worker. Who
-empties it: the planner, when it dispatches, and results that came after all.
-
-What is known of started requests: which may have killed their worker, which last too long.
-
-Heartbeats say which leases have started. Called by `membership` when a worker is gone, and by
-`overdue`. Pure.
+Suspects are put on trial (`Trials`, a part of the planner; rule 9): a suspect is leased again, one
+such to a worker. If that worker dies as well, the suspect needs a worker with nothing else in its
+hands. The planner takes it out when it dispatches it; so does a result that came after all. Pure.
 """
 
 from __future__ import annotations

@@ -8,18 +8,17 @@ counts at a time; a second live process with the same id is refused (rule 5).
        │                     └──drained, or it leaves──▶ draining ──BYE──▶ offline
        └───────────────────────────── HELLO ──────────────────────────────────┘
 
-A worker that does not hear the leader (`hearing`) counts as silent from then on, whatever it says:
+A worker that does not hear the leader counts as silent from then on, whatever it says:
 BEAT does not list it, so it starts no request later than PERMISSION_S, and its hosts move with the
 same certainty as those of a worker that is not heard (rules 7 and 8).
 
 The roster also has the way to each process: its route, a secret, as its HELLO came. It is kept
 as long as the entry, and no other line of a living process takes its place.
 
-Whether a worker hears the leader: its heartbeats prove only that the leader hears it.
-
-The leader numbers what it sends to a worker; HEARTBEAT
-and HELLO say the highest number that came in. What is not covered in time is lost. After two losses
-in a row, with nothing heard in between, the worker is *deaf*:
+Heartbeats prove only that the leader hears a worker. Whether the worker hears the leader is seen
+by numbers (`Hearing`): the leader numbers what it sends to a worker, HEARTBEAT and HELLO say the
+highest number that came in. What is not covered in time is lost. After two losses in a row, with
+nothing heard in between, the worker is *deaf*:
 
     hears ──loss──▶ lost one ──loss──▶ deaf
       ▲                │ a higher number     │ a HELLO that has heard what was sent since

@@ -1,15 +1,12 @@
 """When a host may be asked again: its pace, and its hours of the day.
 
-A host's pace in its pure form (GCRA): one moment, `next_at`, and a burst.
+**Pace** (GCRA): one moment, `next_at`, and a burst. The worker that owns a host keeps a `Pace` and
+asks it before each request; the leader keeps one per host as an estimate of how far ahead it may
+dispatch, and stores `next_at`, so that the pace survives restart and failover. An aiolimiter bucket
+is no pacer: it fires its whole capacity at once.
 
-The worker that owns a host keeps a `Pace` and asks it before each request; the leader keeps one
-per host as an estimate of how far ahead it may dispatch, and stores `next_at`, so that the pace
-survives restart and failover. An aiolimiter bucket is no pacer: it fires its whole capacity at
-once.
-
-Hours of the day in which a host may be crawled: `22:00-06:00`, in UTC.
-
-Called by `validate` for job files and by the planner before a dispatch. Pure: the time comes in.
+**Hours** of the day in which a host may be crawled: `22:00-06:00`, in UTC. `validate` reads them in
+job files, the planner asks before a dispatch. Pure: the time comes in.
 """
 
 from __future__ import annotations

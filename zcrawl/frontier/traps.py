@@ -1,10 +1,8 @@
 """Crawler traps: endless spaces of URLs without new content, by pattern and by shape.
 
-Decides whether a link leads into a crawler trap: an endless space of URLs without new content.
-
-Called by the worker for every new link that belongs to a crawl. Pure but for the count of variants
-of a path and the shapes that have ended, which one filter per run and worker keeps. A trapped link
-is admitted as skipped, with one of these reasons:
+**By pattern.** Called by the worker for every new link that belongs to a crawl. Pure but for the
+count of variants of a path and the shapes that have ended, which one filter per run and worker
+keeps. A trapped link is admitted as skipped, with one of these reasons:
 
     trap_url_length    longer than max_url_length
     trap_segments      more path segments than max_segments
@@ -12,16 +10,15 @@ is admitted as skipped, with one of these reasons:
     trap_parameters    more query parameters than max_params, or one name more than 8 times
     trap_calendar      a date before 1970 or more than two years ahead
     trap_variants      more than max_variants queries of one path, with two or more parameters
-    trap_shape         many pages of its shape had nothing new to say (`frontier.traps`)
+    trap_shape         many pages of its shape had nothing new to say, see below
 
 The limits are wide: no page of the PostgreSQL and Python manuals comes near one of them. One
 parameter with many values is a catalogue (?id=1 … ?id=100000); many combinations of several are a
 trap. Four digits and two more are a number like any other (/item/2500/10) unless they stand for a
 month: in a query, or below a folder whose name speaks of dates.
 
-Ends endless spaces of URLs that no pattern describes: calendars, counters, pages of pages.
-
-Called by the worker's pipeline for each HTML page of a crawl, and for links once a shape has ended.
+**By shape**, for what no pattern describes: calendars, counters, pages of pages. Called by the
+worker's pipeline for each HTML page of a crawl, and for links once a shape has ended.
 Pure; the state is that of one run on one worker.
 
 The shape of a URL is its origin, its path and the names of its query parameters, with the variable

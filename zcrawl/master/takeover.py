@@ -1,22 +1,19 @@
 """What a new leader takes over, what it refuses to run, and how it hears of the next one.
 
-What a new leader takes over of its predecessor's grants. Called once, by the leader's making.
+**Grants** of the predecessor, once, when the leader is made. The hosts that were granted are owned
+by somebody who lives, or by somebody who just left: nobody else may ask there before the longest
+attempt that a worker could still be making is over. Also when it is over, because nobody led for
+long, their owners may live and hold pages and results: they are waited for until GREETING_S after
+the first BEAT, by which they learn who leads. An owner that greets earlier goes on at once; a host
+without a stored owner does not wait.
 
-The hosts that were granted are owned by somebody who lives, or by somebody who just left: nobody
-else may ask there before the longest attempt that a worker could still be making is over. Also when
-it is over, because nobody led for long, their owners may live and hold pages and results: they are
-waited for until GREETING_S after the first BEAT, by which they learn who leads. An owner that
-greets earlier goes on at once; a host without a stored owner does not wait.
-
-Refusals: runs whose stored spec this version does not run are ended, with the reason.
-
-A part of the leader. `dispatch.runs` finds them when it loads a run; nothing of them is dispatched.
+**Refusals.** Runs whose stored spec this version does not run are ended, with the reason.
+`dispatch.runs` finds them when it loads a run; nothing of them is dispatched.
 They end as cancelled; `zcrawl job` shows the reason, the job's definition and pages stay. The
 command is repeated until the run is gone from memory: ending a run twice changes nothing.
 
-A higher epoch in a message: has somebody else taken over, or is that only said?
-
-Called by the leader. A master that says so is believed: it holds the masters' key. Everybody else
+**Epoch hints.** A message has a higher epoch: has somebody else taken over, or is that only said? A
+master that says so is believed: it holds the masters' key. Everybody else
 (workers, clients) gives a hint, and the database decides: it is asked at most once a second, and
 only a higher stored epoch ends leadership. So a worker's key cannot depose a leader. Waiting for
 the answer is harmless: whoever was replaced is stopped by the store (G4). Pure.

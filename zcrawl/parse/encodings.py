@@ -1,8 +1,8 @@
 """The encodings of the web, and where a page names its own.
 
-The encodings of the web: what a label means, and how its bytes become text.
+Called by `parse.charset` and `parse.sitemap`. Pure; never raises.
 
-Called by `parse.charset` and `parse.sitemap`. Pure; never raises. Labels and codecs are those of
+**What a label means, and how its bytes become text.** Labels and codecs are those of
 webencodings, which has the WHATWG Encoding Standard on Python's codecs. Where those know less than
 the Standard, a sequence of bytes gets a second chance before it becomes U+FFFD:
 
@@ -13,10 +13,9 @@ the Standard, a sequence of bytes gets a second chance before it becomes U+FFFD:
 
 docs/conformance.md has what still differs.
 
-Where a page names its encoding: the Content-Type header, a <meta>, an XML declaration.
-
-Called by `parse.charset`, in its order. Pure; never raises, and takes time in proportion to what it
-reads. Each function gives the name of an encoding, or None if nothing was said that counts.
+**Where a page names its encoding**: the Content-Type header, a <meta>, an XML declaration.
+`parse.charset` asks in its order. The time is in proportion to what is read. Each function gives
+the name of an encoding, or None if nothing was said that counts.
 """
 
 from __future__ import annotations

@@ -3,16 +3,14 @@
 Pure planning (rule 14): nothing in memory changes here; the leader changes its state when the
 store says `Applied`. Called once per result and batch.
 
-How many steps led to a request without any page: redirects to other hosts, canonical links.
+**Chains.** Redirects to other hosts and canonical links lead to a request without any page. Each
+step becomes a request of its own, at the depth of the one before, and counts as no page. A worker
+sees one step; so two servers that send a crawler to each other, to another URL each time, would
+keep a run going for ever, whatever its limits. The leader sees all steps. It remembers them while
+it leads: another leader begins to count anew, which is an end as well.
 
-Each of them becomes a request of its own, at the depth of the one before, and counts as no page. A
-worker sees one step; so two servers that send a crawler to each other, to another URL each time,
-would keep a run going for ever, whatever its limits. The leader sees all steps. It remembers them
-while it leads: another leader begins to count anew, which is an end as well.
-
-What an extraction tells besides its items, as rows and tallies of a change.
-
-Counts and names come from a worker, so they are bounded here.
+**Extraction.** What it tells besides its items becomes rows and tallies of the change. Counts and
+names come from a worker, so they are bounded here.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
 """Files between the supervising process of a worker's host and its workers.
 
-The masters that a worker's processes connect to, in a file: written by the supervising process,
-which talks to Consul, read by the workers. It outlives both, so a worker that starts while Consul
-is away finds the masters of yesterday.
-
-How a supervising process sees that a worker's event loop turns: the worker touches a file of its
-own every second. What counts is that the time of the file changes, not what time it is, so a
-stepped clock means nothing.
+- The list of masters that a worker's processes connect to. The supervising process, which talks to
+  Consul, writes it, and the workers read it. It outlives both, so a worker that starts while Consul
+  is away finds the masters of yesterday.
+- The pulse: a worker touches a file of its own every second, so the supervising process sees that
+  its event loop turns. What counts is that the time of the file changes, not what time it is, so a
+  stepped clock means nothing.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Files that survive a power cut, and that only their own user can read.
 
-Files that survive a power cut: what is in them, and that they are there.
+**Durable.** `fsync` of a file keeps its content. Its name is an entry of its folder, which is kept
+by `fsync` of the folder; so is a new folder, by its parent. The order matters: content, rename,
+folder, and only then may something durable (a commit, an answer) refer to the file.
 
-`fsync` of a file keeps its content. Its name is an entry of its folder, which is kept by `fsync` of
-the folder; so is a new folder, by its parent. The order matters: content, rename, folder, and only
-then may something durable (a commit, an answer) refer to the file.
-
-Whose files are whose: what zcrawl makes is for its own user, what a user names is the user's.
-
-The rule is the process's umask: every process of zcrawl sets 077 first of all (`keep_private`), so
-no file or folder of it can come to be readable by others, whichever library makes it: database,
-logs, bodies, outputs in the data folder, temporary files, recordings. Children (workers, spiders,
-Chromium) inherit it.
+**Private.** What zcrawl makes is for its own user, what a user names is the user's. The rule is the
+process's umask: every process of zcrawl sets 077 first of all (`keep_private`), so no file or
+folder of it can come to be readable by others, whichever library makes it: database, logs, bodies,
+outputs in the data folder, temporary files, recordings. Children (workers, spiders, Chromium)
+inherit it.
 
 A file that a user names outside the data folder (`--out`, `init`) is made the same way and then
 gets the mode that the user's own umask gives (`give_to_user`). That is one chmod of one file; to

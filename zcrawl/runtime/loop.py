@@ -1,9 +1,8 @@
 """The event loop of a process: how it runs, and tasks that somebody looks after.
 
-Tasks that somebody looks after: what a task or a callback raises is told, with its traceback.
-
-Used wherever a task is created that nobody awaits. asyncio itself tells of a dead task when it is
-collected as garbage, on a stderr that nobody reads; until then its work is just not done.
+What a task or a callback raises is logged, with its traceback. Used wherever a task is created that
+nobody awaits. asyncio itself tells of a dead task when it is collected as garbage, on a stderr that
+nobody reads; until then its work is just not done.
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
 """Threads for calls that may never return.
 
-Calls that may never return, each in a thread of its own that keeps no process alive.
+A thread cannot be ended from outside, so the caller decides how long to wait, and no process waits
+for one of these. Two ways:
 
-Used by commands for input that nobody writes, and by workers for the code of plugins. A thread
-cannot be ended from outside: who calls here decides how long to wait.
-
-One thread for calls that may never return: one call at a time, and no process waits for it.
-
-Used by outputs, one for each, and by the guard of blobs. A thread cannot be ended from outside, so
-the caller waits with a time limit of its own; while a call has not returned, `busy` is true and
-the caller decides whether to queue more behind it.
+- a thread for each call: commands use it for input that nobody writes, workers for code of plugins
+- one thread for many calls, one at a time (`LimitedThread`): one for each output, and one for the
+  guard of blobs. While a call has not returned `busy` is true, and the caller decides whether to
+  queue more behind it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """What ends a process whose event loop stands still.
 
-Ends a worker process whose event loop stands still, whatever holds it.
-
-Started by `roles.worker_main`; the loop feeds it once a second. Two guards, because neither sees
-all: code that computes may hold the GIL (a regular expression, a library in C), and then no Python
-code runs, in no thread; code that waits uses no CPU time.
+**Workers** (`Watchdog`), whatever holds the loop. Started by `roles.worker_main`; the loop feeds it
+once a second. Two guards, because neither sees all: code that computes may hold the GIL (a regular
+expression, a library in C), and then no Python code runs, in no thread; code that waits uses no CPU
+time.
 
 - CPU: a timer of the kernel (ITIMER_PROF) that runs only while this process computes. When it has
   run down, SIGPROF ends the process; nothing of Python is needed for that. faulthandler, which is C
@@ -20,15 +19,13 @@ crash guard finds out which URL did it (rule 9). Feeding costs a system call, 0.
 Not seen: C code that waits and keeps the GIL. The leader misses such a worker after 10 s and gives
 its work to others.
 
-End a process that was asked to stop and does not react, because its event loop is stuck.
-
-A handler of the event loop never runs while a callback hangs, so SIGTERM would be ignored. Here the
-signal itself, which Python handles also inside a long `re` search, starts a watchdog outside of
-Python: it needs neither the loop nor the interpreter's lock. It writes where each thread stands to
-standard error and ends the process with code 1. The loop stops the watchdog when it reacts. Ending
-so is safe: what was committed stays, and the epoch keeps the rest out (G4).
-
-Used by the masters: `zcrawl master`, and `up` and `crawl`, which have a master inside.
+**Masters** that were asked to stop and do not react: `zcrawl master`, and `up` and `crawl`, which
+have a master inside. A handler of the event loop never runs while a callback hangs, so SIGTERM
+would be ignored. Here the signal itself, which Python handles also inside a long `re` search,
+starts a watchdog outside of Python: it needs neither the loop nor the interpreter's lock. It writes
+where each thread stands to standard error and ends the process with code 1. The loop stops the
+watchdog when it reacts. Ending so is safe: what was committed stays, and the epoch keeps the rest
+out (G4).
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
 Called by the CLI, which reads the file, and by the leader, which stores specs. Pure.
 docs/job-file.md explains each key.
 
-JSON Schemas of job files and config files, for editors and for other programs' checks.
-
-Called by `zcrawl config schema`. Pure. The types know the long forms only; what a job file may
-write shorter is added here.
+It also makes the JSON Schemas of job files and config files (`zcrawl config schema`), for editors
+and for other programs' checks. The types have the long forms only; the short forms that a job file
+may use are added here.
 """
 
 from __future__ import annotations

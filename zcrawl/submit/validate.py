@@ -3,9 +3,8 @@
 Called by `read` for TOML, by the CLI for flags and by the leader for what a client sent.
 Pure. Every refusal is one `JobError` that names the source, the key and the remedy.
 
-What a person should know of a job that is right as it is.
-
-Called by `crawl` and `submit`. Pure.
+`advice` is what a person should know of a job that is right as it is; `crawl` and `submit` print
+it.
 """
 
 from __future__ import annotations

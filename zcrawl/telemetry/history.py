@@ -1,14 +1,12 @@
 """What the last hours looked like: for all together, and the queue of each run.
 
-What the last hours looked like: one point a second, ten seconds, a minute. Pure, of fixed size.
+One point a second, ten seconds, a minute. Pure, of fixed size. The leader adds a second's worth of
+counting once a second; consoles ask for a span. A new leader begins with an empty history and says
+since when it counts.
 
-The leader adds a second's worth of counting once a second; consoles ask for a span. A new leader
-begins with an empty history and says since when it counts.
-
-How long the queue of each run was lately: what a trend is drawn of.
-
-Kept by the leader for all who watch, so that it is there when somebody begins to. Of hosts there
-are too many: whoever looks at one remembers its trend himself. Pure.
+The lengths of each run's queue, of which trends are drawn, are kept by the leader for all who
+watch, so that it is there when somebody begins to. Of hosts there are too many: whoever looks at
+one remembers its trend himself. Pure.
 """
 
 from __future__ import annotations
