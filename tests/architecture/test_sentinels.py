@@ -38,9 +38,49 @@ def text_complaints(path: str, source: str) -> list[str]:
     ]
 
 
+LOG_CALLS = frozenset({"Note", "note", "_note", "log", "_log", "tell", "_tell", "_on_error"})
+
+
+def run_complaints(path: str, source: str) -> list[str]:
+    """Return the calls that log a text about a run without the run as a field."""
+    complaints = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.Call) or path.startswith("zcrawl/cli/"):
+            continue
+        name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+        has_run = len(node.args) > 2 or any(one.arg == "run" for one in node.keywords)
+        if name in LOG_CALLS and not has_run and any(names_run(one) for one in node.args[1:]):
+            complaints.append(f"{path}:{node.lineno}: logs about a run without `run`")
+    return complaints
+
+
+def names_run(text: ast.expr) -> bool:
+    """Return whether a text is written with the number of a run at its beginning."""
+    if not isinstance(text, ast.JoinedStr) or len(text.values) < 2:
+        return False
+    first = text.values[0]
+    return isinstance(first, ast.Constant) and str(first.value).endswith("run ")
+
+
 def test_no_module_parses_a_text_that_another_one_writes() -> None:
     """What a program has to know is a field beside the text."""
     assert [one for path, source in SOURCES.items() for one in text_complaints(path, source)] == []
+
+
+def test_whoever_logs_about_a_run_says_which() -> None:
+    """A text that names a run goes with the run as a field: nothing reads it out of the text."""
+    complaints = [one for path, source in SOURCES.items() for one in run_complaints(path, source)]
+    assert complaints == []
+
+
+def test_the_rule_finds_a_note_without_its_run() -> None:
+    """The rule can fail, for effects as for calls; a run as a field satisfies it."""
+    bad = (
+        'effects.append(Note("lost", f"run {run}: lost"))\nself.note("lost", f"run {run}: lost")\n'
+    )
+    good = 'Note("lost", f"run {run}: lost", run)\nself._log("lost", f"run {n}: lost", run=n)\n'
+    assert len(run_complaints("zcrawl/x.py", bad)) == 2
+    assert run_complaints("zcrawl/x.py", good) == []
 
 
 def test_the_rule_finds_a_text_that_is_parsed() -> None:

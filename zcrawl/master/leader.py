@@ -171,7 +171,7 @@ class Leader:
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
-        self._old_keys = [text for one in runs if (text := one.old_keys or one.waits)]
+        self._old_keys = [(one.row.id, text) for one in runs if (text := one.old_keys or one.waits)]
 
     # ------------------------------------------------------------ the one mutator
 
@@ -367,8 +367,8 @@ class Leader:
     # ------------------------------------------------------------ time
 
     def _on_tick(self, now: float, effects: Effects) -> None:
-        for text in self._old_keys:
-            effects.append(Note("run_of_another_version", text))
+        for run, text in self._old_keys:
+            effects.append(Note("run_of_another_version", text, run))
         self._old_keys.clear()
         self.membership.tick(now, effects)
         self.overdue.tick(now, effects)

@@ -75,7 +75,7 @@ class Refusals:
         for run, reason in refused.items():
             if now >= self._again_at.get(run, now):
                 self._again_at[run] = now + AGAIN_S
-                effects.append(Note("run_refused", f"run {run}: {reason}"))
+                effects.append(Note("run_refused", f"run {run}: {reason}", run))
                 command = ChangeRun(
                     state.epoch, REQUEST, run, RunState.CANCELLED, reason, state.utc(now)
                 )

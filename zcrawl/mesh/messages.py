@@ -66,6 +66,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     level: Annotated[str, Meta(max_length=20)]
     name: Annotated[str, Meta(max_length=100)]
     text: Annotated[str, Meta(max_length=LINE_TEXT_MOST)]
+    run: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0  # that it is about; 0: about none
 
 
 class Lines(msgspec.Struct, frozen=True, array_like=True):

@@ -164,12 +164,11 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
 class ProbeOwner:
     """One request at a time: permits come at once, and there is no pace to keep."""
 
-    def __init__(self, recorder: Recorder, keyring: Keyring, run: int) -> None:
+    def __init__(self, recorder: Recorder, keyring: Keyring) -> None:
         self.notes: list[str] = []  # what a worker would log
         self.ended: asyncio.Queue[Result] = asyncio.Queue()
         settings = PipelineSettings(keyring=keyring)
         self.pipeline = Pipeline(self, lambda spec: recorder, clock.now, clock.utc, settings)
-        self._prefix = f"run {run}: "
 
     def fetch_ended(self, seq: int, attempt: Attempt) -> None:
         self.ended.put_nowait(attempt.result())
@@ -181,8 +180,8 @@ class ProbeOwner:
 
     def run_lacks(self, run: int, what: str) -> None: ...
 
-    def note(self, name: str, detail: str) -> None:
-        self.notes.append(detail.removeprefix(self._prefix))
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
+        self.notes.append(detail)
 
 
 async def _fetch(
@@ -190,7 +189,7 @@ async def _fetch(
 ) -> tuple[list[Result], RunConfig, list[str]]:
     """The results of the page and of the hosts that it redirects to; the run's configuration as
     the leader would have it then; what a worker would log."""
-    owner = ProbeOwner(recorder, keyring, config.run)
+    owner = ProbeOwner(recorder, keyring)
     pipeline = owner.pipeline
     if spec.code is not None:
         pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))

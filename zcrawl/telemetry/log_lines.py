@@ -18,9 +18,10 @@ worker and a follower send what it holds as LINES, the leader takes its own. Pur
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Line, Lines
 from zcrawl.text.wildcards import matches
@@ -97,10 +98,6 @@ def rank(level: str) -> int:
     return ORDER.index(level) if level in ORDER else 0
 
 
-# Texts of events name their run so, at their beginning or after the job's name.
-_RUN = re.compile(r"(?:^|, )run ([0-9]{1,18})\b")
-
-
 class LogFilter(NamedTuple):
     level: int = 0
     nodes: tuple[str, ...] = ()
@@ -141,38 +138,36 @@ def _levels(value: str) -> list[str]:
     return [one for one in ORDER if value and one.startswith(value)]
 
 
-def run_of(text: str) -> int:
-    """The run that a line is about, 0 if about none."""
-    found = _RUN.search(text[:200])
-    return int(found[1]) if found is not None else 0
-
-
 MOST: Final = 10  # lines between two takes, which come once a second
 
 
 class LogTail:
     def __init__(self) -> None:
-        self._lines: list[tuple[float, str, str, str]] = []  # moment, level, name, text
+        self._lines: list[tuple[float, Line]] = []  # with the moment
         self._left_out = 0
 
-    def add(self, name: str, text: str, now: float) -> None:
+    def add(self, name: str, text: str, now: float, *, run: int = 0) -> None:
         level = level_of(name)
         if len(self._lines) >= MOST:
             self._left_out += 1
             if level == INFO:
                 return
-            spare = next((n for n, one in enumerate(self._lines) if one[1] == INFO), None)
+            spare = next((n for n, one in enumerate(self._lines) if one[1].level == INFO), None)
             if spare is None:
                 return
             del self._lines[spare]
-        self._lines.append((now, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST)))
+        line = Line(0.0, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST), run)
+        self._lines.append((now, line))
 
     def take(self, now: float) -> Lines | None:
         """All that was added since; None when that is nothing. Ages and not times: two machines'
         clocks may differ."""
         if not self._lines:
             return None
-        lines = [Line(min(1e5, max(0.0, now - at)), *rest) for at, *rest in self._lines]
+        lines = [
+            msgspec.structs.replace(line, ago_s=min(1e5, max(0.0, now - at)))
+            for at, line in self._lines
+        ]
         taken = Lines(lines, self._left_out)
         self._lines, self._left_out = [], 0
         return taken

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
 from zcrawl.mesh.memory import MemoryHub
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, Line, Lines
-from zcrawl.telemetry.log_lines import LEVELS, MOST, LogTail, level_of, read_filter, run_of
+from zcrawl.telemetry.log_lines import LEVELS, MOST, LogTail, level_of, read_filter
 from zcrawl.telemetry.logs.files import EventLog
 from zcrawl.testing.store.store import FakeStore
 
@@ -132,27 +133,34 @@ def test_a_line_about_no_job_fits_no_job() -> None:
     assert not read_filter("job:*").fits({**LINE, "run": 0}, ())
 
 
-def test_the_run_of_a_line_is_read_from_its_text() -> None:
-    """At its beginning or after the job's name; words in between are only words."""
-    assert run_of("run 12 by request") == 12 and run_of("wiki, run 3: completed") == 3
-    assert run_of("http://a.test/run 5") == run_of("prerun 5") == run_of("") == 0
+def test_the_run_of_a_line_is_a_field_from_the_log_to_the_tail(tmp_path: Path) -> None:
+    """A program that reads the file has it too; a line about no run has none."""
+    log = EventLog(tmp_path / "log", "w1")
+    log("internal_error", "run 9: boom", run=3)
+    log("exit", "run 9")
+    lines = log.take_lines()
+    log.close()
+    assert lines is not None and [one.run for one in lines.lines] == [3, 0]
+    written = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [one.get("run") for one in written] == [3, None]
 
 
 # ---------------------------------------------------------------- the leader
 
 
 def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
-    """With the leader's clock: the worker's may be wrong."""
+    """With the leader's clock, as the worker's may be wrong; its run is what the field says, not
+    the text."""
     story = LeaderStory().elect()
     story.submit("http://a.test/")
     story.published.clear()
-    story.hear(Lines([Line(0.5, "error", "internal_error", "run 1: boom")]), "w9")
+    story.hear(Lines([Line(0.5, "error", "internal_error", "run 7: boom", 1)]), "w9")
     (line,) = told(story, "internal_error")
     assert (line["source"], line["level"], line["run"]) == ("w9", "error", 1)
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
     for wanted in ("node:w9", "job:job", "job:1", "level:error boom"):
         kept = story.ask("events", filter=wanted)
-        assert kept is not None and [one["text"] for one in kept.data["rows"]] == ["run 1: boom"]
+        assert kept is not None and [one["text"] for one in kept.data["rows"]] == ["run 7: boom"]
     others = story.ask("events", filter="node:w9", inverse=True)
     assert others is not None and "boom" not in str(others.data) and others.data["rows"]
 

@@ -56,7 +56,7 @@ class Owner:
     def run_lacks(self, run: int, what: str) -> None:
         self.lacks.append((run, what))
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.notes.append((name, detail))
 
 
@@ -102,7 +102,7 @@ class Rig:
 
     def run_lacks(self, run: int, what: str) -> None: ...
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.errors.append(name)
 
     def fetch_ended(self, seq: int, attempt: Attempt) -> None:

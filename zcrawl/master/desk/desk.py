@@ -118,7 +118,10 @@ class Desk:
         request = pending.request
         try:
             if audited:
-                effects.append(Note("asked", idempotency.audit_line(request, self._state.me)))
+                run = request.args.get("run")
+                about = run if isinstance(run, int) else 0
+                text = idempotency.audit_line(request, self._state.me)
+                effects.append(Note("asked", text, about))
             self._handle(pending, now, effects)
         except NodeUnknown as error:
             if now < self._state.settled_at:
@@ -300,7 +303,7 @@ class Desk:
         elif done.row is not None:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
-            effects.append(Note(f"run_{what}", f"run {row.id} by request"))
+            effects.append(Note(f"run_{what}", f"run {row.id} by request", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def tune(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:

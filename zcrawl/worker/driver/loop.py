@@ -14,6 +14,7 @@ from typing import Final, assert_never
 
 from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
+from zcrawl.model.log_event import Log
 from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
@@ -23,8 +24,6 @@ from zcrawl.worker.results.attempt import Attempt
 MEASURE_S: Final = 1.0  # memory and lag are measured this often
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.004  # messages wait this long for company; a commit waits 10 ms anyway
-
-Log = Callable[[str, str], None]
 
 
 class WorkerLoop:
@@ -117,9 +116,9 @@ class WorkerLoop:
             self.refused = refused
             self._ended.set_result(reason)
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.counters[name] += 1
-        self._log(name, detail)
+        self._log(name, f"run {run}: {detail}" if run else detail, run=run)
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
         for one in arrived:
@@ -153,8 +152,8 @@ class WorkerLoop:
                 pipeline.adopt_code(code)
             case w.ForgetRun(run):
                 pipeline.forget(run)
-            case w.Note(name, detail):
-                self.note(name, detail)
+            case w.Note(name, detail, run):
+                self.note(name, detail, run=run)
             case w.Exit(reason, refused):
                 self.end(reason, refused)
             case _:
