@@ -16,6 +16,11 @@ SOURCES = {
 # A text that one module writes, and that no other may contain: it would be parsed there.
 TEXTS = {
     "no live worker has": {"zcrawl/master/snapshot.py"},
+    "spider.invalid": {"zcrawl/frontier/extra.py"},
+}
+# A constant that one module compares with, and that no other may: it asks the predicate there.
+COMPARED = {
+    "START_URL": "zcrawl/frontier/extra.py",
 }
 
 
@@ -35,6 +40,18 @@ def text_complaints(path: str, source: str) -> list[str]:
         for line, value in texts(source)
         for text, places in TEXTS.items()
         if text in value and path not in places
+    ]
+
+
+def comparison_complaints(path: str, source: str) -> list[str]:
+    """Return where a module compares with a constant that only another one may compare with."""
+    return [
+        f"{path}:{node.lineno}: compares with {name}; ask {COMPARED[name]}"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        for part in ast.walk(node)
+        if (name := getattr(part, "id", getattr(part, "attr", ""))) in COMPARED
+        if path != COMPARED[name]
     ]
 
 
@@ -65,6 +82,22 @@ def names_run(text: ast.expr) -> bool:
 def test_no_module_parses_a_text_that_another_one_writes() -> None:
     """What a program has to know is a field beside the text."""
     assert [one for path, source in SOURCES.items() for one in text_complaints(path, source)] == []
+
+
+def test_no_module_but_its_own_compares_with_a_sentinel() -> None:
+    """What a URL or a number means is asked by name: `is_start(url)`."""
+    complaints = [
+        one for path, source in SOURCES.items() for one in comparison_complaints(path, source)
+    ]
+    assert complaints == []
+
+
+def test_the_rule_finds_a_comparison() -> None:
+    """The rule can fail; to make such a value is allowed."""
+    assert comparison_complaints("zcrawl/x.py", "start = url == extra.START_URL\n") != []
+    assert comparison_complaints("zcrawl/x.py", "if url in (START_URL, other): pass\n") != []
+    assert comparison_complaints("zcrawl/x.py", "url = page or START_URL\n") == []
+    assert comparison_complaints("zcrawl/frontier/extra.py", "url == START_URL\n") == []
 
 
 def test_whoever_logs_about_a_run_says_which() -> None:

@@ -22,7 +22,7 @@ from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
 from zcrawl.fetch.wire.engine import HttpEngine
-from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
+from zcrawl.frontier.extra import REDIRECT, decode, encode, is_start
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import (
@@ -136,7 +136,7 @@ async def probe(
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
         "sitemaps": [url for one in results for url, _ in one.sitemaps],
     }
-    if start != START_URL:  # the beginning of a spider is no page
+    if not is_start(start):
         report["guard"] = await _guard(context, start)
         report["robots"] = _robots(spec, recorder, start)
         report["scope"] = context.scope.verdict(start, page.depth) if page.depth else None

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow
@@ -33,7 +33,6 @@ _STATE = (
     "fingerprint",
 )
 _STATES = ", ".join(_STATE)
-_START = START_URL.encode()  # no page: it makes a spider begin
 _PLACE = "id, job, url_key, url, host, depth, label, extra"
 
 
@@ -106,7 +105,7 @@ def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float
         f"WHERE prio <> {SITEMAP_PRIO} AND seq IN ({{}})"
     )
     seqs = [seq for seq, *_ in endings]
-    rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if row[2] != _START}
+    rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if not is_start(row[2])}
     places: dict[int, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
     for seq, run, *_ in endings:
         if seq in rows:

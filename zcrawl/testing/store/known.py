@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, NewLink
@@ -29,7 +29,7 @@ def remember(
     tables: Tables, run: FakeRun, request: FakeRequest, traits: Traits | None, now: float
 ) -> None:
     """The request has ended, or is left over by a run that has."""
-    if run.recall is None or request.prio == SITEMAP_PRIO or request.url == START_URL:
+    if run.recall is None or request.prio == SITEMAP_PRIO or is_start(request.url):
         return
     of_job = tables.known.setdefault(run.job.id, {})
     known = of_job.get(request.key)
