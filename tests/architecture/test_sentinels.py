@@ -20,6 +20,7 @@ TEXTS = {
 }
 # A constant that one module compares with, and that no other may: it asks the predicate there.
 COMPARED = {
+    "SITEMAP_PRIO": "zcrawl/model/sitemap_request.py",
     "START_URL": "zcrawl/frontier/extra.py",
 }
 
@@ -53,6 +54,26 @@ def comparison_complaints(path: str, source: str) -> list[str]:
         if (name := getattr(part, "id", getattr(part, "attr", ""))) in COMPARED
         if path != COMPARED[name]
     ]
+
+
+# Who may import the form of a sitemap's request: the others ask `is_sitemap` and `nesting`. The
+# store compares in SQL, and its twin compares rows.
+SITEMAP_FORM = {
+    "zcrawl/mesh/messages.py",
+    "zcrawl/model/rows.py",
+    "zcrawl/store/sql/known.py",
+    "zcrawl/testing/store/known.py",
+    "zcrawl/worker/results/sitemaps.py",
+}
+
+
+def sitemap_complaints(path: str, source: str) -> list[str]:
+    """Return whether a module imports the form of a sitemap's request that may not."""
+    modules = {
+        node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)
+    }
+    imports = "zcrawl.model.sitemap_request" in modules
+    return [f"{path}: ask is_sitemap or nesting"] if imports and path not in SITEMAP_FORM else []
 
 
 LOG_CALLS = frozenset({"Note", "note", "_note", "log", "_log", "tell", "_tell", "_on_error"})
@@ -98,6 +119,21 @@ def test_the_rule_finds_a_comparison() -> None:
     assert comparison_complaints("zcrawl/x.py", "if url in (START_URL, other): pass\n") != []
     assert comparison_complaints("zcrawl/x.py", "url = page or START_URL\n") == []
     assert comparison_complaints("zcrawl/frontier/extra.py", "url == START_URL\n") == []
+
+
+def test_a_request_is_asked_whether_it_is_a_sitemap() -> None:
+    """Its priority and its label are the stored form: nobody else reads them."""
+    complaints = [
+        one for path, source in SOURCES.items() for one in sitemap_complaints(path, source)
+    ]
+    assert complaints == []
+
+
+def test_the_rule_finds_who_reads_the_form_of_a_sitemap() -> None:
+    """The rule can fail."""
+    bad = "from zcrawl.model.sitemap_request import SITEMAP_PRIO\n"
+    assert sitemap_complaints("zcrawl/result/plan.py", bad) != []
+    assert sitemap_complaints("zcrawl/model/rows.py", bad) == []
 
 
 def test_whoever_logs_about_a_run_says_which() -> None:

@@ -42,7 +42,7 @@ from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import SITEMAP_PRIO, RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     AddSeeds,
     Asked,
@@ -197,10 +197,8 @@ class Desk:
         rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
         seeds = seed_lists.read(args.sequence("seeds") or list(spec.seeds), rules)
         seed_hosts = seed_lists.netlocs(seeds)
-        seeds += tuple(
-            msgspec.structs.replace(one, prio=SITEMAP_PRIO)
-            for one in seed_lists.read(list(spec.sitemaps.urls), rules)
-        )
+        listed = seed_lists.read(list(spec.sitemaps.urls), rules)
+        seeds += tuple(link.as_sitemap() for link in listed)
         starts = begins_by_itself(spec, seeds)
         if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
             raise RefusedError(

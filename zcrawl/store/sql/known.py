@@ -14,7 +14,8 @@ from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow
-from zcrawl.model.states import SITEMAP_PRIO, RequestState
+from zcrawl.model.sitemap_request import SITEMAP_PRIO
+from zcrawl.model.states import RequestState
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rules import recrawl_of
 from zcrawl.store.sql.dialects.dialect import Session

@@ -327,7 +327,7 @@ class Pipeline:
         attempt, assignment, body = fetch.attempt, fetch.attempt.assignment, response.content
         fetched_at, took_s = self._utc(), fetch.used_s(self._clock())
         content_type = header_of(response, b"content-type") or ""
-        if sitemaps.is_sitemap(assignment):
+        if assignment.is_sitemap:
             return await self._special.sitemap(attempt, url, response)
         traits = None
         if context.remembers:

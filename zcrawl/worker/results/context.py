@@ -23,7 +23,6 @@ from zcrawl.mesh.messages import Assignment, RunConfig
 from zcrawl.model.log_event import Log
 from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.spec import OFF, JobSpec
-from zcrawl.model.states import SITEMAP_PRIO
 from zcrawl.parse.directives import agent_token
 from zcrawl.parse.page import PageOptions
 from zcrawl.submit.outputs import wants_capture
@@ -142,7 +141,7 @@ class RunContext:
             and bool(shapes.ended)
             and one.depth > 0
             and not one.extra
-            and one.prio != SITEMAP_PRIO
+            and not one.is_sitemap
             and not self.spec.spider
             and shapes.has_ended(one.url)
         )
