@@ -20,6 +20,7 @@ TEXTS = {
 }
 # A constant that one module compares with, and that no other may: it asks the predicate there.
 COMPARED = {
+    "ELSEWHERE": "zcrawl/frontier/robots_place.py",
     "SITEMAP_PRIO": "zcrawl/model/sitemap_request.py",
     "START_URL": "zcrawl/frontier/extra.py",
 }

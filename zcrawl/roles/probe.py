@@ -227,7 +227,7 @@ def _place_of_robots(result: Result) -> str:
     """Where the robots.txt is that a page has to wait for; empty if it has not."""
     if result.outcome is not Outcome.FAILED or result.robots is None:
         return ""
-    return place_in(result.robots.status, result.robots.body)
+    return place_in(result.robots)
 
 
 def _extraction(result: Result) -> dict[str, Any]:
