@@ -6,6 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from zcrawl.model.log_event import declared_events
+from zcrawl.model.reasons.registry import all_reasons
+
 ROOT = Path(__file__).parents[2]
 SOURCES = {
     str(path.relative_to(ROOT)): path.read_text()
@@ -54,6 +57,17 @@ def comparison_complaints(path: str, source: str) -> list[str]:
         for part in ast.walk(node)
         if (name := getattr(part, "id", getattr(part, "attr", ""))) in COMPARED
         if path != COMPARED[name]
+    ]
+
+
+def event_complaints(path: str, source: str) -> list[str]:
+    """Return the literals of a module that name a declared event: its level would hang on them."""
+    events = declared_events() - {reason.code for reason in all_reasons()}
+    return [
+        f"{path}:{node.lineno}: log {node.args[0].value!r} by its constant of model/log_event"
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
+        if node.args[0].value in events and path != "zcrawl/model/log_event.py"
     ]
 
 
@@ -135,6 +149,31 @@ def test_the_rule_finds_who_reads_the_form_of_a_sitemap() -> None:
     bad = "from zcrawl.model.sitemap_request import SITEMAP_PRIO\n"
     assert sitemap_complaints("zcrawl/result/plan.py", bad) != []
     assert sitemap_complaints("zcrawl/model/rows.py", bad) == []
+
+
+def test_an_event_with_a_level_is_logged_by_its_constant() -> None:
+    """A misspelt literal would silently be information."""
+    complaints = [one for path, source in SOURCES.items() for one in event_complaints(path, source)]
+    assert complaints == []
+
+
+def test_every_declared_event_is_logged_by_somebody() -> None:
+    """A constant that nobody uses is an event that does not exist."""
+    own = declared_events() - {reason.code for reason in all_reasons()}
+    used = {
+        getattr(node, "id", "")
+        for path, source in SOURCES.items()
+        if path != "zcrawl/model/log_event.py"
+        for node in ast.walk(ast.parse(source))
+    }
+    assert {name for name in own if name.upper() not in used} == set()
+
+
+def test_the_rule_finds_an_event_that_is_written_out() -> None:
+    """The rule can fail; an event without a level may be written out."""
+    assert event_complaints("zcrawl/x.py", 'Note("worker_lost", worker)\n') != []
+    assert event_complaints("zcrawl/x.py", 'self._log("worker_died", text)\n') != []
+    assert event_complaints("zcrawl/x.py", 'Note(WORKER_LOST, w)\nNote("worker_left", w)\n') == []
 
 
 def test_whoever_logs_about_a_run_says_which() -> None:

@@ -16,8 +16,8 @@ import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
 from zcrawl.mesh.messages import Event, Line, Lines, Page
+from zcrawl.model.log_event import INFO, LEFT_OUT, LEVELS, NOT_TOLD, WARNING, level_of
 from zcrawl.telemetry.history import History, Second, Trends
-from zcrawl.telemetry.log_lines import INFO, ORDER, WARNING, level_of
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000
@@ -79,11 +79,11 @@ class Watch:
             self._heard += 1
             if self._heard > LINES_S:
                 continue
-            level = line.level if line.level in ORDER else INFO
+            level = line.level if line.level in LEVELS else INFO
             self._line(source, msgspec.structs.replace(line, level=level), utc, effects)
         if lines.left_out and self._heard <= LINES_S:
             text = f"{lines.left_out} more that second"
-            self._line(source, Line(0.0, WARNING, "left_out", text), utc, effects)
+            self._line(source, Line(0.0, WARNING, LEFT_OUT, text), utc, effects)
 
     def _line(self, source: str, line: Line, utc: float, effects: Effects) -> None:
         fields = self._fields(source, line, utc)
@@ -142,10 +142,10 @@ class Watch:
         for name, number in list(self._told.items()):
             if number > EVENTS_PER_NAME_S:
                 text = f"{number - EVENTS_PER_NAME_S} more {name}"
-                self.note("not_told", text, utc)
+                self.note(NOT_TOLD, text, utc)
         self._told.clear()
         if self._heard > LINES_S:
-            self.note("not_told", f"{self._heard - LINES_S} more lines of other nodes", utc)
+            self.note(NOT_TOLD, f"{self._heard - LINES_S} more lines of other nodes", utc)
         self._heard = 0
         second, self.second = self.second, Second()
         second.seconds = 1.0 if self._sampled_at is None else now - self._sampled_at

@@ -17,7 +17,8 @@ from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
 from zcrawl.mesh.memory import MemoryHub
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, Line, Lines
-from zcrawl.telemetry.log_lines import LEVELS, MOST, LogTail, level_of, read_filter
+from zcrawl.model.log_event import WORKER_LOST, commit_event, level_of, store_event
+from zcrawl.telemetry.log_lines import MOST, LogTail, read_filter
 from zcrawl.telemetry.logs.files import EventLog
 from zcrawl.testing.store.store import FakeStore
 
@@ -85,10 +86,11 @@ def test_a_log_keeps_what_it_wrote_for_the_tail_but_not_what_it_wrote_quietly(
     assert lines is not None and len(lines.lines) == MOST and lines.left_out <= 40
 
 
-def test_levels_are_known_by_name() -> None:
+def test_a_level_is_declared_with_its_event() -> None:
     """A store's trouble is a warning, a machine's an error, the rest is information."""
-    assert (level_of("store_unavailable"), level_of("machine_error")) == ("warning", "error")
-    assert level_of("worker_joined") == "info" and set(LEVELS.values()) == {"warning", "error"}
+    assert level_of(store_event("unavailable")) == level_of(commit_event("unknown")) == "warning"
+    assert (level_of(WORKER_LOST), level_of("machine_error")) == ("warning", "error")
+    assert level_of("worker_joined") == "info"
 
 
 # ---------------------------------------------------------------- the filter

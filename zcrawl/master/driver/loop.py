@@ -23,7 +23,8 @@ from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
-from zcrawl.model.log_event import Log
+from zcrawl.model.log_event import FORWARD_FAILED, Log
+from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.runtime.loop import in_full, tell_unhandled
@@ -147,7 +148,7 @@ class MasterLoop:
             for effect in self.machine.handle(event, now, utc):
                 self._do(effect)
         except Exception as error:
-            self.note("machine_error", traceback.format_exc())
+            self.note(MACHINE_ERROR, traceback.format_exc())
             self.takeover_error = in_words(error)
             effects = self.machine.failed(event, self.takeover_error, now)
             self._on_step_down("an error of its own")
@@ -198,7 +199,7 @@ class MasterLoop:
             try:
                 self.handle(m.ClientAsked(route, await prepare(request)))
             except Exception as error:  # a bug: whoever waits is told, and nothing is submitted
-                self.note("machine_error", traceback.format_exc())
+                self.note(MACHINE_ERROR, traceback.format_exc())
                 data = {"code": INTERNAL_ERROR, "message": in_words(error), "exit_code": 1}
                 self._reply(route, Reply(request.id, False, data))
             finally:
@@ -291,7 +292,7 @@ class MasterLoop:
 
     def _forward(self, master: str, request: Request) -> None:
         if self._peers is None or not self._peers.send(master, request):
-            self.note("forward_failed", f"{request.op} to {master}")
+            self.note(FORWARD_FAILED, f"{request.op} to {master}")
 
     def _reply(self, client: bytes, reply: Reply) -> None:
         if not client.startswith(self._local):

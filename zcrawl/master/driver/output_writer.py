@@ -34,7 +34,7 @@ from zcrawl.errors import (
     ZcrawlError,
 )
 from zcrawl.master.driver.store_threads import StoreThreads
-from zcrawl.model.log_event import Log
+from zcrawl.model.log_event import OUTPUT_FENCED, OUTPUT_NOT_CLOSED, Log
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.outputs.files.folder import OutputPlaces
@@ -112,14 +112,14 @@ class Following:
         if not self._thread.busy:
             self._thread.end()
             return True
-        self._note("output_not_closed", f"{self.path}: a call hangs")
+        self._note(OUTPUT_NOT_CLOSED, f"{self.path}: a call hangs")
         return False
 
     async def _run(self, row: OutputRow, epoch: int) -> None:
         try:
             await self._follow(row, epoch)
         except Fenced as error:
-            self._note("output_fenced", str(error))
+            self._note(OUTPUT_FENCED, str(error))
             await self._close_sink()
         except RefusedError as error:  # by its rights, which stay while this master runs
             self.refused = True
@@ -200,7 +200,7 @@ class Following:
         try:
             await outcome_of(future, CLOSE_S)
         except Exception as error:
-            self._note("output_not_closed", f"{self.path}: {type(error).__name__}: {error}")
+            self._note(OUTPUT_NOT_CLOSED, f"{self.path}: {type(error).__name__}: {error}")
 
     def _check_leading(self, epoch: int) -> None:
         if self._tools.epoch() != epoch:

@@ -14,7 +14,8 @@ from typing import Final, assert_never
 
 from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
-from zcrawl.model.log_event import Log
+from zcrawl.model.log_event import BAD_BODY, RESTARTED, Log
+from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
@@ -88,7 +89,7 @@ class WorkerLoop:
             for effect in self.machine.handle(event, self._clock()):
                 self._do(effect)
         except Exception as error:  # its memory may be wrong: the supervisor starts a new one
-            self.note("machine_error", traceback.format_exc())
+            self.note(MACHINE_ERROR, traceback.format_exc())
             self.end(f"machine error: {error!r}")
             return
         if not self._planned:
@@ -124,7 +125,7 @@ class WorkerLoop:
         for one in arrived:
             message = one.message
             if isinstance(message, BadBody):
-                self.note("bad_body", message.error)
+                self.note(BAD_BODY, message.error)
             else:
                 self.handle(w.MessageCame(message.header, message.body))
 
@@ -226,7 +227,7 @@ class WorkerLoop:
     def _tell_restart(self) -> None:
         """Not before somebody leads: what is said to nobody is lost."""
         if self._after:
-            self._log("restarted", f"the process before this one, {self._after}")
+            self._log(RESTARTED, f"the process before this one, {self._after}")
             self._after = ""
 
     def _tell_lines(self) -> None:

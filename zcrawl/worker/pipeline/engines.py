@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 from zcrawl.fetch.ports import Engine
-from zcrawl.model.log_event import Log
+from zcrawl.model.log_event import PLUGIN_NOT_CLOSED, Log
 from zcrawl.model.spec import ENGINES, JobSpec
 from zcrawl.runtime.loop import supervised
 
@@ -53,4 +53,4 @@ class EngineBook:
             await engine.aclose()
         except Exception as error:  # foreign code: its run is over, and the worker goes on
             text = f"its fetcher was not closed: {type(error).__name__}: {error}"
-            self._on_error("plugin_not_closed", text, run=run)
+            self._on_error(PLUGIN_NOT_CLOSED, text, run=run)
