@@ -71,6 +71,21 @@ def event_complaints(path: str, source: str) -> list[str]:
     ]
 
 
+# Where names of processes are used. Elsewhere `#` begins a fragment, a comment or a colour.
+PROCESS_FOLDERS = ("zcrawl/dispatch/", "zcrawl/master/", "zcrawl/result/", "zcrawl/testing/")
+
+
+def process_complaints(path: str, source: str) -> list[str]:
+    """Return where a module puts the name of a process together, or takes one apart."""
+    if not path.startswith(PROCESS_FOLDERS):
+        return []
+    return [
+        f"{path}:{line}: {text!r}: names of processes are made and read by model/process_name"
+        for line, text in texts(source)
+        if text == "#"
+    ]
+
+
 # Who may import the form of a sitemap's request: the others ask `is_sitemap` and `nesting`. The
 # store compares in SQL, and its twin compares rows.
 SITEMAP_FORM = {
@@ -174,6 +189,23 @@ def test_the_rule_finds_an_event_that_is_written_out() -> None:
     assert event_complaints("zcrawl/x.py", 'Note("worker_lost", worker)\n') != []
     assert event_complaints("zcrawl/x.py", 'self._log("worker_died", text)\n') != []
     assert event_complaints("zcrawl/x.py", 'Note(WORKER_LOST, w)\nNote("worker_left", w)\n') == []
+
+
+def test_the_name_of_a_process_is_made_and_read_in_one_place() -> None:
+    """What parts a worker's id from its incarnation is nobody else's knowledge."""
+    complaints = [
+        one for path, source in SOURCES.items() for one in process_complaints(path, source)
+    ]
+    assert complaints == []
+
+
+def test_the_rule_finds_a_name_that_is_taken_apart() -> None:
+    """The rule can fail, for a name that is read and for one that is made."""
+    reads = "score = name.rpartition('#')[0]\n"
+    makes = 'name = f"{worker}#{incarnation}"\n'
+    assert process_complaints("zcrawl/dispatch/host_state.py", reads) != []
+    assert process_complaints("zcrawl/master/commits.py", makes) != []
+    assert process_complaints("zcrawl/frontier/url.py", 'cut = href.find("#")\n') == []
 
 
 def test_whoever_logs_about_a_run_says_which() -> None:
