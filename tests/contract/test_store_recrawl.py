@@ -11,7 +11,7 @@ from tests.contract.store_world import DEAD, DONE, SKIPPED, A, B, C, D, World, k
 from zcrawl.frontier.recrawl import decode
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, LaneWant, QueuedRow, Refilled
-from zcrawl.model.states import SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import AdmitKnown, KnownAdmitted, Submitted
 from zcrawl.store.queries import KnownPages, ReadKnown, Refill
 
@@ -219,14 +219,14 @@ def test_sitemaps_and_a_spiders_start_are_no_pages(world: World) -> None:
     start = "http://spider.invalid/start"
     second = again(world, start)
     applied = world.finish(
-        second.admitted[0], SKIPPED, reason="start", links=(link(A, prio=SITEMAP_PRIO),)
+        second.admitted[0], SKIPPED, reason="start", links=(link(A).as_sitemap(),)
     )
     world.finish(applied.admitted[0], DEAD, status=404, reason="http_404")
     recall(world, second.run)
     assert known(world, job.job) == []
     third = again(world, start)
     assert len(third.admitted) == 1
-    applied = world.finish(third.admitted[0], DONE, links=(link(A, prio=SITEMAP_PRIO),))
+    applied = world.finish(third.admitted[0], DONE, links=(link(A).as_sitemap(),))
     assert len(applied.admitted) == 1
 
 

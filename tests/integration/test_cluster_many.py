@@ -70,7 +70,11 @@ async def run_worker(id: str, endpoints: Endpoints, site: PageSite) -> None:
     with ZmqWorkerMesh(id, machine.incarnation) as mesh:
         mesh.connect(endpoints)
         loop = WorkerLoop(
-            machine, mesh, clock=clock.now, rss_bytes=lambda: 0, log=lambda name, detail: None
+            machine,
+            mesh,
+            clock=clock.now,
+            rss_bytes=lambda: 0,
+            log=lambda name, detail, **fields: None,
         )
         await loop.run(cast(Pipeline, AtOnce(site, loop.fetch_ended)))
 

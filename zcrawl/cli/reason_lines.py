@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from zcrawl.cli import output
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 
 MOST_LINES: Final = 5  # reasons with an example; the others are only counted
 MOST_DETAIL: Final = 300  # characters
@@ -32,7 +32,7 @@ def example_text(example: Mapping[str, str], count: int = 1) -> str:
     detail = example["detail"].removeprefix(f"{url}: ").strip()
     if len(detail) > MOST_DETAIL:
         detail = f"{detail[:MOST_DETAIL]}…"
-    where = "at the start" if url == START_URL else f"at {url}"
+    where = "at the start" if is_start(url) else f"at {url}"
     if not detail:
         return f", the first {where}" if count > 1 else f" {where}"
     return f": {detail}" if url in detail else f": {detail} {where}"
@@ -58,4 +58,4 @@ def _test_command(view: Mapping[str, Any], job_file: str, url: str) -> str:
         words.append("JOB.toml")
     elif spec.get("spider"):
         words += ["--spider", shlex.quote(str(spec["spider"]))]
-    return " ".join(words if url == START_URL else [*words, shlex.quote(url)])
+    return " ".join(words if is_start(url) else [*words, shlex.quote(url)])

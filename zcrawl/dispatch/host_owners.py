@@ -62,7 +62,7 @@ class Granter:
             host.robots = row.robots
             host.address = row.address
             if row.robots is not None and row.robots.until > now + clock_offset:
-                self.groups.lead(host, place_in(row.robots.status, row.robots.body))
+                self.groups.lead(host, place_in(row.robots))
             self.hosts[row.id] = host
             self._by_origin[row.origin] = row.id
             if row.id in self._strangers:
@@ -114,7 +114,7 @@ class Granter:
         """A worker has fetched it, or the way to it: then the host it leads to has to be paced
         together with this one until somebody has the file."""
         host.robots = file
-        before, place = host.robots_at, place_in(file.status, file.body)
+        before, place = host.robots_at, place_in(file)
         if place in (before, host.origin):
             return
         self.groups.lead(host, place)

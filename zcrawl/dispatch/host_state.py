@@ -19,6 +19,7 @@ import msgspec
 from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, Group
 from zcrawl.frontier.pace import Demand, Pace
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import worker_of
 from zcrawl.model.rows import QueuedRow, StoredRobots
 
 
@@ -137,7 +138,7 @@ def by_score(what: str, names: list[str]) -> list[str]:
     """Process names by rendezvous hashing; a process's number does not count."""
 
     def score(name: str) -> bytes:
-        text = f"{what}\0{name.rpartition('#')[0]}"
+        text = f"{what}\0{worker_of(name)}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
     return sorted(names, key=score, reverse=True)

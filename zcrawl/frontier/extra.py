@@ -21,6 +21,7 @@ MOST_PRIORITY: Final = 1_000
 START: Final = "start"  # the handler that begins a spider
 # Reserved by RFC 2606, so nobody's: the request that calls a spider's `start` is never sent.
 START_URL: Final = "http://spider.invalid/start"
+_STARTS: Final = frozenset({START_URL, START_URL.encode()})  # the store has bytes
 
 
 class Extra(msgspec.Struct, frozen=True, array_like=True):
@@ -83,6 +84,11 @@ def _taken_key(url: str, extra: Extra, rules: CanonicalRules) -> bytes:
 
 def _key_with_body(key: bytes, extra: Extra) -> bytes:
     return blake2b(extra.method.encode() + key + extra.body, digest_size=KEY_BYTES).digest()
+
+
+def is_start(url: str | bytes) -> bool:
+    """Return whether a request of this URL is no page: it makes a spider begin."""
+    return url in _STARTS
 
 
 def start_seed(rules: CanonicalRules) -> tuple[str, bytes, bytes]:

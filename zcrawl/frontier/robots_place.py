@@ -12,7 +12,11 @@ from __future__ import annotations
 import zlib
 from typing import Final
 
+import msgspec
+
 from zcrawl.frontier.url import MAX_URL_BYTES, origin_of
+from zcrawl.model.host import RobotsFile
+from zcrawl.model.rows import StoredRobots
 
 ELSEWHERE: Final = 301
 MAX_REDIRECTS: Final = 5
@@ -24,24 +28,40 @@ def robots_group(origin: str) -> str:
     return f"robots {origin}"
 
 
-def packed(way: list[str]) -> bytes:
+class RobotsWay(msgspec.Struct, frozen=True):
     """The URLs from the origin's own robots.txt to the one that is to be asked next."""
-    return zlib.compress("\n".join(way).encode())
+
+    urls: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        """The origin that the way leads to."""
+        return origin_of(self.urls[-1])
+
+    def pack(self, lasts_s: float) -> RobotsFile:
+        """Return the way as it is reported and stored."""
+        return RobotsFile(ELSEWHERE, zlib.compress("\n".join(self.urls).encode()), lasts_s)
 
 
-def way_in(status: int, body: bytes) -> list[str]:
-    """The way in a robots.txt as it was reported; empty if it is the file itself, or damaged:
+def is_way(file: RobotsFile | StoredRobots) -> bool:
+    """Return whether this is no robots.txt, but the way to one."""
+    return file.status == ELSEWHERE
+
+
+def unpack_way(file: RobotsFile | StoredRobots) -> RobotsWay | None:
+    """Return the way in a robots.txt as it was reported; None if it is the file itself, or damaged:
     then it is asked for again from the beginning."""
-    if status != ELSEWHERE:
-        return []
+    if not is_way(file):
+        return None
     try:
-        text = zlib.decompressobj().decompress(body, _MOST_BYTES).decode()
+        text = zlib.decompressobj().decompress(file.body, _MOST_BYTES).decode()
     except (zlib.error, UnicodeDecodeError):
-        return []
-    return [url for url in text.split("\n") if url.startswith(("http://", "https://"))]
+        return None
+    urls = tuple(url for url in text.split("\n") if url.startswith(("http://", "https://")))
+    return RobotsWay(urls) if urls else None
 
 
-def place_in(status: int, body: bytes) -> str:
-    """The origin that the way leads to; empty if there is none."""
-    way = way_in(status, body)
-    return origin_of(way[-1]) if way else ""
+def place_in(file: RobotsFile | StoredRobots) -> str:
+    """Return the origin that the way leads to; empty if there is none."""
+    way = unpack_way(file)
+    return "" if way is None else way.place

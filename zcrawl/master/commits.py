@@ -18,6 +18,7 @@ from zcrawl.master.events import Effects, Execute, Note, SendToWorker
 from zcrawl.master.leader_state import LeaderState, RunTally
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result
 from zcrawl.model.host import RobotsFile
+from zcrawl.model.log_event import PLAN_ERROR, commit_event
 from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.failure import BAD_RESULT
 from zcrawl.model.rows import StoredRobots
@@ -141,7 +142,7 @@ class Commits:
         try:
             return self._results.plan(one, offset, now)
         except Exception as error:
-            effects.append(Note("plan_error", f"result {one.number} of {one.stream[0]}: {error!r}"))
+            effects.append(Note(PLAN_ERROR, f"result {one.number} of {one.stream[0]}: {error!r}"))
             return self._results.bury(one)
 
     def _execute(self, batch: Batch, now: float, effects: Effects) -> None:
@@ -238,7 +239,7 @@ class Commits:
         if batch is None:
             return
         self._batch = None
-        effects.append(Note(f"commit_{error.code}", str(error)))
+        effects.append(Note(commit_event(error.code), str(error)))
         if isinstance(error, StoreDataError):
             self._bisect(batch, now, effects)
             return

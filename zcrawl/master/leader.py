@@ -60,6 +60,14 @@ from zcrawl.mesh.messages import (
     Snapshot,
     Stale,
 )
+from zcrawl.model.log_event import (
+    BAD_BODY,
+    OLD_LEADER_HEARD,
+    REFILL_FAILED,
+    TOLD_STALE,
+    WRONG_ROUTE,
+    store_event,
+)
 from zcrawl.model.rows import Refilled
 from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.model.vitals import Vitals
@@ -171,7 +179,7 @@ class Leader:
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
-        self._old_keys = [text for one in runs if (text := one.old_keys or one.waits)]
+        self._old_keys = [(one.row.id, text) for one in runs if (text := one.old_keys or one.waits)]
 
     # ------------------------------------------------------------ the one mutator
 
@@ -198,7 +206,7 @@ class Leader:
             case QueryFailed(query, tag, error):
                 if isinstance(query, Refill):
                     if tag == self._refill_tag():
-                        effects.append(Note("refill_failed", f"{error.code}: {error}"))
+                        effects.append(Note(REFILL_FAILED, f"{error.code}: {error}"))
                         self._refill_at = now + COMMAND_AGAIN_S
                         self.state.frontier.refill_failed(query.lanes)
                 elif isinstance(query, ReadKnown):
@@ -242,10 +250,10 @@ class Leader:
             self._hints.heard(header, came.by_master, now, effects)
             return
         if not self.membership.speaks_for_itself(header, route):
-            effects.append(Note("wrong_route", f"{header.source}: {Kind(header.kind).name}"))
+            effects.append(Note(WRONG_ROUTE, f"{header.source}: {Kind(header.kind).name}"))
             return
         if isinstance(message, BadBody):
-            effects.append(Note("bad_body", message.error))
+            effects.append(Note(BAD_BODY, message.error))
             if header.kind == Kind.RESULT:
                 self.commits.receive(header, message, now)
             return
@@ -269,9 +277,9 @@ class Leader:
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
             case Stale():
-                effects.append(Note("told_stale", header.source))
+                effects.append(Note(TOLD_STALE, header.source))
             case Beat() | Snapshot():
-                effects.append(Note("old_leader_heard", header.source))
+                effects.append(Note(OLD_LEADER_HEARD, header.source))
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 
@@ -351,7 +359,7 @@ class Leader:
                     self.desk.failed(command, error, effects)
             case _:
                 self._repeat(command, now)
-        effects.append(Note(f"store_{error.code}", f"{type(command).__name__}: {error}"))
+        effects.append(Note(store_event(error.code), f"{type(command).__name__}: {error}"))
 
     def _repeat(self, command: Command, now: float) -> None:
         self._again.append((now + COMMAND_AGAIN_S, command))
@@ -367,8 +375,8 @@ class Leader:
     # ------------------------------------------------------------ time
 
     def _on_tick(self, now: float, effects: Effects) -> None:
-        for text in self._old_keys:
-            effects.append(Note("run_of_another_version", text))
+        for run, text in self._old_keys:
+            effects.append(Note("run_of_another_version", text, run))
         self._old_keys.clear()
         self.membership.tick(now, effects)
         self.overdue.tick(now, effects)

@@ -168,7 +168,7 @@ class LeaderState:
         if known is not None:
             counters = row.counters
             text = f"{row.name}, run {row.id}: {row.state}, {counters.done} pages"
-            effects.append(Note("run_ended", f"{text}, {counters.failed} failed"))
+            effects.append(Note("run_ended", f"{text}, {counters.failed} failed", row.id))
         for old in list(self.ended)[:-ENDED_RUNS]:
             del self.ended[old]
             self.tallies.pop(old, None)

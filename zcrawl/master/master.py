@@ -42,6 +42,7 @@ from zcrawl.master.events import (
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
 from zcrawl.submit.output_rights import OutputRights
@@ -94,7 +95,7 @@ class Master:
         if self.mishaps.marked:
             wanted = self.mishaps.filtered(event, now)
             if wanted is None:
-                return [Note("message_ignored", "the leader fails at what this process says")]
+                return [Note(MESSAGE_IGNORED, "the leader fails at what this process says")]
             event = wanted
         match event:
             case Elected():
@@ -216,7 +217,7 @@ class Master:
         unknown = isinstance(error, CommitUnknown)  # a second try only raises the epoch once more
         self._takeover_at = now if unknown else now + TAKEOVER_AGAIN_S
         text = f"{error.code}: {error}"
-        return [TakeoverFailed(text), Note("takeover_failed", text)]
+        return [TakeoverFailed(text), Note(TAKEOVER_FAILED, text)]
 
     def _is_alone(self) -> bool:
         return self._elected is not None and self._elected.alone

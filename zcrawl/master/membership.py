@@ -29,6 +29,14 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.model.log_event import (
+    ASSIGNMENT_LOST,
+    CRASH_COUNTED,
+    DUPLICATE_WORKER_ID,
+    NO_ROUTE,
+    WORKER_DEAF,
+    WORKER_LOST,
+)
 from zcrawl.model.process_name import process_name
 from zcrawl.model.reasons.cluster import DUPLICATE_ID, LACKS, NO_CODE, UNKNOWN_RUN, lacks
 from zcrawl.model.reasons.storage import STORE_BEHIND
@@ -59,7 +67,7 @@ class Membership:
         self, header: Header, hello: Hello, route: bytes, now: float, effects: Effects
     ) -> None:
         if not route:
-            effects.append(Note("no_route", f"{header.source}: a HELLO that cannot be answered"))
+            effects.append(Note(NO_ROUTE, f"{header.source}: a HELLO that cannot be answered"))
             return
         state = self._state
         state.lives[header.source] = hello.life
@@ -83,7 +91,7 @@ class Membership:
             first = state.roster.workers[header.source]
             other = f"pid {first.pid} on {first.hostname}"
             told = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
-            effects.append(Note("duplicate_worker_id", told))
+            effects.append(Note(DUPLICATE_WORKER_ID, told))
             stale = Stale(DUPLICATE_ID, other)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
@@ -240,7 +248,7 @@ class Membership:
             if lease.recalled_at is not None:
                 self._overdue.take_back(lease, effects)
                 continue
-            effects.append(Note("assignment_lost", str(lease.row.seq)))
+            effects.append(Note(ASSIGNMENT_LOST, str(lease.row.seq)))
             state.give_back(lease)
         if state.roster.reported(info, beat.heard, now):
             self._note_deaf(info, effects)
@@ -248,7 +256,7 @@ class Membership:
 
     def _note_deaf(self, info: WorkerInfo, effects: Effects) -> None:
         text = f"{info.id} is heard, but does not hear: {LOSSES_MOST} losses in a row"
-        effects.append(Note("worker_deaf", f"{text}; its hosts go to others"))
+        effects.append(Note(WORKER_DEAF, f"{text}; its hosts go to others"))
 
     def accept(self, header: Header, accept: Accept, now: float) -> None:
         info = self._state.roster.find(header.source, header.incarnation)
@@ -291,7 +299,7 @@ class Membership:
 
     def tick(self, now: float, effects: Effects) -> None:
         for info in self._state.roster.tick(now):
-            effects.append(Note("worker_lost", info.id))
+            effects.append(Note(WORKER_LOST, info.id))
             blame = not info.deaf  # one that only does not hear has not crashed
             # First what it may still be running, then its leases: the leases tell how much.
             self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
@@ -325,7 +333,7 @@ class Membership:
         if was_alone:
             row = msgspec.structs.replace(row, crashes=row.crashes + 1)
             quarantine = row.crashes >= QUARANTINE_AFTER
-            effects.append(Note("crash_counted", f"{row.seq}: {row.crashes}"))
+            effects.append(Note(CRASH_COUNTED, f"{row.seq}: {row.crashes}"))
             effects.append(
                 Execute(CountCrash(state.epoch, row.seq, row.crashes, quarantine, state.utc(now)))
             )

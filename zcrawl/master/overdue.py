@@ -106,7 +106,8 @@ class OverdueLeases:
             state.counters["leases_overdue"] += 1
             age_s = now - (lease.started_at or now)
             text = f"{lease.worker.id} says for {age_s:.0f} s that it fetches {lease.row.url}"
-            effects.append(Note("lease_overdue", f"run {lease.row.run}: {text}"))
+            run = lease.row.run
+            effects.append(Note("lease_overdue", f"run {run}: {text}", run))
         lease.recalled_at = now
         effects.append(to_worker(lease.worker, Cancel([], [lease.token])))
 

@@ -72,7 +72,7 @@ class Recall:
         links, lost = _links(inside, active.rules)
         if lost:
             text = f"run {run}: {lost} pages of earlier runs have no URL under its rules"
-            effects.append(Note("recall_dropped", text))
+            effects.append(Note("recall_dropped", text, run))
         last = len(known.rows) < query.limit and len(rows) == len(known.rows)
         upto = query.after if last else rows[-1].id
         utc = self._state.utc(now)
@@ -93,7 +93,8 @@ class Recall:
         if not done.row.state.ended:
             self._state.admit(done.admitted, done.hosts, now)
             if done.row.recalled and not done.repeated:
-                effects.append(Note("recalled", f"run {done.row.id} has all that its job knows"))
+                run = done.row.id
+                effects.append(Note("recalled", f"run {run} has all that its job knows", run))
         return done.repeated  # its rows were admitted by a commit whose answer was lost
 
 

@@ -119,11 +119,14 @@ def nodes_view(state: LeaderState, now: float) -> dict[str, Any]:
 
 def live_run(state: LeaderState, run: int, *, now: float) -> LiveRun:
     leases = state.leases.of_run(run)
+    active = state.runs.active.get(run)
+    missing = "" if active is None or active.waits else lacking_runs(state).get(run, "")
     return LiveRun(
         in_flight=len(leases),
         workers=sorted({lease.worker.id for lease in leases}),
         in_flight_urls=[lease.row.url for lease in leases[:50]],
         waiting=waiting(state, run, now) or state.mishaps.why(now),
+        missing=missing,
     )
 
 
@@ -134,9 +137,9 @@ def waiting(state: LeaderState, run: int, now: float) -> str:
     return "" if active is None else active.waits or waiting_runs(state, now).get(run, "")
 
 
-def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
-    """Return what runs wait for that lack no right. One look at each worker, and not one for each
-    run: most lack nothing."""
+def lacking_runs(state: LeaderState) -> dict[int, str]:
+    """Return the runs that no live worker can work for, each with what is not installed. One look
+    at each worker, and not one for each run: most lack nothing."""
     usable = 0
     lacking: dict[int, list[str]] = {}
     for info in state.roster.workers.values():
@@ -144,11 +147,15 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
             usable += 1
             for run, what in info.lacks.items():
                 lacking.setdefault(run, []).append(what)
+    return {run: whats[0] for run, whats in lacking.items() if len(whats) == usable}
+
+
+def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
+    """Return what runs wait for that lack no right."""
     waits = {
-        run: f"waiting: no live worker has {whats[0]} yet"
-        for run, whats in lacking.items()
-        if len(whats) == usable
+        run: f"waiting: no live worker has {what} yet" for run, what in lacking_runs(state).items()
     }
+    usable = any(info.usable for info in state.roster.workers.values())
     if not usable and now >= state.settled_at:
         waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
     return waits | _held_up(state, waits, now)

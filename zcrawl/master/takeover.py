@@ -27,6 +27,7 @@ from zcrawl.errors import StoreError
 from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import Header
+from zcrawl.model.log_event import EPOCH_CHECK_FAILED, HIGHER_EPOCH_HEARD
 from zcrawl.model.states import RunState
 from zcrawl.store.commands import ChangeRun, Loaded
 from zcrawl.store.queries import ReadEpoch, StoredEpoch
@@ -72,7 +73,7 @@ class Refusals:
         for run, reason in refused.items():
             if now >= self._again_at.get(run, now):
                 self._again_at[run] = now + AGAIN_S
-                effects.append(Note("run_refused", f"run {run}: {reason}"))
+                effects.append(Note("run_refused", f"run {run}: {reason}", run))
                 command = ChangeRun(
                     state.epoch, REQUEST, run, RunState.CANCELLED, reason, state.utc(now)
                 )
@@ -95,7 +96,7 @@ class EpochHints:
         elif not self._checking and now >= self._check_at:
             self._checking, self._check_at = True, now + CHECK_AGAIN_S
             text = f"{header.source} speaks of epoch {header.epoch}, this is {self._epoch}"
-            effects.append(Note("higher_epoch_heard", f"{text}: asking the database"))
+            effects.append(Note(HIGHER_EPOCH_HEARD, f"{text}: asking the database"))
             effects.append(Ask(ReadEpoch(), f"epoch {self._epoch}"))
 
     def answered(self, answer: StoredEpoch, effects: Effects) -> None:
@@ -106,4 +107,4 @@ class EpochHints:
     def failed(self, error: StoreError, effects: Effects) -> None:
         """The next hint asks again."""
         self._checking = False
-        effects.append(Note("epoch_check_failed", f"{error.code}: {error}"))
+        effects.append(Note(EPOCH_CHECK_FAILED, f"{error.code}: {error}"))

@@ -15,9 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from zcrawl.master.events import Effects, Note, Publish
-from zcrawl.mesh.messages import Event, Lines, Page
+from zcrawl.mesh.messages import Event, Line, Lines, Page
+from zcrawl.model.log_event import INFO, LEFT_OUT, LEVELS, NOT_TOLD, WARNING, level_of
 from zcrawl.telemetry.history import History, Second, Trends
-from zcrawl.telemetry.log_lines import INFO, ORDER, WARNING, level_of, run_of
 
 EVENTS_KEPT: Final = 2_000
 GROUPS_KEPT: Final = 5_000
@@ -59,16 +59,17 @@ class Watch:
         events: Effects = []
         for effect in effects:
             if isinstance(effect, Note):
-                event = self.note(effect.name, effect.detail, utc)
+                event = self.note(effect.name, effect.detail, utc, effect.run)
                 if event is not None:
                     events.append(Publish(event))
         effects.extend(events)
 
-    def note(self, name: str, text: str, utc: float) -> Event | None:
+    def note(self, name: str, text: str, utc: float, run: int = 0) -> Event | None:
         self._told[name] += 1
         if self._told[name] > EVENTS_PER_NAME_S:
             return None
-        fields = self._fields(self._source, level_of(name), name, text, utc)
+        line = Line(0.0, level_of(name), name, text, run)
+        fields = self._fields(self._source, line, utc)
         self.events.append(fields)
         return Event(name, fields)
 
@@ -78,29 +79,27 @@ class Watch:
             self._heard += 1
             if self._heard > LINES_S:
                 continue
-            level = line.level if line.level in ORDER else INFO
-            self._line(source, level, line.name, line.text, utc - line.ago_s, effects)
+            level = line.level if line.level in LEVELS else INFO
+            self._line(source, msgspec.structs.replace(line, level=level), utc, effects)
         if lines.left_out and self._heard <= LINES_S:
             text = f"{lines.left_out} more that second"
-            self._line(source, WARNING, "left_out", text, utc, effects)
+            self._line(source, Line(0.0, WARNING, LEFT_OUT, text), utc, effects)
 
-    def _line(
-        self, source: str, level: str, name: str, text: str, utc: float, effects: Effects
-    ) -> None:
-        fields = self._fields(source, level, name, text, utc)
+    def _line(self, source: str, line: Line, utc: float, effects: Effects) -> None:
+        fields = self._fields(source, line, utc)
         self.lines.append(fields)
-        effects.append(Publish(Event(name, fields)))
+        effects.append(Publish(Event(line.name, fields)))
 
-    def _fields(self, source: str, level: str, name: str, text: str, utc: float) -> dict[str, Any]:
+    def _fields(self, source: str, line: Line, utc: float) -> dict[str, Any]:
         self._numbers += 1
         return {
             "n": self._numbers,
-            "at": utc,
-            "name": name,
-            "text": text[:TEXT_MOST],
+            "at": utc - line.ago_s,
+            "name": line.name,
+            "text": line.text[:TEXT_MOST],
             "source": source,
-            "level": level,
-            "run": run_of(text),
+            "level": line.level,
+            "run": line.run,
         }
 
     # ------------------------------------------------------------ results
@@ -143,10 +142,10 @@ class Watch:
         for name, number in list(self._told.items()):
             if number > EVENTS_PER_NAME_S:
                 text = f"{number - EVENTS_PER_NAME_S} more {name}"
-                self.note("not_told", text, utc)
+                self.note(NOT_TOLD, text, utc)
         self._told.clear()
         if self._heard > LINES_S:
-            self.note("not_told", f"{self._heard - LINES_S} more lines of other nodes", utc)
+            self.note(NOT_TOLD, f"{self._heard - LINES_S} more lines of other nodes", utc)
         self._heard = 0
         second, self.second = self.second, Second()
         second.seconds = 1.0 if self._sampled_at is None else now - self._sampled_at

@@ -30,6 +30,7 @@ import msgspec
 from zcrawl.mesh.messages import Header, Kind, Request
 from zcrawl.mesh.roles import ANYBODY, WORKER_KINDS, Channel, Role, body_most, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey
+from zcrawl.model.log_event import FRAME_REFUSED, FRAME_TOO_LARGE, NAME_REFUSED, REQUEST_LIMITED
 
 ANSWER_S: Final = 0.1
 
@@ -63,10 +64,10 @@ TRY_AGAIN_S: Final = 0.5  # what a client is told that asked too often
 class Refusal(enum.Enum):
     """Why a frame is dropped; the value is the counter and the log event."""
 
-    KIND = "frame_refused"  # no such message from this role on this socket
-    SIZE = "frame_too_large"  # for its kind and its sender's role
-    NAME = "name_refused"  # a worker's message under a name that its key may not use
-    RATE = "request_limited"
+    KIND = FRAME_REFUSED  # no such message from this role on this socket
+    SIZE = FRAME_TOO_LARGE  # for its kind and its sender's role
+    NAME = NAME_REFUSED  # a worker's message under a name that its key may not use
+    RATE = REQUEST_LIMITED
 
 
 class Allowance(msgspec.Struct, frozen=True):

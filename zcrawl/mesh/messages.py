@@ -22,6 +22,7 @@ from msgspec import Meta
 
 from zcrawl.errors import RetryClass
 from zcrawl.model.host import Address, GroupShare, Manner, Number, RobotsFile, Seconds
+from zcrawl.model.sitemap_request import has_sitemap_prio, label_nesting
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.states import Outcome
 from zcrawl.model.vitals import Slots, Vitals, WorkerVitals
@@ -66,6 +67,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     level: Annotated[str, Meta(max_length=20)]
     name: Annotated[str, Meta(max_length=100)]
     text: Annotated[str, Meta(max_length=LINE_TEXT_MOST)]
+    run: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0  # that it is about; 0: about none
 
 
 class Lines(msgspec.Struct, frozen=True, array_like=True):
@@ -124,10 +126,19 @@ class Assignment(_Body, frozen=True):
     parent: str | None
     prio: int = 0
     crashes: int = 0  # crashes with this request alone (rule 9)
-    label: str = ""  # the extraction block that reads it; of a sitemap: worker.results.sitemaps
+    label: str = ""  # the extraction block that reads it; of a sitemap: model.sitemap_request
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra
     known: bytes = b""  # Traits of a page that an earlier run has met: frontier.recrawl
+
+    @property
+    def is_sitemap(self) -> bool:
+        return has_sitemap_prio(self.prio)
+
+    @property
+    def nesting(self) -> int:
+        """Of a sitemap: how many indexes led to it."""
+        return label_nesting(self.label)
 
 
 class HeldLease(_Body, frozen=True):

@@ -1,16 +1,23 @@
 """The name of a worker's process: its id and its incarnation, `w3#4711`.
 
 Hosts have owners by this name, in memory as in `hosts.owners` of the database, because a worker
-that was started again owns nothing of what the process before it did. Only here its form is known.
+that was started again owns nothing of what the process before it did. Only here its form is known:
+nobody else puts such a name together or takes it apart.
 """
 
 from __future__ import annotations
 
+from typing import Final, NewType
 
-def process_name(worker: str, incarnation: int) -> str:
-    return f"{worker}#{incarnation}"
+ProcessName = NewType("ProcessName", str)
+
+_SIGN: Final = "#"
+
+
+def process_name(worker: str, incarnation: int) -> ProcessName:
+    return ProcessName(f"{worker}{_SIGN}{incarnation}")
 
 
 def worker_of(process: str) -> str:
-    """Return the id of the worker whose process has this name."""
-    return process.rpartition("#")[0]
+    """Return the id of the worker whose process has this name, in memory or as it is stored."""
+    return process.rpartition(_SIGN)[0]

@@ -1,10 +1,11 @@
-"""Rows of the store as the leader's memory holds them. No behaviour but their order."""
+"""Rows of the store as the leader's memory holds them. No behaviour but their order and kind."""
 
 from __future__ import annotations
 
 import msgspec
 
 from zcrawl.model.host import Manner
+from zcrawl.model.sitemap_request import SITEMAP_PRIO, has_sitemap_prio
 from zcrawl.model.states import RunState
 
 
@@ -23,6 +24,14 @@ class NewLink(_Data, frozen=True):
     label: str = ""  # the extraction block that it goes to
     extra: bytes = b""  # of a spider's request: frontier.extra
     skip: str = ""  # it is admitted as skipped, for this reason
+
+    @property
+    def is_sitemap(self) -> bool:
+        return has_sitemap_prio(self.prio)
+
+    def as_sitemap(self) -> NewLink:
+        """Return the same URL as a sitemap: it is read first, and it is no page."""
+        return msgspec.structs.replace(self, prio=SITEMAP_PRIO)
 
 
 class StoredRobots(_Data, frozen=True):

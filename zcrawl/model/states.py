@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import enum
 
-SITEMAP_PRIO = -1_000_000  # a request of this priority is a sitemap: read first, and as one
-
 
 class RequestState(enum.IntEnum):
     """The state of a URL within a run, as stored. Leases live in the leader's memory only."""

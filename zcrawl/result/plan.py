@@ -39,7 +39,7 @@ from zcrawl.model.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
 from zcrawl.model.reasons.skip import CANONICAL, REDIRECTED, START
 from zcrawl.model.rows import NewLink, StoredRobots
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import SITEMAP_PRIO, Kept, Outcome, RequestState
+from zcrawl.model.states import Kept, Outcome, RequestState
 from zcrawl.result.receive import Received
 from zcrawl.store.commands import Change
 from zcrawl.store.rules import MOST_DETAIL
@@ -257,9 +257,8 @@ class ResultPlanner:
         for url, key in result.sitemaps:
             if (run, key) not in seen:
                 label, depth = labels.get(key, ""), result.depth
-                links.append(
-                    NewLink(url, key, origin_of(url), depth, SITEMAP_PRIO, label=label, extra=extra)
-                )
+                link = NewLink(url, key, origin_of(url), depth, label=label, extra=extra)
+                links.append(link.as_sitemap())
         if result.handover is not None and (run, result.handover[1]) not in seen:
             url, key = result.handover
             label = labels.get(key, "")

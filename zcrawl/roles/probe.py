@@ -22,7 +22,7 @@ from zcrawl.fetch.policy import REDIRECT_STATUSES
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import RobotsRules, robots_url
 from zcrawl.fetch.wire.engine import HttpEngine
-from zcrawl.frontier.extra import REDIRECT, START_URL, decode, encode
+from zcrawl.frontier.extra import REDIRECT, decode, encode, is_start
 from zcrawl.frontier.robots_place import MAX_REDIRECTS, place_in, robots_group
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import (
@@ -136,7 +136,7 @@ async def probe(
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
         "sitemaps": [url for one in results for url, _ in one.sitemaps],
     }
-    if start != START_URL:  # the beginning of a spider is no page
+    if not is_start(start):
         report["guard"] = await _guard(context, start)
         report["robots"] = _robots(spec, recorder, start)
         report["scope"] = context.scope.verdict(start, page.depth) if page.depth else None
@@ -164,12 +164,11 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
 class ProbeOwner:
     """One request at a time: permits come at once, and there is no pace to keep."""
 
-    def __init__(self, recorder: Recorder, keyring: Keyring, run: int) -> None:
+    def __init__(self, recorder: Recorder, keyring: Keyring) -> None:
         self.notes: list[str] = []  # what a worker would log
         self.ended: asyncio.Queue[Result] = asyncio.Queue()
         settings = PipelineSettings(keyring=keyring)
         self.pipeline = Pipeline(self, lambda spec: recorder, clock.now, clock.utc, settings)
-        self._prefix = f"run {run}: "
 
     def fetch_ended(self, seq: int, attempt: Attempt) -> None:
         self.ended.put_nowait(attempt.result())
@@ -181,8 +180,8 @@ class ProbeOwner:
 
     def run_lacks(self, run: int, what: str) -> None: ...
 
-    def note(self, name: str, detail: str) -> None:
-        self.notes.append(detail.removeprefix(self._prefix))
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
+        self.notes.append(detail)
 
 
 async def _fetch(
@@ -190,7 +189,7 @@ async def _fetch(
 ) -> tuple[list[Result], RunConfig, list[str]]:
     """The results of the page and of the hosts that it redirects to; the run's configuration as
     the leader would have it then; what a worker would log."""
-    owner = ProbeOwner(recorder, keyring, config.run)
+    owner = ProbeOwner(recorder, keyring)
     pipeline = owner.pipeline
     if spec.code is not None:
         pipeline.adopt_code(Code(spec.code.sha256, spec.code.source.encode()))
@@ -228,7 +227,7 @@ def _place_of_robots(result: Result) -> str:
     """Where the robots.txt is that a page has to wait for; empty if it has not."""
     if result.outcome is not Outcome.FAILED or result.robots is None:
         return ""
-    return place_in(result.robots.status, result.robots.body)
+    return place_in(result.robots)
 
 
 def _extraction(result: Result) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, ZcrawlError
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.log_event import DRAIN_TIMEOUT, MASTERS_NOT_KEPT
 from zcrawl.model.reasons.cluster import WORKERS_FAIL
 from zcrawl.roles import cluster
 from zcrawl.roles.blobs import blobs_place
@@ -112,7 +113,7 @@ class WorkerNode:
                 self._renewal.cancel()
             supervisor.ask_to_leave()
             if not await supervisor.wait_gone(DRAIN_TIMEOUT_S):
-                self._log("drain_timeout", f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
+                self._log(DRAIN_TIMEOUT, f"not all ended within {DRAIN_TIMEOUT_S:.0f} s")
 
     def _spec(self, log_fd: int) -> dict[str, Any]:
         """What every child is told."""
@@ -220,7 +221,7 @@ class WorkerNode:
             try:
                 self._masters.remember(masters)
             except OSError as error:  # the workers keep those they know
-                self._log("masters_not_kept", f"{self._masters.path}: {error.strerror}")
+                self._log(MASTERS_NOT_KEPT, f"{self._masters.path}: {error.strerror}")
 
     def reload(self, config: Config) -> None:
         """SIGHUP: masters are looked up anew; with other limits the processes start again, one by

@@ -17,7 +17,7 @@ from zcrawl.runtime.allocator import keep_freed_memory
 from zcrawl.runtime.confine import hide_memory
 from zcrawl.text.terminal import shown
 
-Tell = Callable[[str, str], None]
+Tell = Callable[[str, str], object]
 TASK_FAILED = "task_failed"
 
 

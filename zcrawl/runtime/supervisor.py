@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import msgspec
 
+from zcrawl.model.log_event import WORKER_DIED, WORKER_NOT_STARTED
 from zcrawl.runtime.lives import Lives
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.nursery import Forked, Nursery
@@ -239,7 +240,7 @@ class Supervisor:
                 return
             lived_s = asyncio.get_running_loop().time() - child.started_at
             child.ended = f"pid {child.process.pid} {how_it_ended(code)} after {lived_s:.0f} s"
-            self._log("worker_died", f"{child.id}: {child.ended}")
+            self._log(WORKER_DIED, f"{child.id}: {child.ended}")
             if code == REFUSED:
                 child.refused = True
                 return
@@ -265,7 +266,7 @@ class Supervisor:
                 return True
             except OSError as error:  # no memory, no process: it is tried again
                 self._not_started = f"cannot start a process: {error}"
-                self._log("worker_not_started", f"{child.id}: {error}")
+                self._log(WORKER_NOT_STARTED, f"{child.id}: {error}")
                 child.false_starts += 1
                 await self._back_off(child)
         return False

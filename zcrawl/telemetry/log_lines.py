@@ -1,7 +1,6 @@
 """Log lines as those who watch see them: their level, which are shown, the last ones.
 
-How much a log event matters: information, a warning, an error. By its name; nobody passes a
-level along. Called by logs' tails, the leader's watch and filters. Pure.
+How much an event matters is declared with it, in `model.log_event`.
 
 Which log lines somebody wants to see: `level:warning node:w3 job:docs timed out`.
 
@@ -21,84 +20,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Line, Lines
-from zcrawl.text.patterns import lazy_pattern
+from zcrawl.model.log_event import INFO, LEVELS, level_of
 from zcrawl.text.wildcards import matches
-
-INFO, WARNING, ERROR = "info", "warning", "error"
-ORDER: Final = (INFO, WARNING, ERROR)
-# What an operator should see at once, and what is an error. Everything else is information.
-LEVELS: Final = {
-    **dict.fromkeys(
-        (
-            "assignment_lost",
-            "bad_body",
-            "bad_endpoint",
-            "bad_frame",
-            "bad_result",
-            "bad_zap_request",
-            "code_refused",
-            "crash_counted",
-            "drain_timeout",
-            "duplicate_worker_id",
-            "forward_failed",
-            "epoch_check_failed",
-            "frame_refused",
-            "frame_too_large",
-            "handshake_failed",
-            "higher_epoch_heard",
-            "left_out",
-            "masters_not_kept",
-            "no_route",
-            "name_refused",
-            "not_told",
-            "old_leader_heard",
-            "output_fenced",
-            "output_not_closed",
-            "peer_refused",
-            "plugin_not_closed",
-            "refill_failed",
-            "request_limited",
-            "request_refused",
-            "restarted",
-            "told_stale",
-            "unknown_type",
-            "worker_deaf",
-            "worker_died",
-            "worker_lost",
-            "wrong_route",
-        ),
-        WARNING,
-    ),
-    **dict.fromkeys(
-        (
-            "bad_allow_list",
-            "internal_error",
-            "key_refused",
-            "machine_error",
-            "message_ignored",
-            "plan_error",
-            "plugin_missing",
-            "takeover_failed",
-            "version",
-            "worker_not_started",
-        ),
-        ERROR,
-    ),
-}
-
-
-def level_of(name: str) -> str:
-    return LEVELS.get(name, WARNING if name.startswith(("store_", "commit_")) else INFO)
 
 
 def rank(level: str) -> int:
     """0 to 2; what is no level counts as information."""
-    return ORDER.index(level) if level in ORDER else 0
-
-
-# Texts of events name their run so, at their beginning or after the job's name.
-_RUN = lazy_pattern(r"(?:^|, )run ([0-9]{1,18})\b")
+    return LEVELS.index(level) if level in LEVELS else 0
 
 
 class LogFilter(NamedTuple):
@@ -138,13 +69,7 @@ def read_filter(typed: str) -> LogFilter:
 
 def _levels(value: str) -> list[str]:
     """A level by its beginning: `warn` will do."""
-    return [one for one in ORDER if value and one.startswith(value)]
-
-
-def run_of(text: str) -> int:
-    """The run that a line is about, 0 if about none."""
-    found = _RUN.search(text[:200])
-    return int(found[1]) if found is not None else 0
+    return [one for one in LEVELS if value and one.startswith(value)]
 
 
 MOST: Final = 10  # lines between two takes, which come once a second
@@ -152,27 +77,31 @@ MOST: Final = 10  # lines between two takes, which come once a second
 
 class LogTail:
     def __init__(self) -> None:
-        self._lines: list[tuple[float, str, str, str]] = []  # moment, level, name, text
+        self._lines: list[tuple[float, Line]] = []  # with the moment
         self._left_out = 0
 
-    def add(self, name: str, text: str, now: float) -> None:
+    def add(self, name: str, text: str, now: float, *, run: int = 0) -> None:
         level = level_of(name)
         if len(self._lines) >= MOST:
             self._left_out += 1
             if level == INFO:
                 return
-            spare = next((n for n, one in enumerate(self._lines) if one[1] == INFO), None)
+            spare = next((n for n, one in enumerate(self._lines) if one[1].level == INFO), None)
             if spare is None:
                 return
             del self._lines[spare]
-        self._lines.append((now, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST)))
+        line = Line(0.0, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST), run)
+        self._lines.append((now, line))
 
     def take(self, now: float) -> Lines | None:
         """All that was added since; None when that is nothing. Ages and not times: two machines'
         clocks may differ."""
         if not self._lines:
             return None
-        lines = [Line(min(1e5, max(0.0, now - at)), *rest) for at, *rest in self._lines]
+        lines = [
+            msgspec.structs.replace(line, ago_s=min(1e5, max(0.0, now - at)))
+            for at, line in self._lines
+        ]
         taken = Lines(lines, self._left_out)
         self._lines, self._left_out = [], 0
         return taken

@@ -54,6 +54,7 @@ class LiveRun(msgspec.Struct, frozen=True):
     workers: list[str] = []
     in_flight_urls: list[str] = []
     waiting: str = ""  # why nothing of it can be dispatched
+    missing: str = ""  # what no live worker has, if `waiting` is for that
 
 
 def chosen_run(job: JobRow, run: int | None = None) -> RunRow:
@@ -94,10 +95,12 @@ def job_view(
     spec = shown.spec if shown else job.spec  # that of a run may have been tuned
     listed = _present_runs(job) or job.runs
     counts = _run_fields(shown, live.in_flight, now) if shown else _no_run(job)
-    if live.waiting and not counts["reason"]:
+    waits = bool(live.waiting) and not counts["reason"]
+    if waits:
         counts["reason"] = live.waiting
     return {
         **counts,
+        "missing": live.missing if waits else "",
         "tags": list(tags_of(spec)),
         "percent": percent(shown) if shown else 0.0,
         "created_at": iso(job.created_at),

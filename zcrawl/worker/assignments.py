@@ -22,6 +22,7 @@ from zcrawl.mesh.messages import (
     RunConfig,
     Welcome,
 )
+from zcrawl.model.log_event import CODE_REFUSED
 from zcrawl.model.reasons.cluster import (
     LACKS,
     NO_CODE,
@@ -133,9 +134,9 @@ class Assignments:
         """Only what a CONFIG announced: nobody else can make this worker run anything."""
         runs = [run for run, wanted in self._codes.items() if wanted == code.sha256]
         if hashlib.sha256(code.source).hexdigest() != code.sha256:
-            effects.append(Note("code_refused", f"not what its hash {code.sha256[:12]} says"))
+            effects.append(Note(CODE_REFUSED, f"not what its hash {code.sha256[:12]} says"))
         elif not runs:
-            effects.append(Note("code_refused", f"{code.sha256[:12]} was not announced"))
+            effects.append(Note(CODE_REFUSED, f"{code.sha256[:12]} was not announced"))
         else:
             effects.append(AdoptCode(code))
             self._awaited.difference_update(runs)

@@ -143,6 +143,7 @@ class Note(_Data, frozen=True):
 
     name: str
     detail: str = ""
+    run: int = 0  # that it is about; 0: about none
 
 
 Effect: TypeAlias = (

@@ -56,6 +56,7 @@ from zcrawl.mesh.messages import (
     Welcome,
 )
 from zcrawl.mesh.timing import PERMISSION_S
+from zcrawl.model.log_event import TOLD_STALE
 from zcrawl.model.reasons.cluster import (
     DUPLICATE_ID,
     KEY_NOT_ALLOWED,
@@ -313,7 +314,7 @@ class WorkerMachine:
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
     def _on_stale(self, stale: Stale, now: float, effects: Effects) -> None:
-        effects.append(Note("told_stale", f"{stale.reason} {stale.other}".rstrip()))
+        effects.append(Note(TOLD_STALE, f"{stale.reason} {stale.other}".rstrip()))
         refusal = refusal_text(self.worker, stale)
         if refusal and self.link is Link.GREETING:
             self._refused_since = now if self._refused_since is None else self._refused_since

@@ -11,7 +11,7 @@ from zcrawl.dispatch.host_owners import Granter
 from zcrawl.dispatch.host_state import HostState
 from zcrawl.dispatch.roster import Roster
 from zcrawl.dispatch.runs import Runs
-from zcrawl.frontier.robots_place import ELSEWHERE, packed, robots_group
+from zcrawl.frontier.robots_place import ELSEWHERE, RobotsWay, robots_group
 from zcrawl.model.rows import HostRow, StoredRobots
 from zcrawl.model.spec import Politeness
 
@@ -80,7 +80,12 @@ def test_all_hosts_of_a_domain_have_one_owner() -> None:
 
 
 def leads_to(origin: str) -> StoredRobots:
-    return StoredRobots(ELSEWHERE, packed(["http://a.test/robots.txt", f"{origin}/r"]), 100.0)
+    return stored_way("http://a.test/robots.txt", f"{origin}/r", until=100.0)
+
+
+def stored_way(*urls: str, until: float) -> StoredRobots:
+    file = RobotsWay(urls).pack(60.0)
+    return StoredRobots(file.status, file.body, until)
 
 
 @pytest.mark.parametrize("known_first", [True, False])
@@ -153,7 +158,7 @@ def test_a_new_leader_knows_the_hosts_whose_robots_txt_is_elsewhere() -> None:
     for number, (file, place) in enumerate(
         [
             (leads_to("https://there.test"), "https://there.test"),
-            (StoredRobots(ELSEWHERE, packed(["https://there.test/r"]), -1.0), ""),
+            (stored_way("https://there.test/r", until=-1.0), ""),
             (StoredRobots(ELSEWHERE, b"damaged", 100.0), ""),
             (StoredRobots(200, b"", 100.0), ""),
         ],

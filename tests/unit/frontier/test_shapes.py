@@ -23,8 +23,8 @@ from zcrawl.frontier.traps import (
 )
 from zcrawl.frontier.url import url_key
 from zcrawl.mesh.messages import Assignment
+from zcrawl.model.sitemap_request import SITEMAP_PRIO
 from zcrawl.model.spec import Scope, Traps
-from zcrawl.model.states import SITEMAP_PRIO
 
 SITE = "https://x.test"
 YEAR = 2026

@@ -172,7 +172,7 @@ def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: b
 async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed() -> None:
     """The writer was busy with an older command meanwhile; another master leads by now."""
     store = FakeStore()
-    threads = StoreThreads(store, lambda name, detail: None)
+    threads = StoreThreads(store, lambda name, detail, **fields: None)
     busy, answered = threading.Event(), asyncio.Event()
     loop = MasterLoop(
         Master("m1", seen_slots=64),
@@ -180,7 +180,7 @@ async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed(
         threads,
         clock=lambda: 100.0,
         utc=lambda: UTC,
-        log=lambda name, detail: None,
+        log=lambda name, detail, **fields: None,
     )
     slow = ApplyResults(1, [], UTC)
     threads.execute(slow, lambda outcome: None, lambda: not busy.wait(60))

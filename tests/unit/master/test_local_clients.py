@@ -19,14 +19,14 @@ async def test_a_peer_that_claims_a_local_client_s_route_is_answered_itself() ->
     """`local:1` was the route of the first request; a peer may choose any identity. Its question
     is answered by its own line, and the local one gets the answer to its own."""
     hub = MemoryHub()
-    threads = StoreThreads(FakeStore(), lambda name, detail: None)
+    threads = StoreThreads(FakeStore(), lambda name, detail, **fields: None)
     loop = MasterLoop(
         Master("m1", seen_slots=64),
         hub.master("m1", 1),
         threads,
         clock=lambda: 100.0,
         utc=lambda: UTC,
-        log=lambda name, detail: None,
+        log=lambda name, detail, **fields: None,
     )
     at_thief: list[Reply] = []
 

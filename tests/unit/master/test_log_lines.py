@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
 from zcrawl.mesh.memory import MemoryHub
 from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, Line, Lines
-from zcrawl.telemetry.log_lines import LEVELS, MOST, LogTail, level_of, read_filter, run_of
+from zcrawl.model.log_event import WORKER_LOST, commit_event, level_of, store_event
+from zcrawl.telemetry.log_lines import MOST, LogTail, read_filter
 from zcrawl.telemetry.logs.files import EventLog
 from zcrawl.testing.store.store import FakeStore
 
@@ -84,10 +86,11 @@ def test_a_log_keeps_what_it_wrote_for_the_tail_but_not_what_it_wrote_quietly(
     assert lines is not None and len(lines.lines) == MOST and lines.left_out <= 40
 
 
-def test_levels_are_known_by_name() -> None:
+def test_a_level_is_declared_with_its_event() -> None:
     """A store's trouble is a warning, a machine's an error, the rest is information."""
-    assert (level_of("store_unavailable"), level_of("machine_error")) == ("warning", "error")
-    assert level_of("worker_joined") == "info" and set(LEVELS.values()) == {"warning", "error"}
+    assert level_of(store_event("unavailable")) == level_of(commit_event("unknown")) == "warning"
+    assert (level_of(WORKER_LOST), level_of("machine_error")) == ("warning", "error")
+    assert level_of("worker_joined") == "info"
 
 
 # ---------------------------------------------------------------- the filter
@@ -132,27 +135,34 @@ def test_a_line_about_no_job_fits_no_job() -> None:
     assert not read_filter("job:*").fits({**LINE, "run": 0}, ())
 
 
-def test_the_run_of_a_line_is_read_from_its_text() -> None:
-    """At its beginning or after the job's name; words in between are only words."""
-    assert run_of("run 12 by request") == 12 and run_of("wiki, run 3: completed") == 3
-    assert run_of("http://a.test/run 5") == run_of("prerun 5") == run_of("") == 0
+def test_the_run_of_a_line_is_a_field_from_the_log_to_the_tail(tmp_path: Path) -> None:
+    """A program that reads the file has it too; a line about no run has none."""
+    log = EventLog(tmp_path / "log", "w1")
+    log("internal_error", "run 9: boom", run=3)
+    log("exit", "run 9")
+    lines = log.take_lines()
+    log.close()
+    assert lines is not None and [one.run for one in lines.lines] == [3, 0]
+    written = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert [one.get("run") for one in written] == [3, None]
 
 
 # ---------------------------------------------------------------- the leader
 
 
 def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
-    """With the leader's clock: the worker's may be wrong."""
+    """With the leader's clock, as the worker's may be wrong; its run is what the field says, not
+    the text."""
     story = LeaderStory().elect()
     story.submit("http://a.test/")
     story.published.clear()
-    story.hear(Lines([Line(0.5, "error", "internal_error", "run 1: boom")]), "w9")
+    story.hear(Lines([Line(0.5, "error", "internal_error", "run 7: boom", 1)]), "w9")
     (line,) = told(story, "internal_error")
     assert (line["source"], line["level"], line["run"]) == ("w9", "error", 1)
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
     for wanted in ("node:w9", "job:job", "job:1", "level:error boom"):
         kept = story.ask("events", filter=wanted)
-        assert kept is not None and [one["text"] for one in kept.data["rows"]] == ["run 1: boom"]
+        assert kept is not None and [one["text"] for one in kept.data["rows"]] == ["run 7: boom"]
     others = story.ask("events", filter="node:w9", inverse=True)
     assert others is not None and "boom" not in str(others.data) and others.data["rows"]
 

@@ -48,10 +48,10 @@ class Scene:
         self.story = LeaderStory().elect()
         self.epoch = 1
         self.store = Watched(self.story.store)
-        self.threads = StoreThreads(self.store, lambda name, detail: None)
+        self.threads = StoreThreads(self.store, lambda name, detail, **fields: None)
         self.notes: asyncio.Queue[str] = asyncio.Queue()
         self.outputs = self.loop(
-            lambda: self.epoch, lambda name, detail: self.notes.put_nowait(name)
+            lambda: self.epoch, lambda name, detail, **fields: self.notes.put_nowait(name)
         )
 
     def loop(self, epoch: Callable[[], int], note: Callable[[str, str], None]) -> OutputLoop:
@@ -171,7 +171,9 @@ async def test_an_error_without_a_name_is_told_and_tried_again(scene: Scene) -> 
         written.set()
         return 1
 
-    outputs = scene.loop(epoch, lambda name, detail: scene.notes.put_nowait(f"{name} {detail}"))
+    outputs = scene.loop(
+        epoch, lambda name, detail, **fields: scene.notes.put_nowait(f"{name} {detail}")
+    )
     outputs.start()
     async with asyncio.timeout(60):
         told = await scene.notes.get()

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from zcrawl.cli.commands.submit import with_remedy
 from zcrawl.model.rows import RunCounters, RunRow
 from zcrawl.model.spec import JobSpec, Scope
 from zcrawl.model.states import RunState
@@ -127,3 +128,21 @@ def test_times_are_utc_with_milliseconds() -> None:
     """Zero means never."""
     assert iso(0) is None
     assert iso(1_767_225_600.25) == "2026-01-01T00:00:00.250Z"
+
+
+def test_a_job_says_what_no_live_worker_has_in_a_field_of_its_own() -> None:
+    """Only while that is the reason shown: a paused run waits for somebody else."""
+    live = LiveRun(waiting="waiting: no live worker has parser 'pdf' yet", missing="parser 'pdf'")
+    waits = view(run(admitted=1, pending=1), live=live)
+    assert (waits["reason"], waits["missing"]) == (live.waiting, "parser 'pdf'")
+    paused = msgspec.structs.replace(run(RunState.PAUSED), reason="by request")
+    assert view(paused, live=live)["missing"] == view(run())["missing"] == ""
+
+
+def test_the_remedy_is_for_what_no_live_worker_has_and_for_nothing_else() -> None:
+    """Asked of the field: the words of the reason may be any."""
+    waits = {"job": 3, "reason": "waiting: in other words", "missing": "parser 'pdf'"}
+    assert with_remedy(waits).startswith("waiting: in other words; install it where a worker runs")
+    assert with_remedy(waits).endswith("zcrawl cancel 3")
+    assert with_remedy({**waits, "missing": ""}) == "waiting: in other words"
+    assert with_remedy({"job": 3, "reason": "of a run's own view"}) == "of a run's own view"

@@ -147,7 +147,7 @@ class Bench:
             self.hub.worker("w1", 1),
             clock=lambda: self.worker.now,
             rss_bytes=options.pop("rss_bytes", lambda: 1),
-            log=lambda name, detail: self.notes.append((name, detail)),
+            log=lambda name, detail, **fields: self.notes.append((name, detail)),
             **options,
         )
         self.loop._pipeline = rig({}).pipeline
@@ -248,7 +248,7 @@ async def test_a_task_that_dies_is_told_with_its_traceback() -> None:
 async def test_what_nobody_catches_is_told() -> None:
     """A callback that raises leaves a trace in the node's own log."""
     told: list[tuple[str, str]] = []
-    tell_unhandled(lambda name, detail: told.append((name, detail)))
+    tell_unhandled(lambda name, detail, **fields: told.append((name, detail)))
 
     def fails() -> None:
         raise KeyError("in a callback")

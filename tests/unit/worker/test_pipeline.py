@@ -15,7 +15,7 @@ from zcrawl.fetch.keyring import JobRights, Keyring
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.extra import REDIRECT, Extra, encode
-from zcrawl.frontier.robots_place import ELSEWHERE, packed, place_in, robots_group
+from zcrawl.frontier.robots_place import ELSEWHERE, RobotsWay, place_in, robots_group
 from zcrawl.frontier.url import url_key
 from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
 from zcrawl.model.host import RobotsFile
@@ -56,7 +56,7 @@ class Owner:
     def run_lacks(self, run: int, what: str) -> None:
         self.lacks.append((run, what))
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.notes.append((name, detail))
 
 
@@ -102,7 +102,7 @@ class Rig:
 
     def run_lacks(self, run: int, what: str) -> None: ...
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.errors.append(name)
 
     def fetch_ended(self, seq: int, attempt: Attempt) -> None:
@@ -393,7 +393,7 @@ async def test_a_robots_txt_elsewhere_is_fetched_at_that_hosts_pace_only() -> No
     (first,) = await world.fetch("/a", close=False)
     assert (first.reason, first.retry) == ("robots_elsewhere", "postponed")
     assert first.robots is not None
-    assert place_in(first.robots.status, first.robots.body) == OTHER
+    assert place_in(first.robots) == OTHER
     (again,) = await world.fetch("/a", close=False)
     assert (again.reason, world.asked) == ("robots_elsewhere", [f"{SITE}/robots.txt"])
     paced = (robots_group(OTHER),)
@@ -405,7 +405,7 @@ async def test_a_robots_txt_elsewhere_is_fetched_at_that_hosts_pace_only() -> No
 async def test_the_way_to_a_robots_txt_is_known_to_the_next_owner() -> None:
     """It goes on from there; a loop of hosts is no rules, and a damaged way begins anew."""
     way = [f"{SITE}/robots.txt", f"{OTHER}/robots.txt"]
-    for body, asked in ((packed(way), way[1:]), (b"damaged", way)):
+    for body, asked in ((RobotsWay(tuple(way)).pack(60.0).body, way[1:]), (b"damaged", way)):
         world = rig({"/robots.txt": to(way[1]), "/a": page()}, robots=True)
         world.answers = {**world.answers, way[1]: to(way[0])}
         world.pipeline.learn_robots(SITE, RobotsFile(ELSEWHERE, body, 60.0))

@@ -15,6 +15,7 @@ from zcrawl.errors import JobError
 from zcrawl.frontier import extra as extras
 from zcrawl.frontier.extra import Extra, request_key
 from zcrawl.frontier.url import DEFAULT
+from zcrawl.master.snapshot import live_run
 from zcrawl.mesh.messages import LINKS_PER_RESULT, Assign, Code, Config, Reject, RunConfig
 from zcrawl.model.extraction import Block, Field
 from zcrawl.model.spec import JobSpec, Scope, SpiderLimits
@@ -330,3 +331,5 @@ def test_the_job_says_what_it_waits_for() -> None:
     info.lacks[1] = "spider 'books:Books'"
     (run,) = story.leader.current_snapshot(story.now).runs
     assert run.reason == run.waits == "waiting: no live worker has spider 'books:Books' yet"
+    live = live_run(story.leader.state, 1, now=story.now)
+    assert (live.waiting, live.missing) == (run.reason, "spider 'books:Books'")

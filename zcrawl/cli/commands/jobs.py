@@ -69,7 +69,7 @@ def job_command(settings: Settings, ref: str, run: int | None) -> int:
     if settings.json:
         output.print_json(view)
     else:
-        output.fields(readable({**view, "reason": with_remedy(view["reason"], view["job"])}))
+        output.fields(readable({**view, "reason": with_remedy(view)}))
         if view["state"] == connect.STOPPED:
             output.note(f"nobody runs it now; go on with: {resume_hint(settings.data)}")
     return 0

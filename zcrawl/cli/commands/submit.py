@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from zcrawl.cli.connect import Ask
 
 POLL_S: Final = 0.5
-NO_LIVE_WORKER: Final = "waiting: no live worker has "
 LACK_POLL_S: Final = 0.1
 LACK_S: Final = 3.0  # in which workers say that they cannot do a job
 
@@ -92,13 +92,14 @@ def submit_command(
     return run_async(_submit(settings, submission, mode, to, wait))
 
 
-def with_remedy(reason: str, job: int) -> str:
-    """What a run waits for, with what to do where time alone does not help."""
-    if not reason.startswith(NO_LIVE_WORKER):
-        return reason
+def with_remedy(view: Mapping[str, Any]) -> str:
+    """Return the reason in the view of a job or a run, with what to do where time alone does not
+    help: no live worker has what the job needs."""
+    if not view.get("missing"):  # the view of a run does not say it
+        return str(view["reason"])
     return (
-        f"{reason}; install it where a worker runs and start that worker again, or end the job: "
-        f"zcrawl cancel {job}"
+        f"{view['reason']}; install it where a worker runs and start that worker again, or end "
+        f"the job: zcrawl cancel {view['job']}"
     )
 
 
@@ -126,20 +127,20 @@ async def _wait(ask: Ask, job: int, run: int) -> tuple[dict[str, Any], dict[str,
         (own,) = (row for row in view["runs"] if row["run"] == run)
         if own["state"] in ENDED:
             return view, own
-        reason = (view if view["run"] == run else own)["reason"]
+        reason = with_remedy(view if view["run"] == run else own)
         if reason != last:
             last = reason
-            output.note_if(reason and f"{own['state']}: {with_remedy(reason, job)}")
+            output.note_if(reason and f"{own['state']}: {reason}")
         await asyncio.sleep(POLL_S)
 
 
 async def _lack(ask: Ask, job: int, run: int) -> str:
-    """What no live worker has for a job that needs more than zcrawl, as the leader says it within
-    its first seconds; empty: it goes on, or nobody knows yet."""
+    """Return why a job that needs more than zcrawl waits, as the leader says it within its first
+    seconds, and what to do. Empty: it goes on, or nobody knows yet."""
     for _ in range(round(LACK_S / LACK_POLL_S)):
         view = await ask("job", {"ref": str(job), "run": run})
         if view["reason"] or view["pages"] + view["failed"] + view["skipped"]:
-            return str(view["reason"])
+            return with_remedy(view)
         await asyncio.sleep(LACK_POLL_S)
     return ""
 
@@ -167,7 +168,7 @@ async def _submit(
         if submission.more:
             await send_seeds(ask, reply["run"], submission)
         if not wait and (submission.stored or needs_more(submission.spec)):
-            output.note_if(with_remedy(await _lack(ask, reply["job"], reply["run"]), reply["job"]))
+            output.note_if(await _lack(ask, reply["job"], reply["run"]))
         complaint = submission.lines.complaint()
         if complaint:
             output.note(complaint)

@@ -42,7 +42,7 @@ from zcrawl.model.reasons.usage import NO_SEEDS
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.reasons.waiting import PAUSED_BY_REQUEST
 from zcrawl.model.spec import JobSpec
-from zcrawl.model.states import SITEMAP_PRIO, RunState
+from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     AddSeeds,
     Asked,
@@ -118,7 +118,10 @@ class Desk:
         request = pending.request
         try:
             if audited:
-                effects.append(Note("asked", idempotency.audit_line(request, self._state.me)))
+                run = request.args.get("run")
+                about = run if isinstance(run, int) else 0
+                text = idempotency.audit_line(request, self._state.me)
+                effects.append(Note("asked", text, about))
             self._handle(pending, now, effects)
         except NodeUnknown as error:
             if now < self._state.settled_at:
@@ -194,10 +197,8 @@ class Desk:
         rules = canonical_rules((stored or spec).scope, CANONICAL_VERSION)
         seeds = seed_lists.read(args.sequence("seeds") or list(spec.seeds), rules)
         seed_hosts = seed_lists.netlocs(seeds)
-        seeds += tuple(
-            msgspec.structs.replace(one, prio=SITEMAP_PRIO)
-            for one in seed_lists.read(list(spec.sitemaps.urls), rules)
-        )
+        listed = seed_lists.read(list(spec.sitemaps.urls), rules)
+        seeds += tuple(link.as_sitemap() for link in listed)
         starts = begins_by_itself(spec, seeds)
         if args.get("ref") is not None and not (seeds or starts or args.get("seeding")):
             raise RefusedError(
@@ -300,7 +301,7 @@ class Desk:
         elif done.row is not None:
             row = done.row
             what = "tuned" if pending.request.op == "tune" else row.state
-            effects.append(Note(f"run_{what}", f"run {row.id} by request"))
+            effects.append(Note(f"run_{what}", f"run {row.id} by request", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
     def tune(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:

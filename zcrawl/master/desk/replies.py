@@ -13,6 +13,7 @@ from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.events import Effects, Note, ReplyTo
 from zcrawl.mesh.messages import Reply, Request
+from zcrawl.model.log_event import REQUEST_REFUSED
 from zcrawl.model.reasons.cluster import NAME_EXISTS, RUN_ENDED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.rows import RunRow
@@ -40,7 +41,7 @@ def reply(pending: Pending, data: dict[str, Any], effects: Effects) -> None:
 
 
 def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
-    effects.append(Note("request_refused", f"{pending.request.op}: {error.code}"))
+    effects.append(Note(REQUEST_REFUSED, f"{pending.request.op}: {error.code}"))
     if pending.client:
         data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
         effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
@@ -54,7 +55,7 @@ def refuse_error(pending: Pending, error: Exception, effects: Effects) -> None:
         refuse(pending, error, effects)
         return
     op = pending.request.op
-    effects.append(Note("internal_error", f"{op}: {''.join(format_exception(error)).rstrip()}"))
+    effects.append(Note(INTERNAL_ERROR, f"{op}: {''.join(format_exception(error)).rstrip()}"))
     text = f"{op}: an error of the master's own: {type(error).__name__}; its log has more"
     refuse(pending, RefusedError(text, code=INTERNAL_ERROR), effects)
 

@@ -23,6 +23,8 @@ from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
+from zcrawl.model.log_event import FORWARD_FAILED, Log
+from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.snapshot import ClusterSnapshot
 from zcrawl.runtime.loop import in_full, tell_unhandled
@@ -34,7 +36,6 @@ GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, 
 LOOK_S: Final = 1.0  # it looks at itself this often
 SUBMIT: Final = "submit"
 
-Log = Callable[[str, str], None]
 Prepare = Callable[[Request], Awaitable[Request]]
 
 
@@ -51,7 +52,7 @@ class MasterLoop:
         on_applied: Callable[[], None] = lambda: None,
         peers: Peers | None = None,
         on_step_down: Callable[[str], None] | None = None,
-        log_told: Callable[[str, str], object] | None = None,
+        log_told: Log | None = None,
         lines: Callable[[], Lines | None] = lambda: None,
         rss_bytes: Callable[[], int] = lambda: 0,
         prepare: Prepare | None = None,
@@ -147,7 +148,7 @@ class MasterLoop:
             for effect in self.machine.handle(event, now, utc):
                 self._do(effect)
         except Exception as error:
-            self.note("machine_error", traceback.format_exc())
+            self.note(MACHINE_ERROR, traceback.format_exc())
             self.takeover_error = in_words(error)
             effects = self.machine.failed(event, self.takeover_error, now)
             self._on_step_down("an error of its own")
@@ -162,17 +163,15 @@ class MasterLoop:
             wait_s = self.machine.mishaps.wait_s(self._clock())
             self._loop.call_later(wait_s, self.handle, elected)
 
-    def note(self, name: str, detail: str = "") -> None:
+    def note(self, name: str, detail: str = "", *, run: int = 0) -> None:
         self.counters[name] += 1
-        self._log(name, detail)
+        self._log(name, detail, run=run)
 
-    def _note_of_machine(self, name: str, detail: str) -> None:
+    def _note_of_machine(self, note: m.Note) -> None:
         """A leader's watch has told it to those who watch."""
-        if self.machine.leader is None:
-            self.note(name, detail)
-        else:
-            self.counters[name] += 1
-            self._log_told(name, detail)
+        self.counters[note.name] += 1
+        log = self._log if self.machine.leader is None else self._log_told
+        log(note.name, note.detail, run=note.run)
 
     def _on_messages(self, arrived: list[Arrived], by_master: bool = False) -> None:
         now, utc = self._clock(), self._utc()
@@ -200,7 +199,7 @@ class MasterLoop:
             try:
                 self.handle(m.ClientAsked(route, await prepare(request)))
             except Exception as error:  # a bug: whoever waits is told, and nothing is submitted
-                self.note("machine_error", traceback.format_exc())
+                self.note(MACHINE_ERROR, traceback.format_exc())
                 data = {"code": INTERNAL_ERROR, "message": in_words(error), "exit_code": 1}
                 self._reply(route, Reply(request.id, False, data))
             finally:
@@ -262,8 +261,8 @@ class MasterLoop:
                 self._reply(client, reply)
             case m.StepDown(reason):
                 self._on_step_down(reason)
-            case m.Note(name, detail):
-                self._note_of_machine(name, detail)
+            case m.Note():
+                self._note_of_machine(effect)
             case m.LeadershipBegan():
                 self._leads.set()
             case m.TakeoverFailed(reason):
@@ -293,7 +292,7 @@ class MasterLoop:
 
     def _forward(self, master: str, request: Request) -> None:
         if self._peers is None or not self._peers.send(master, request):
-            self.note("forward_failed", f"{request.op} to {master}")
+            self.note(FORWARD_FAILED, f"{request.op} to {master}")
 
     def _reply(self, client: bytes, reply: Reply) -> None:
         if not client.startswith(self._local):

@@ -34,6 +34,7 @@ from zcrawl.errors import (
     ZcrawlError,
 )
 from zcrawl.master.driver.store_threads import StoreThreads
+from zcrawl.model.log_event import OUTPUT_FENCED, OUTPUT_NOT_CLOSED, Log
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.model.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.outputs.files.folder import OutputPlaces
@@ -54,7 +55,6 @@ CLOSE_S: Final = 10.0
 AGAIN_S: Final = 1.0
 AGAIN_MOST_S: Final = 30.0
 T = TypeVar("T")
-Note = Callable[[str, str], None]
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class Tools(msgspec.Struct, frozen=True):
 
     store: StoreThreads
     epoch: Callable[[], int]
-    note: Note
+    note: Log
     places: OutputPlaces
     utc: Callable[[], float]
     body_of: GetBody
@@ -112,14 +112,14 @@ class Following:
         if not self._thread.busy:
             self._thread.end()
             return True
-        self._tools.note("output_not_closed", f"run {self.run}: {self.path}: a call hangs")
+        self._note(OUTPUT_NOT_CLOSED, f"{self.path}: a call hangs")
         return False
 
     async def _run(self, row: OutputRow, epoch: int) -> None:
         try:
             await self._follow(row, epoch)
         except Fenced as error:
-            self._tools.note("output_fenced", f"run {self.run}: {error}")
+            self._note(OUTPUT_FENCED, str(error))
             await self._close_sink()
         except RefusedError as error:  # by its rights, which stay while this master runs
             self.refused = True
@@ -200,8 +200,7 @@ class Following:
         try:
             await outcome_of(future, CLOSE_S)
         except Exception as error:
-            detail = f"run {self.run}: {self.path}: {type(error).__name__}: {error}"
-            self._tools.note("output_not_closed", detail)
+            self._note(OUTPUT_NOT_CLOSED, f"{self.path}: {type(error).__name__}: {error}")
 
     def _check_leading(self, epoch: int) -> None:
         if self._tools.epoch() != epoch:
@@ -222,7 +221,7 @@ class Following:
             )
         )
         if mark.problem:
-            self._tools.note("output_changed", f"run {self.run}: {mark.problem}")
+            self._note("output_changed", mark.problem)
 
     async def _failed(self, error: ZcrawlError, row: OutputRow, epoch: int) -> None:
         self.error = error
@@ -232,7 +231,7 @@ class Following:
         self._again_at = loop.time() + wait_s
         loop.call_later(wait_s, self._tools.wake)
         code = f"output_{error.code.removeprefix('output_')}"
-        self._tools.note(code, f"run {self.run}: {error}")
+        self._note(code, str(error))
         await self._close_sink()
         problem = f"[{error.code}] {error}".encode("utf-8", "replace").decode()
         if problem != row.problem:
@@ -242,7 +241,10 @@ class Following:
         try:
             await self._tools.store.do(NoteOutput(epoch, row.run, row.path, problem))
         except StoreError as error:  # `job` does not show it; the log has both
-            self._tools.note("output_problem_not_stored", f"run {self.run}: {self.path}: {error}")
+            self._note("output_problem_not_stored", f"{self.path}: {error}")
+
+    def _note(self, name: str, detail: str) -> None:
+        self._tools.note(name, f"run {self.run}: {detail}", run=self.run)
 
 
 def named(path: str, error: Exception) -> ZcrawlError:

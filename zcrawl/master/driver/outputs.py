@@ -17,8 +17,9 @@ from collections.abc import Callable, Collection
 from typing import Final, TypeAlias
 
 from zcrawl.errors import ZcrawlError
-from zcrawl.master.driver.output_writer import Following, Note, Tools, named
+from zcrawl.master.driver.output_writer import Following, Tools, named
 from zcrawl.master.driver.store_threads import StoreThreads
+from zcrawl.model.log_event import Log
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.warc import GetBody
 from zcrawl.runtime.loop import supervised
@@ -35,7 +36,7 @@ class OutputLoop:
         self,
         store: StoreThreads,
         epoch: Callable[[], int],
-        note: Note,
+        note: Log,
         places: OutputPlaces,
         utc: Callable[[], float],
         body_of: GetBody,

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 from zcrawl.errors import StoreError, StoreUnavailable
+from zcrawl.model.log_event import store_event
+from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import Query, QueryOutcome
@@ -90,7 +92,7 @@ class StoreThreads:
             outcome = error
         except Exception as error:
             outcome = StoreUnavailable(f"{name}: {type(error).__name__}: {error}")
-            self._tell(self._on_error, "store_internal_error", str(outcome))
+            self._tell(self._on_error, store_event(INTERNAL_ERROR), str(outcome))
         self._tell(then, outcome)
 
     def _tell(self, callback: Callable[..., None], *args: object) -> None:

@@ -29,6 +29,7 @@ from zcrawl.mesh.messages import BadBody, Body, Header, Kind, Message, Reply, Re
 from zcrawl.mesh.ports import Arrived, Handler, Log
 from zcrawl.mesh.roles import HEADER_MOST, Channel
 from zcrawl.mesh.sockets.readers import OnBadFrame, OnNotice, Socket, SocketReader
+from zcrawl.model.log_event import BAD_BODY
 from zcrawl.model.reasons.cluster import (
     KEY_NOT_ALLOWED,
     KEY_REMOVED,
@@ -100,7 +101,7 @@ class BorderReader(SocketReader):
     def _let_in(self, sender: Sender, route: bytes, message: Message | BadBody) -> None:
         if isinstance(message, BadBody):
             if message.header.kind != Kind.RESULT:  # only a result is numbered and must be consumed
-                self._note("bad_body", f"{sender.text()}: {message.error}")
+                self._note(BAD_BODY, f"{sender.text()}: {message.error}")
                 return
         elif isinstance(message.body, Request):
             message = Message(message.header, mark(message.body, sender))

@@ -33,6 +33,7 @@ from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
 from zcrawl.mesh.sockets.handshake import HandshakeFailure, HandshakeWatch, OnFailure
 from zcrawl.mesh.sockets.readers import FrameReader, OnFrames, Socket, SocketReader
+from zcrawl.model.log_event import HANDSHAKE_FAILED, KEY_REFUSED
 from zcrawl.model.reasons.cluster import ADDRESS_IN_USE, BAD_ENDPOINT, CANNOT_BIND
 
 LINGER_MS = 100
@@ -178,7 +179,7 @@ class MeshEnd:
     def _stranger_failed(self, failure: HandshakeFailure) -> None:
         """Somebody did not get in. An unknown key is told where ZAP asks about it."""
         if not failure.refused:
-            self._note("handshake_failed", failure.text(self._keys is not None))
+            self._note(HANDSHAKE_FAILED, failure.text(self._keys is not None))
 
     def _master_failed(self, socket: Socket, failure: HandshakeFailure) -> None:
         """We did not get in."""
@@ -187,7 +188,7 @@ class MeshEnd:
             own, server = self._keys.own.public, self._keys.server
             text += f" (this {self.what}'s key: {own}, the masters' key: {server})"
         self.complaint = text
-        self._note("key_refused" if failure.refused else "handshake_failed", text)
+        self._note(KEY_REFUSED if failure.refused else HANDSHAKE_FAILED, text)
         if failure.final:
             loop = asyncio.get_running_loop()
             loop.call_later(REFUSED_AGAIN_S, self._connect_again, socket, failure.endpoint)

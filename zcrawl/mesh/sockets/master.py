@@ -23,6 +23,7 @@ from zcrawl.mesh.security import AllowedKey, MeshKeys, judge
 from zcrawl.mesh.sockets.border import BorderReader
 from zcrawl.mesh.sockets.end import MeshEnd
 from zcrawl.mesh.sockets.readers import Socket, topic
+from zcrawl.model.log_event import BAD_ZAP_REQUEST, PEER_REFUSED
 
 ZAP_ENDPOINT = "inproc://zeromq.zap.01"
 SUBSCRIPTION_MOST = 4_096  # bytes of a frame to the events socket: topics, and CURVE's handshake
@@ -167,10 +168,10 @@ class ZmqMasterMesh(MeshEnd):
         head = frames.index(b"") + 1  # routes, then an empty frame, then the question
         verdict = judge(frames[head:], keys.server, self._allowed)
         if verdict is None:
-            self._note("bad_zap_request", f"{len(frames)} frames")
+            self._note(BAD_ZAP_REQUEST, f"{len(frames)} frames")
             return
         if not verdict.admitted:
-            self._note("peer_refused", f"{verdict.address} with the key {verdict.key}")
+            self._note(PEER_REFUSED, f"{verdict.address} with the key {verdict.key}")
         self._send(self._zap, [*frames[:head], *verdict.reply])
 
 

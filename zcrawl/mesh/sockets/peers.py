@@ -14,6 +14,7 @@ from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
 from zcrawl.mesh.sockets.readers import Socket, topic
+from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 
 class ZmqPeers(MeshEnd):
@@ -66,7 +67,7 @@ class ZmqPeers(MeshEnd):
             self._connect(line, endpoints.control)
             self._connect(self._events, endpoints.events)
         except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
-            self._note("bad_endpoint", f"{endpoints.master}: {error}")
+            self._note(BAD_ENDPOINT, f"{endpoints.master}: {error}")
             self._drop(line)
             self._disconnect(self._events, endpoints.events)
             return

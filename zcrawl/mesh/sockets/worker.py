@@ -15,6 +15,7 @@ from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
 from zcrawl.mesh.sockets.readers import Socket, topic
+from zcrawl.model.reasons.cluster import BAD_ENDPOINT
 
 EARLY_MOST = 1_000  # reports kept until the first master has subscribed
 
@@ -59,7 +60,7 @@ class ZmqWorkerMesh(MeshEnd):
             self._connect(self._reports, endpoints.reports)
             self._connect(self._events, endpoints.events)
         except (MeshError, ConfigError) as error:  # its mistake: it is left out, others are not
-            self._note("bad_endpoint", f"{endpoints.master}: {error}")
+            self._note(BAD_ENDPOINT, f"{endpoints.master}: {error}")
             self._drop(control)
             self._disconnect(self._reports, endpoints.reports)
             self._disconnect(self._events, endpoints.events)

@@ -10,11 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.recrawl import KnownPage, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow
-from zcrawl.model.states import SITEMAP_PRIO, RequestState
+from zcrawl.model.sitemap_request import SITEMAP_PRIO
+from zcrawl.model.states import RequestState
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rules import recrawl_of
 from zcrawl.store.sql.dialects.dialect import Session
@@ -33,7 +34,6 @@ _STATE = (
     "fingerprint",
 )
 _STATES = ", ".join(_STATE)
-_START = START_URL.encode()  # no page: it makes a spider begin
 _PLACE = "id, job, url_key, url, host, depth, label, extra"
 
 
@@ -106,7 +106,7 @@ def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float
         f"WHERE prio <> {SITEMAP_PRIO} AND seq IN ({{}})"
     )
     seqs = [seq for seq, *_ in endings]
-    rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if row[2] != _START}
+    rows = {row[0]: row[1:] for row in session.all_in(select, (), seqs) if not is_start(row[2])}
     places: dict[int, dict[bytes, tuple[Any, ...]]] = defaultdict(dict)
     for seq, run, *_ in endings:
         if seq in rows:

@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
-from zcrawl.model.states import SITEMAP_PRIO, RequestState, RunState
+from zcrawl.model.states import RequestState, RunState
 from zcrawl.store import cookies as cookie_jar
 from zcrawl.store.rules import RECALLED, recall_left, recrawl_of, skip_reason
 from zcrawl.store.sql.dialects.dialect import Session
@@ -339,7 +339,7 @@ class Admission:
         )
         run.admitted += 1
         skip, memory = link.skip, b""
-        if self._remembered and not skip and link.prio != SITEMAP_PRIO:
+        if self._remembered and not skip and not link.is_sitemap:
             skip, memory = self._recall(run, key)
         if skip:
             self._reasons.append((RequestState.SKIPPED, skip, seq))

@@ -48,15 +48,15 @@ class EventLog:
         self._counts: dict[str, tuple[int, int]] = {}  # name → (second, events in it)
         self._tail = LogTail()
 
-    def __call__(self, name: str, detail: str = "") -> None:
-        if self.quietly(name, detail):
-            self._tail.add(name, detail, time.monotonic())
+    def __call__(self, name: str, detail: str = "", *, run: int = 0) -> None:
+        if self.quietly(name, detail, run=run):
+            self._tail.add(name, detail, time.monotonic(), run=run)
 
     def take_lines(self) -> Lines | None:
         """What has been logged since this was called last."""
         return self._tail.take(time.monotonic())
 
-    def quietly(self, name: str, detail: str = "") -> bool:
+    def quietly(self, name: str, detail: str = "", *, run: int = 0) -> bool:
         """Without its tail, for what the watchers are told in another way. Whether it was written:
         it was not if there are too many of its name."""
         second = int(time.monotonic())
@@ -68,6 +68,8 @@ class EventLog:
         if count >= PER_SECOND:
             return False
         more = {"left_out": left_out} if left_out else {}
+        if run:
+            more["run"] = run
         self._write(name, detail, more)
         return True
 

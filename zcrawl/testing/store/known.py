@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.recrawl import KnownPage, on_admission, reading_of, remembered
 from zcrawl.mesh.messages import Traits
 from zcrawl.model.rows import KnownRow, NewLink
-from zcrawl.model.states import SITEMAP_PRIO, RequestState
+from zcrawl.model.sitemap_request import has_sitemap_prio
+from zcrawl.model.states import RequestState
 from zcrawl.store.commands import AdmitKnown, Change, KnownAdmitted
 from zcrawl.store.queries import KnownPages, ReadKnown
 from zcrawl.store.rules import RECALLED, recrawl_of
@@ -29,7 +30,7 @@ def remember(
     tables: Tables, run: FakeRun, request: FakeRequest, traits: Traits | None, now: float
 ) -> None:
     """The request has ended, or is left over by a run that has."""
-    if run.recall is None or request.prio == SITEMAP_PRIO or request.url == START_URL:
+    if run.recall is None or has_sitemap_prio(request.prio) or is_start(request.url):
         return
     of_job = tables.known.setdefault(run.job.id, {})
     known = of_job.get(request.key)
@@ -89,7 +90,7 @@ def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeReques
 
 def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str, bytes]:
     """(why it is not asked for now, what its request carries)"""
-    if run.recall is None or link.skip or link.prio == SITEMAP_PRIO:
+    if run.recall is None or link.skip or link.is_sitemap:
         return link.skip, b""
     known = tables.known.get(run.job.id, {}).get(link.key)
     if known is None:

@@ -14,6 +14,8 @@ from typing import Final, assert_never
 
 from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
+from zcrawl.model.log_event import BAD_BODY, RESTARTED, Log
+from zcrawl.model.reasons.cluster import MACHINE_ERROR
 from zcrawl.runtime.loop import in_full, supervised, tell_unhandled
 from zcrawl.worker import events as w
 from zcrawl.worker.machine import WorkerMachine
@@ -23,8 +25,6 @@ from zcrawl.worker.results.attempt import Attempt
 MEASURE_S: Final = 1.0  # memory and lag are measured this often
 LEAST_WAIT_S: Final = 0.001
 GATHER_S: Final = 0.004  # messages wait this long for company; a commit waits 10 ms anyway
-
-Log = Callable[[str, str], None]
 
 
 class WorkerLoop:
@@ -89,7 +89,7 @@ class WorkerLoop:
             for effect in self.machine.handle(event, self._clock()):
                 self._do(effect)
         except Exception as error:  # its memory may be wrong: the supervisor starts a new one
-            self.note("machine_error", traceback.format_exc())
+            self.note(MACHINE_ERROR, traceback.format_exc())
             self.end(f"machine error: {error!r}")
             return
         if not self._planned:
@@ -117,15 +117,15 @@ class WorkerLoop:
             self.refused = refused
             self._ended.set_result(reason)
 
-    def note(self, name: str, detail: str) -> None:
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
         self.counters[name] += 1
-        self._log(name, detail)
+        self._log(name, f"run {run}: {detail}" if run else detail, run=run)
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
         for one in arrived:
             message = one.message
             if isinstance(message, BadBody):
-                self.note("bad_body", message.error)
+                self.note(BAD_BODY, message.error)
             else:
                 self.handle(w.MessageCame(message.header, message.body))
 
@@ -153,8 +153,8 @@ class WorkerLoop:
                 pipeline.adopt_code(code)
             case w.ForgetRun(run):
                 pipeline.forget(run)
-            case w.Note(name, detail):
-                self.note(name, detail)
+            case w.Note(name, detail, run):
+                self.note(name, detail, run=run)
             case w.Exit(reason, refused):
                 self.end(reason, refused)
             case _:
@@ -227,7 +227,7 @@ class WorkerLoop:
     def _tell_restart(self) -> None:
         """Not before somebody leads: what is said to nobody is lost."""
         if self._after:
-            self._log("restarted", f"the process before this one, {self._after}")
+            self._log(RESTARTED, f"the process before this one, {self._after}")
             self._after = ""
 
     def _tell_lines(self) -> None:

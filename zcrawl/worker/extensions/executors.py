@@ -16,7 +16,7 @@ import msgspec
 
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PageSkipped, RetryClass
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.mesh.messages import Page
 from zcrawl.model.reasons.failure import EXECUTOR_ERROR, EXECUTOR_TIMEOUT
 from zcrawl.model.spec import JobSpec
@@ -42,7 +42,7 @@ class Executing:
 
     async def do(self, attempt: Attempt, timeout_s: float, utc: Callable[[], float]) -> Attempt:
         assignment = attempt.assignment
-        url = None if assignment.url == START_URL else assignment.url
+        url = None if is_start(assignment.url) else assignment.url
         began = utc()
         try:
             async with asyncio.timeout(timeout_s):

@@ -17,7 +17,7 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
 from zcrawl.fetch.ports import Response
-from zcrawl.frontier.extra import START_URL
+from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.url import LinkResolver
 from zcrawl.mesh.messages import Assignment, Page
 from zcrawl.model.reasons.cluster import NO_CODE
@@ -81,7 +81,7 @@ class RunExtras:
 
     def takes(self, assignment: Assignment) -> bool:
         """Whether the request is not to be fetched: it begins a spider, or is an executor's."""
-        return assignment.url == START_URL or self._executing is not None
+        return is_start(assignment.url) or self._executing is not None
 
     async def start(self, attempt: Attempt, utc: Utc) -> Attempt:
         """The request that stands for the beginning of a spider, or for a task."""

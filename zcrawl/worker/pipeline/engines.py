@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Callable
 
 from zcrawl.fetch.ports import Engine
+from zcrawl.model.log_event import PLUGIN_NOT_CLOSED, Log
 from zcrawl.model.spec import ENGINES, JobSpec
 from zcrawl.runtime.loop import supervised
 
 EngineOf = Callable[[JobSpec], Engine]
-OnError = Callable[[str, str], None]
 
 
 class EngineBook:
-    def __init__(self, engine_of: EngineOf, on_error: OnError) -> None:
+    def __init__(self, engine_of: EngineOf, on_error: Log) -> None:
         """`engine_of` closes what is shared, and nothing else."""
         self._engine_of, self._on_error = engine_of, on_error
         self._own: dict[int, Engine] = {}  # of plugins, by run
@@ -52,5 +52,5 @@ class EngineBook:
         try:
             await engine.aclose()
         except Exception as error:  # foreign code: its run is over, and the worker goes on
-            told = f"run {run}: its fetcher was not closed: {type(error).__name__}: {error}"
-            self._on_error("plugin_not_closed", told)
+            text = f"its fetcher was not closed: {type(error).__name__}: {error}"
+            self._on_error(PLUGIN_NOT_CLOSED, text, run=run)

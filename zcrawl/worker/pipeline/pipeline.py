@@ -82,8 +82,8 @@ class PipelineOwner(Protocol):
     def run_lacks(self, run: int, what: str) -> None:
         """This worker does not have a plugin that the run needs."""
 
-    def note(self, name: str, detail: str) -> None:
-        """Something for the log."""
+    def note(self, name: str, detail: str, *, run: int = 0) -> None:
+        """Something for the log, about a run or about none."""
 
 
 class PipelineSettings(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class Pipeline:
     def _refuse_run(self, run: int, code: str, detail: str) -> None:
         self._runs.pop(run, None)
         self._refused[run] = (code, detail.rpartition("\n")[2])  # of a traceback the error
-        self._owner.note(code, f"run {run}: {detail}")
+        self._owner.note(code, detail, run=run)
 
     def adopt_code(self, code: Code) -> None:
         self._extras.adopt_code(code)
@@ -219,7 +219,7 @@ class Pipeline:
             attempt.skipped(error.code, detail=str(error))
             return
         except ZcrawlError as error:  # e.g. the disk for kept bodies is full
-            self._owner.note(error.code, f"run {attempt.assignment.run}: {error}")
+            self._owner.note(error.code, str(error), run=attempt.assignment.run)
             attempt.failed(error.code, RetryClass.TRANSIENT, detail=str(error))
             return
         if fetch.recording is not None:
@@ -244,8 +244,8 @@ class Pipeline:
         """A bug, ours or a library's. It is tried again, because it may be the moment's; after the
         job's retries the URL ends dead with this name, and the log has the story."""
         assignment = attempt.assignment
-        text = f"run {assignment.run}: {assignment.url}: {in_full(error)}"
-        self._owner.note(INTERNAL_ERROR, text)
+        text = f"{assignment.url}: {in_full(error)}"
+        self._owner.note(INTERNAL_ERROR, text, run=assignment.run)
         detail = f"{type(error).__name__}: {error}"
         attempt.failed(INTERNAL_ERROR, RetryClass.TRANSIENT, detail=detail)
 
@@ -327,7 +327,7 @@ class Pipeline:
         attempt, assignment, body = fetch.attempt, fetch.attempt.assignment, response.content
         fetched_at, took_s = self._utc(), fetch.used_s(self._clock())
         content_type = header_of(response, b"content-type") or ""
-        if sitemaps.is_sitemap(assignment):
+        if assignment.is_sitemap:
             return await self._special.sitemap(attempt, url, response)
         traits = None
         if context.remembers:
@@ -355,8 +355,8 @@ class Pipeline:
             own_url, depth = assignment.url, assignment.depth + 1
             shape = context.links.learn(own_url, assignment.parent, body) if html else None
             if shape is not None:
-                text = f"run {assignment.run}: no new text in pages of {shape}"
-                self._owner.note(TRAP_SHAPE, text)
+                text = f"no new text in pages of {shape}"
+                self._owner.note(TRAP_SHAPE, text, run=assignment.run)
             if not (directives and context.obeys_nofollow and forbids_following(directives)):
                 paging = () if parsed.extracted is None else parsed.extracted.paging
                 args = (parsed.links, depth, own_url, fetched_at, paging)

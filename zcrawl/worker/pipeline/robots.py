@@ -25,7 +25,7 @@ from zcrawl.fetch.headers import header_of
 from zcrawl.fetch.policy import REDIRECT_STATUSES, RedirectChain, fetch_error
 from zcrawl.fetch.ports import Engine, HopLimits
 from zcrawl.fetch.robots import MAX_ROBOTS_BYTES, RobotsRules, robots_url
-from zcrawl.frontier.robots_place import ELSEWHERE, MAX_REDIRECTS, packed, way_in
+from zcrawl.frontier.robots_place import MAX_REDIRECTS, RobotsWay, is_way, unpack_way
 from zcrawl.frontier.url import DEFAULT, origin_of
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.reasons.failure import (
@@ -77,15 +77,15 @@ class RobotsCache:
         self.unreported: dict[str, RobotsFile] = {}  # origin → what was fetched here
         self._now = now
         self._entries: dict[str, _Entry] = {}
-        self._ways: dict[str, tuple[float, list[str]]] = {}  # origin → fresh until, URLs
+        self._ways: dict[str, tuple[float, RobotsWay]] = {}  # origin → fresh until, its way
 
     def learn(self, origin: str, file: RobotsFile) -> None:
         """What another worker has fetched, with the host's grant."""
         known = self._entries.get(origin)
         if known is not None and (not known.answer.done() or known.until > self._now()):
             return
-        if file.status == ELSEWHERE:
-            if way := way_in(file.status, file.body):
+        if is_way(file):
+            if (way := unpack_way(file)) is not None:
                 self._ways[origin] = (self._now() + file.lasts_s, way)
             return
         try:
@@ -193,8 +193,10 @@ class RobotsCache:
         next_hop: Callable[[], Awaitable[None]],
         may_visit: Callable[[str], bool],
     ) -> _Answer:
-        until, way = self._ways.pop(origin, (0.0, []))
-        way = list(way) if until > self._now() else [robots_url(origin)]
+        until, known_way = self._ways.pop(origin, (0.0, None))
+        way = [robots_url(origin)]
+        if known_way is not None and until > self._now():
+            way = [*known_way.urls]
         chain = RedirectChain(way[0], MAX_REDIRECTS, DEFAULT)
         limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
         while len(way) <= MAX_REDIRECTS + 1:
@@ -204,7 +206,7 @@ class RobotsCache:
             try:
                 if place != origin and not may_visit(place):
                     limits.guard.check(url)
-                    self._report_way(origin, way)
+                    self._report_way(origin, RobotsWay(tuple(way)))
                     raise fetch_error(ROBOTS_ELSEWHERE, f"{way[0]} leads to {url}")
                 response = await engine.get(url, {"User-Agent": user_agent}, limits)
             except BlockedAddress:
@@ -228,12 +230,12 @@ class RobotsCache:
                 await next_hop()
         return _Answer(404, b"")
 
-    def _report_way(self, origin: str, way: list[str]) -> None:
+    def _report_way(self, origin: str, way: RobotsWay) -> None:
         """Nobody goes there before the leader has heard of it."""
         if len(self._ways) >= MOST_ORIGINS:
             self._ways.clear()
         self._ways[origin] = (self._now() + WAY_KEPT_S, way)
-        self.unreported[origin] = RobotsFile(ELSEWHERE, packed(way), WAY_KEPT_S)
+        self.unreported[origin] = way.pack(WAY_KEPT_S)
 
     def _make_room(self) -> None:
         if len(self._entries) < MOST_ORIGINS:

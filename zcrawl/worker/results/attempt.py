@@ -44,7 +44,7 @@ from zcrawl.model.reasons.skip import (
     UNCHANGED,
 )
 from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
-from zcrawl.model.states import SITEMAP_PRIO, Outcome
+from zcrawl.model.states import Outcome
 from zcrawl.parse.directives import forbids_index
 from zcrawl.worker.results.items import as_message, default_item
 from zcrawl.worker.results.link_filter import SortedLinks, year_of
@@ -188,7 +188,7 @@ class Attempt(msgspec.Struct):
         www.example.com."""
         assignment, context = self.assignment, self.run_context
         inside = assignment.depth == 0 and not context.spec.scope.hosts
-        if assignment.prio == SITEMAP_PRIO:  # of its URL only the host has to belong to the crawl
+        if assignment.is_sitemap:  # of its URL only the host has to belong to the crawl
             inside = inside or context.scope.has_host(target)
         if not inside and context.scope.verdict(target, assignment.depth) is not None:
             return self.skipped(REDIRECT_OUT_OF_SCOPE, status=status, detail=f"to {target}")

@@ -20,9 +20,9 @@ from zcrawl.frontier.scope import ScopeFilter, canonical_rules
 from zcrawl.frontier.traps import ShapeWatch, TrapFilter
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, RunConfig
+from zcrawl.model.log_event import Log
 from zcrawl.model.reasons.usage import BAD_SPEC
 from zcrawl.model.spec import OFF, JobSpec
-from zcrawl.model.states import SITEMAP_PRIO
 from zcrawl.parse.directives import agent_token
 from zcrawl.parse.page import PageOptions
 from zcrawl.submit.outputs import wants_capture
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
 _MAX_REMEMBERED: Final = 50_000  # hosts and pages that a run remembers something of
 _LONGEST_LOOP: Final = 20  # of pages that name each other as canonical
-
-
-Tell = Callable[[str, str], None]  # writes a line to the log
 
 
 class RunContext:
@@ -119,7 +116,7 @@ class RunContext:
         )
 
     def require_secrets(
-        self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Tell
+        self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Log
     ) -> None:
         """FetchError for a request that needs a secret which its host may not get; `more` names
         those beside the headers'. Where a redirect led to another host, the request goes on
@@ -132,7 +129,7 @@ class RunContext:
         origin = origin_of(one.url)
         if origin not in self._told_hosts and len(self._told_hosts) < _MAX_REMEMBERED:
             self._told_hosts.add(origin)
-            tell(refusal.code, f"run {one.run}: {refusal}")
+            tell(refusal.code, str(refusal), run=one.run)
         raise refusal
 
     def is_endless(self, one: Assignment) -> bool:
@@ -144,7 +141,7 @@ class RunContext:
             and bool(shapes.ended)
             and one.depth > 0
             and not one.extra
-            and one.prio != SITEMAP_PRIO
+            and not one.is_sitemap
             and not self.spec.spider
             and shapes.has_ended(one.url)
         )

@@ -3,8 +3,7 @@
 
 A sitemap is no page: whatever it is, it ends skipped, and no limit of pages counts it. So what it
 names is limited here. The protocol knows one index above the sitemaps; some sites have indexes of
-indexes, and a hostile one has a next one for ever. The label of a sitemap's request, which nothing
-else uses, tells how many indexes led to it.
+indexes, and a hostile one has a next one for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
 from zcrawl.mesh.messages import Assignment, Link
 from zcrawl.model.reasons.skip import SITEMAP, SITEMAP_TOO_MANY, TRAP_SITEMAP
-from zcrawl.model.states import SITEMAP_PRIO
+from zcrawl.model.sitemap_request import nesting_label
 from zcrawl.worker.results.attempt import Attempt
 from zcrawl.worker.results.context import RunContext
 from zcrawl.worker.results.link_filter import MOST_TRAPPED, SortedLinks, year_of
@@ -25,13 +24,9 @@ from zcrawl.worker.results.link_filter import MOST_TRAPPED, SortedLinks, year_of
 MOST_NESTED: Final = 3  # indexes above a sitemap
 
 
-def is_sitemap(one: Assignment) -> bool:
-    return one.prio == SITEMAP_PRIO
-
-
 def limits_of(one: Assignment, limits: HopLimits) -> HopLimits:
     """A sitemap may be longer than a page."""
-    if not is_sitemap(one):
+    if not one.is_sitemap:
         return limits
     from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
 
@@ -47,7 +42,7 @@ class SitemapListing:
         self.links: list[Link] = []  # as resolved; the scope has not been asked
         self._attempt, self._context, self._url, self._utc = attempt, attempt.run_context, url, utc
         self._resolver = LinkResolver(attempt.run_context.rules)
-        self._level = _level(attempt.assignment) + 1
+        self._nesting = attempt.assignment.nesting + 1
         self._prios: dict[str, int] = {}
         self._children: list[Link] = []
         self._trapped: list[tuple[str, bytes, str]] = []
@@ -67,7 +62,9 @@ class SitemapListing:
             if link is None or not _may_name(self._url, link[0], context):
                 continue
             why = (
-                TRAP_SITEMAP if self._level > MOST_NESTED else context.traps.verdict(link[0], year)
+                TRAP_SITEMAP
+                if self._nesting > MOST_NESTED
+                else context.traps.verdict(link[0], year)
             )
             if why is not None:
                 self._trapped.append((*link, why))
@@ -86,7 +83,7 @@ class SitemapListing:
         attempt.prios = [self._prios[link[0]] for link in links.followed]
         attempt.trapped = [*links.trapped, *self._trapped][:MOST_TRAPPED]
         attempt.sitemaps = self._children
-        attempt.labels = _labels(self._level, self._children)
+        attempt.labels = _labels(self._nesting, self._children)
         too_many = {SITEMAP_TOO_MANY: 1} if self._too_many else {}
         attempt.rejected = {**self._resolver.rejected, **complaints, **too_many}
         return attempt
@@ -95,9 +92,9 @@ class SitemapListing:
 def moved(attempt: Attempt) -> Attempt:
     """Behind a redirect to another host a sitemap is one as well. It vouches for no host, as a page
     that was typed would."""
-    if attempt.handover is not None and is_sitemap(attempt.assignment):
+    if attempt.handover is not None and attempt.assignment.is_sitemap:
         attempt.sitemaps = [attempt.handover]
-        attempt.labels = _labels(_level(attempt.assignment), attempt.sitemaps)
+        attempt.labels = _labels(attempt.assignment.nesting, attempt.sitemaps)
         attempt.handover = None
     return attempt
 
@@ -115,10 +112,7 @@ def _may_name(url: str, other: str, context: RunContext) -> bool:
     return origin_of(other) == origin_of(url) or context.scope.has_host(other)
 
 
-def _level(one: Assignment) -> int:
-    """How many indexes led to it."""
-    return int(one.label) if one.label.isdecimal() else 0
-
-
-def _labels(level: int, links: list[Link]) -> list[tuple[str, list[bytes]]]:
-    return [(str(level), [key for _, key in links])] if level and links else []
+def _labels(nesting: int, links: list[Link]) -> list[tuple[str, list[bytes]]]:
+    """Return the labels of sitemaps that so many indexes led to."""
+    label = nesting_label(nesting)
+    return [(label, [key for _, key in links])] if label and links else []
