@@ -136,7 +136,11 @@ class _Scope:
                 case ast.Assign(targets=targets, value=value):
                     for target in targets:
                         self._bind(target, value)
-                case ast.NamedExpr(target=target, value=value) | ast.For(target=target, iter=value):
+                case (
+                    ast.NamedExpr(target=target, value=value)
+                    | ast.For(target=target, iter=value)
+                    | ast.comprehension(target=target, iter=value)
+                ):
                     self._bind(target, value)
                 case _:
                     pass

@@ -297,6 +297,7 @@ STATE_FIELDS = {
         "host.parts[name].held = 0",
         "for name, one in list(host.parts.items()):\n        one.held = 0",
         "if (one := host.parts.get(name)) is not None:\n        one.held += 1",
+        "x = [other.runs.pop() for other in self.hosts.values()]",
     ],
 )
 def test_a_write_to_state_that_another_module_owns_is_caught(line: str) -> None:
