@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture import reason_rules, rules
+from tests.architecture import owner_rules, reason_rules, rules
 from zcrawl.model.reasons.registry import REASONS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -114,6 +114,22 @@ def test_a_worker_makes_results_in_one_place() -> None:
     checked = sources("zcrawl")
     report([line for path, text in checked for line in rules.result_complaints(path, text)])
     assert "return Result(" in Path(rules.ATTEMPT).read_text()
+
+
+def test_shared_state_has_one_writer() -> None:
+    """The fields of a leader's state and of hosts are written by the modules that define them;
+    all others call methods that say what happened."""
+    fields = owner_rules.fields_of(REPOSITORY)
+    assert {"withheld", "planner"} <= fields["LeaderState"].keys()
+    assert {"parts", "pace"} <= fields["HostState"].keys()
+    checked = sources("zcrawl")
+    report(
+        [
+            line
+            for path, text in checked
+            for line in owner_rules.owner_complaints(path, text, fields)
+        ]
+    )
 
 
 def test_reasons_live_in_the_registry() -> None:

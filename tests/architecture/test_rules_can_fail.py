@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.architecture import reason_rules, rules
+from tests.architecture import owner_rules, reason_rules, rules
 
 FOLDER = "/".join(("", "work", "x"))  # assembled, so that this file keeps the rule
 
@@ -263,3 +263,80 @@ def test_a_result_that_is_made_outside_of_the_attempt_is_caught() -> None:
     assert rules.result_complaints(rules.ATTEMPT, "x = Result(seq=1)") == []
     assert rules.result_complaints("zcrawl/worker/x.py", "def end(of: Result) -> Result: ...") == []
     assert rules.result_complaints("zcrawl/testing/x.py", "x = Result(seq=1)") == []
+
+
+STATE_FIELDS = {
+    "LeaderState": {"epoch": "", "withheld": "dict", "promised": "dict", "frontier": ""},
+    "RunTally": {"postponed": "str"},
+    "HostState": {"parts": "dict", "runs": "list", "due_at": "float", "pace": "Pace", "clan": ""},
+    "Part": {"held": "int"},
+}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "state.epoch = 1",
+        "self._state.epoch += 1",
+        "self.leader.state.epoch = 1",
+        "a, state.epoch = 1, 2",
+        "state.withheld[seq] = None",
+        "del state.withheld[seq]",
+        "state.withheld |= rows",
+        "state.withheld.pop(seq, None)",
+        "state.promised.setdefault(name, {})[seq] = 1",
+        "rows = state.promised.get(name, {})\n    rows.pop(seq)",
+        "setattr(state, name, 1)",
+        "state.tallies[run].postponed = text",
+        "host.due_at = 1.0",
+        "host.pace.next_at = 1.0",
+        "host.pace.take(now)",
+        "host.runs.append(host.runs[0])",
+        "other = self._hosts[id]\n    other.due_at = 1.0",
+        "other = self.hosts.get(id)\n    other.runs.remove(run)",
+        "for other in self.hosts.values():\n        other.due_at = 1.0",
+        "part.held -= 1",
+        "host.parts[name].held = 0",
+        "for name, one in list(host.parts.items()):\n        one.held = 0",
+        "if (one := host.parts.get(name)) is not None:\n        one.held += 1",
+        "x = [other.runs.pop() for other in self.hosts.values()]",
+    ],
+)
+def test_a_write_to_state_that_another_module_owns_is_caught(line: str) -> None:
+    """By the usual names, through tables and loops, and through a local name of a container."""
+    source = f"def f(self):\n    {line}\n"
+    assert owner_rules.owner_complaints("zcrawl/master/x.py", source, STATE_FIELDS)
+
+
+def test_a_write_is_caught_by_an_annotation_in_any_folder() -> None:
+    """Other folders use the names for other things, so that there only the type counts."""
+    source = "def f(one: HostState, host: HostRow):\n    one.due_at = 1.0\n    host.due_at = 1.0\n"
+    (complaint,) = owner_rules.owner_complaints("zcrawl/store/x.py", source, STATE_FIELDS)
+    assert "one.due_at" in complaint
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rows = dict(state.withheld)\n    rows.pop(seq)",
+        "x = state.withheld.get(seq)",
+        "state.frontier.remove(run, host, seq)",  # a component with methods of its own
+        "state.frontier.pop(lane)",
+        "host.clan.owner = name",  # a clan is shared by hosts
+        "part.lease_left()",
+        "host.schedule(moment)",
+        "worker.runs.pop(run)",
+    ],
+)
+def test_reading_state_and_calling_its_methods_is_fine(line: str) -> None:
+    """Also writing a copy, and calling a component that only has a method of such a name."""
+    source = f"def f(self):\n    {line}\n"
+    assert owner_rules.owner_complaints("zcrawl/master/x.py", source, STATE_FIELDS) == []
+
+
+def test_the_owner_of_a_state_writes_it() -> None:
+    """Each only its own: the module of the leader's state does not write hosts."""
+    source = "def f(state, host):\n    state.epoch = 1\n    host.due_at = 1.0\n"
+    path = owner_rules.OWNERS["LeaderState"].path
+    (complaint,) = owner_rules.owner_complaints(path, source, STATE_FIELDS)
+    assert "host.due_at" in complaint

@@ -93,7 +93,7 @@ class Trials:
         self._may_start, self._could_start = may_start, could_start
 
     def put(self, host: HostState, row: QueuedRow, alone: bool) -> None:
-        host.trials.append(row)
+        host.put_on_trial(row)
         self.seqs.add(row.seq)
         self.hosts.add(host.id)
         if alone:
@@ -143,7 +143,7 @@ class Trials:
     def _take(self, host: HostState, row: QueuedRow, taker: WorkerInfo | None) -> None:
         self.seqs.discard(row.seq)
         self._alone.discard(row.seq)
-        host.trials.remove(row)
+        host.end_trial(row)
         for worker in self._roster.workers.values():
             if worker.reserved == row.seq and worker is not taker:
                 worker.reserved = 0

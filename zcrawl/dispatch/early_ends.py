@@ -31,10 +31,9 @@ class Verdicts:
         self._limited: set[int] = set()  # runs that have reserved all of a host's pages once
 
     def learn_manner(self, host: HostState, manner: Manner) -> None:
-        host.manner = manner
-        host.pace.interval_s = host.interval_s
+        host.learn_manner(manner)
         if is_down(manner.opens):
-            host.verdicts |= dict.fromkeys(host.runs, HOST_DOWN)
+            host.end_runs_here(HOST_DOWN)
             self._wake(host.id)
 
     def page_done(self, run: int, host_id: int) -> None:
@@ -45,9 +44,9 @@ class Verdicts:
 
     def know_pages(self, run: int, host: HostState, done: int) -> None:
         most = self._limit(run)
-        host.pages[run] = done
+        host.count_pages(run, done)
         if most is not None and done >= most:
-            host.verdicts[run] = HOST_PAGE_LIMIT
+            host.end_run_here(run, HOST_PAGE_LIMIT)
             self._wake(host.id)
 
     def may_have_more(self, run: int, host: HostState) -> bool:
@@ -75,11 +74,9 @@ class Verdicts:
         """A person wants its failed requests tried again, whatever their hosts did."""
         for host in self._hosts.values():
             if host.verdicts.get(run) == HOST_DOWN:
-                del host.verdicts[run]
+                host.forgive(run)
 
-    def run_ended(self, run: int, host: HostState) -> None:
-        host.verdicts.pop(run, None)
-        host.pages.pop(run, None)
+    def run_ended(self, run: int) -> None:
         self._limited.discard(run)
 
     def _limit(self, run: int) -> int | None:

@@ -17,11 +17,11 @@ from zcrawl.dispatch.roster import Roster, WorkerInfo
 from zcrawl.dispatch.runs import Runs
 from zcrawl.dispatch.shared_limits import Clan, Groups
 from zcrawl.frontier.domains import literal_address
-from zcrawl.frontier.pace import LONGEST_DELAY_S, Pace, combined_demand
+from zcrawl.frontier.pace import LONGEST_DELAY_S, combined_demand
 from zcrawl.frontier.robots_place import place_in, robots_group
 from zcrawl.mesh.messages import Grant
 from zcrawl.mesh.timing import PERMISSION_S
-from zcrawl.model.host import Manner, RobotsFile
+from zcrawl.model.host import RobotsFile
 from zcrawl.model.rows import HostRow, StoredRobots
 
 CONFIRM_AGAIN_S = 1.0
@@ -52,41 +52,28 @@ class Granter:
         host = self.hosts.get(row.id)
         if host is None:
             next_at = min(row.next_at - clock_offset, now + LONGEST_DELAY_S)
-            demand = combined_demand([], row.crawl_delay_s)
-            pace = Pace(demand.interval_s, demand.burst, next_at)
-            host = HostState(row.id, row.origin, demand, pace, row.crawl_delay_s)
-            host.not_before = next_at
-            host.stored_owners = frozenset(row.owners)
-            if row.next_at or row.manner != Manner():
-                host.manner = row.manner
-            host.robots = row.robots
-            host.address = row.address
+            host = HostState.stored(row, next_at)
             if row.robots is not None and row.robots.until > now + clock_offset:
                 self.groups.lead(host, place_in(row.robots))
             self.hosts[row.id] = host
             self._by_origin[row.origin] = row.id
             if row.id in self._strangers:
                 name, until = self._strangers.pop(row.id)
-                host.inherited, host.inherited_until = {name}, until
                 self.assume_a_start(row.id, min(until, now + PERMISSION_S))
-                host.next_at_before_inheritance = host.pace.next_at
+                host.inherit({name}, until)
         return host
 
     def inherit(self, row: HostRow, over_at: float, until: float) -> None:
         """A previous leader granted this host: closed to others until its owners are heard, or
         until `until`. Nothing that was granted runs after `over_at`."""
         host = self.hosts[row.id]
-        host.inherited = set(row.owners)
-        host.inherited_until = until
-        host.next_at_before_inheritance = host.pace.next_at
-        host.pace.next_at = max(host.pace.next_at, over_at + host.demand.interval_s)
+        host.inherit(set(row.owners), until, over_at)
         self.groups.suspect(host)
 
     def await_owners(self, until: float) -> None:
         """Their owners hear only now who leads: no inherited host opens before `until`."""
         for host in self.hosts.values():
-            if host.inherited:
-                host.inherited_until = max(host.inherited_until, until)
+            host.await_inherited(until)
 
     def renew_demand(self, host: HostState) -> None:
         active = [(run, self._runs.get(run)) for run in host.runs]
@@ -95,13 +82,15 @@ class Granter:
         if self.groups.concern(host) or any(
             one.limits_domains or one.limits_addresses for one in demands
         ):
-            host.address = host.address or literal_address(host.origin)
+            if not host.address:
+                host.locate(literal_address(host.origin))
             self.dirty.update(dict.fromkeys(self.groups.follow(host, asking)))
         if demands:
             demand = combined_demand(demands, host.crawl_delay_s)
             shared = host.clan is not None or host.pins  # then somebody has to have it alone
-            host.demand = msgspec.structs.replace(demand, spread=False) if shared else demand
-            host.pace.interval_s, host.pace.burst = host.interval_s, host.demand.burst
+            if shared:
+                demand = msgspec.structs.replace(demand, spread=False)
+            host.set_demand(demand)
             self.dirty[host.id] = None
 
     def learn_address(self, host_id: int, address: str) -> None:
@@ -113,7 +102,7 @@ class Granter:
     def learn_robots(self, host: HostState, file: StoredRobots) -> None:
         """A worker has fetched it, or the way to it: then the host it leads to has to be paced
         together with this one until somebody has the file."""
-        host.robots = file
+        host.robots_fetched(file)
         before, place = host.robots_at, place_in(file)
         if place in (before, host.origin):
             return
@@ -138,8 +127,7 @@ class Granter:
         """Every host may be better placed now; what this process inherited is settled."""
         for host in self.hosts.values():
             if name in host.inherited:
-                host.inherited.discard(name)
-                host.pace.next_at = host.next_at_before_inheritance
+                host.settle_inherited(name)
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
             self._look_at(host)
 
@@ -151,35 +139,25 @@ class Granter:
             if part is None:
                 continue
             self.assume_a_start(host.id, last_start_at)
-            part.granted = 0
-            longest = self._longest_attempt_s(host)
-            if last_start_at - part.cancelled_at > longest:
-                part.in_use = min(part.in_use, part.held)
-            part.held = 0
-            part.gone_at = last_start_at + longest
-            self._forget_ahead(host)
+            part.lose(last_start_at, self._longest_attempt_s(host))
+            host.forget_ahead()
             self._uncount(host, name)
             self._look_at(host)
 
     def process_gone(self, name: str, now: float) -> None:
         """A process is certainly dead: replaced, or it said BYE."""
         for host in self.hosts.values():
-            part = host.parts.pop(name, None)
+            part = host.drop_part(name)
             inherited = name in host.inherited
             if inherited:  # nothing of it runs until the lease's end
-                host.pace.next_at = host.next_at_before_inheritance
-            if inherited or (part is not None and part.held):
+                host.settle_inherited(name)
                 self.assume_a_start(host.id, now)
-                self._forget_ahead(host)
-            host.inherited.discard(name)
+            elif part is not None and part.held:
+                self.assume_a_start(host.id, now)
+                host.forget_ahead()
             self._uncount(host, name)
             if inherited or part is not None:
                 self._look_at(host)
-
-    def _forget_ahead(self, host: HostState) -> None:
-        """What its only owner was sent ahead of the pace is not started there."""
-        if not host.demand.spread and not host.inherited:
-            host.pace.next_at = host.not_before
 
     def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
         """A worker says that its part is in force: what it gave up is free now."""
@@ -188,9 +166,9 @@ class Granter:
         if host is None or part is None or part.revision != revision:
             return
         if part.in_use > part.granted:
-            part.in_use = part.granted
+            part.confirm()
             if part.granted == 0:
-                del host.parts[name]
+                host.drop_part(name)
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
             self._look_at(host)
 
@@ -198,8 +176,7 @@ class Granter:
         for host_id, names in owners:
             host = self.hosts.get(host_id)
             if host is not None:
-                host.stored_owners = frozenset(names)
-                host.storing = False
+                host.owners_stored(frozenset(names))
                 self.dirty[host_id] = None
 
     def adopt(self, worker: WorkerInfo, host_id: int, in_use: int, now: float) -> None:
@@ -211,10 +188,8 @@ class Granter:
         if host is None:
             self._strangers[host_id] = (worker.name, now + PERMISSION_S + UNKNOWN_ATTEMPT_S)
             return
-        part = host.parts.get(worker.name)
-        if part is None:
-            part = host.parts[worker.name] = Part(0, 0, 0)
-        part.in_use = max(part.in_use, in_use)
+        part = host.ensure_part(worker.name)
+        part.adopt(in_use)
         self.groups.suspect(host)
         if host.clan is not None:
             if worker.name in host.stored_owners:
@@ -242,8 +217,7 @@ class Granter:
         for host in self.hosts.values():
             part = host.parts.get(worker.name)
             if part is not None:
-                part.gone_at = math.inf
-                self._renumber(part)
+                part.welcome(self._next_revision())
                 if part.in_use > part.granted:
                     self._lowering[(host.id, worker.name)] = now
                 grants.append(self.grant_of(host, worker.name, now))
@@ -269,7 +243,7 @@ class Granter:
         """Once to each owner: if the message is lost, the owner asks the server."""
         if host.robots is None or part.told_robots:
             return None
-        part.told_robots = True
+        part.robots_known()
         if host.robots.until <= utc:
             return None
         return RobotsFile(host.robots.status, host.robots.body, host.robots.until - utc)
@@ -281,21 +255,18 @@ class Granter:
         result = Settlement()
         if host.storing:
             return result
-        for name, part in list(host.parts.items()):
-            if part.gone_at <= now or part.in_use == 0:
-                del host.parts[name]
+        host.drop_unused_parts(now)
         desired = shares(host.demand, self._rank(host, usable))
         self._count(host, set(desired))
         for name, part in host.parts.items():
             if part.granted > desired.get(name, 0):
-                part.granted = desired.get(name, 0)
-                self._renumber(part)
+                part.lower_to(desired.get(name, 0), self._next_revision())
                 self._lowering[(host.id, name)] = now
                 result.lowered.append(name)
         if not host.demand.spread and self._another_may_start(host, desired):
             return result  # its confirmation, or its loss, brings us back
         if self._owners_left(host, desired, now):
-            host.storing = True
+            host.store_owners()
             result.owners = tuple(sorted(desired))
             return result
         room = host.room(now)
@@ -313,16 +284,13 @@ class Granter:
                 result.look_again_at = until
                 return result
         if wanted and not host.stored_owners.issuperset(wanted):
-            host.storing = True
+            host.store_owners()
             result.owners = tuple(sorted({*host.parts, *wanted}))
             return result
         for name, want in wanted.items():
-            part = host.parts.setdefault(name, Part(0, 0, 0))
+            part = host.ensure_part(name)
             if part.granted == 0:
-                part.first_at = host.pace.next_at
-                if host.demand.spread:  # that is behind what others hold ahead
-                    soon = max(host.not_before, now + host.interval_s)
-                    part.first_at = min(part.first_at, soon)
+                host.delay_first_start(part, now)
             if host.groups:
                 self.groups.claim(host, name, now)
             self._raise(host, part, want)
@@ -384,7 +352,7 @@ class Granter:
     ) -> list[str]:
         """One owner for all hosts of a clan, who stays while it can."""
         if host.wanted_owner:
-            clan.wish, host.wanted_owner = host.wanted_owner, ""
+            clan.wish = host.take_wish()
         wished = [one.name for one in usable if one.id == clan.wish]
         had = (clan.owner, *(group.owner for group in host.groups), *sorted(host.counted))
         stays = [name for name in had if name in names]
@@ -412,20 +380,18 @@ class Granter:
 
     def _raise(self, host: HostState, part: Part, want: int) -> None:
         others = sum(one.in_use for one in host.parts.values() if one is not part)
-        part.granted = max(part.granted, min(want, host.demand.concurrency - others))
-        part.in_use = max(part.in_use, part.granted)
-        self._renumber(part)
+        part.raise_to(min(want, host.demand.concurrency - others), self._next_revision())
 
-    def _renumber(self, part: Part) -> None:
+    def _next_revision(self) -> int:
         self.revision += 1
-        part.revision = self.revision
+        return self.revision
 
     def _count(self, host: HostState, names: set[str]) -> None:
         for name in host.counted - names:
             self._owned[name] -= 1
         for name in names - host.counted:
             self._owned[name] = self._owned.get(name, 0) + 1
-        host.counted = names
+        host.count_owners(names)
 
     def _uncount(self, host: HostState, name: str) -> None:
         self._count(host, host.counted - {name})

@@ -123,15 +123,15 @@ class Planner:
         """A run has rows of a host: its demand counts from now on."""
         host = self.hosts[host_id]
         if run not in host.runs:
-            host.runs.append(run)
+            host.add_run(run)
             self.granter.renew_demand(host)
         self.wake(host_id)
 
     def run_ended(self, run: int) -> None:
         for host in self.hosts.values():
             if run in host.runs:
-                host.runs.remove(run)
-                self.verdicts.run_ended(run, host)
+                host.run_ended(run)
+                self.verdicts.run_ended(run)
                 for row in list(host.trials):
                     if row.run == run:
                         self.forget_trial(host.id, row.seq)
@@ -150,8 +150,7 @@ class Planner:
         if host is None:
             return
         host.put_off_until(next_at)
-        if crawl_delay_s > host.crawl_delay_s:
-            host.crawl_delay_s = crawl_delay_s
+        if host.learn_crawl_delay(crawl_delay_s):
             self.granter.renew_demand(host)
         if manner is not None:
             self.verdicts.learn_manner(host, manner)
@@ -161,7 +160,7 @@ class Planner:
         if next_in_s > LONG_WAIT_S:
             host = self.hosts.get(host_id)
             if host is not None and next_in_s > LONG_WAIT_S + 2 * host.interval_s:
-                host.waits_until = max(host.waits_until, now + next_in_s)
+                host.pause_until(now + next_in_s)
 
     def wake(self, host_id: int) -> None:
         host = self.hosts.get(host_id)
@@ -172,11 +171,9 @@ class Planner:
 
     def _push(self, host: HostState, moment: float) -> None:
         """Stand in the heap for `moment`, or for an earlier one already agreed."""
-        if host.due_at <= moment:
-            return
-        host.due_at = moment
-        self._turn += 1
-        heapq.heappush(self._due, (moment, self._turn, host.id))
+        if host.schedule(moment):
+            self._turn += 1
+            heapq.heappush(self._due, (moment, self._turn, host.id))
 
     def next_due_at(self) -> float:
         return min(self._due[0][0] if self._due else math.inf, self.groups.next_due_at())
@@ -255,7 +252,7 @@ class Planner:
         """Its run ended; its request may still run until the worker hears of it."""
         host = self.hosts.get(lease.row.host)
         if host is not None and not lease.received and lease.worker.name in host.parts:
-            host.parts[lease.worker.name].cancelled_at = now
+            host.parts[lease.worker.name].lease_cancelled(now)
         self.close_lease(lease)
 
     def lease_left(self, worker: WorkerInfo, row: QueuedRow) -> None:
@@ -263,8 +260,8 @@ class Planner:
         host = self.hosts.get(row.host)
         if host is None:
             return
-        if (part := host.parts.get(worker.name)) is not None and part.held > 0:
-            part.held -= 1
+        if (part := host.parts.get(worker.name)) is not None:
+            part.lease_left()
         self.groups.leased(host, -1)
         self.wake(row.host)
 
@@ -287,7 +284,7 @@ class Planner:
         host = self.hosts[row.host]
         self.groups.leased(host, +1)
         if (part := host.parts.get(worker.name)) is not None:
-            part.held += 1
+            part.lease_opened()
 
     # ------------------------------------------------------------ trials (rule 9)
 
@@ -324,7 +321,7 @@ class Planner:
                 moment, _, host_id = heapq.heappop(self._due)
                 host = self.hosts[host_id]
                 if host.due_at == moment:  # else it was called earlier, and has been looked at
-                    host.due_at = math.inf
+                    host.unschedule()
                     self._dispatch(host, now)
             self._settle_dirty(now)  # hosts that turned out to have no owner
         return self._plan
@@ -400,7 +397,7 @@ class Planner:
                 continue
             verdict = ATTEMPT_OVERDUE if row.seq in self.overdue else ""
             self._send(host, worker, part, row, now, verdict, ahead=ahead)
-            host.pace.take(now)
+            host.request_sent(now)
             self.groups.sent(host, now)
             self._push(host, host.pace.ready_at() - LOOKAHEAD_S)
             return
@@ -554,8 +551,7 @@ class Planner:
         if row is not None or worker.reserved:
             return row
         for _ in range(len(host.runs)):
-            run = host.runs[0]
-            host.runs.append(host.runs.pop(0))
+            run = host.next_run()
             if run not in runs:
                 continue
             may = self._may_start(run, worker) and self.verdicts.may_have_more(run, host)
@@ -611,7 +607,7 @@ class Planner:
             )
         )
         sending.hosts[host.id] = None
-        part.held += 1
+        part.lease_opened()
         self.groups.leased(host, +1)
 
     def _oversleeps(self, host: HostState, now: float) -> bool:

@@ -143,7 +143,7 @@ class Groups:
                 if host.address:
                     ask = _interval(each.address_rate), each.address_concurrency
                     wanted.setdefault(f"address {host.address}", {})[run] = ask
-        host.pins = pins
+        host.pin(pins)
         self._want_robots(host, asking, wanted)
         moved: list[int] = []
         for group in host.groups:
@@ -186,7 +186,7 @@ class Groups:
                 count = self._visitors.pop(origin, 0) + more
                 if count:
                     self._visitors[origin] = count
-        host.robots_at = place
+        host.lead_robots_to(place)
 
     def concern(self, host: HostState) -> bool:
         """Whether it belongs to a group, or may have to, whatever its jobs ask for."""
@@ -203,19 +203,18 @@ class Groups:
         address = plain_address(text)
         if not address or address == host.address:
             return False
-        host.address = address
+        host.locate(address)
         return True
 
     def _join(self, host: HostState, group: Group) -> list[int]:
-        host.groups = (*host.groups, group)
-        host.asked[group.key] = ()
+        host.join_group(group)
         group.hosts += 1
         group.held += host.leased
         clan = group.clan
         if clan is None:
             clan = group.clan = host.clan or Clan(group.key)
         if host.clan is None:
-            host.clan = clan
+            host.set_clan(clan)
             clan.hosts[host.id] = clan.suspects[host.id] = None
             return [host.id]
         return [] if host.clan is clan else self._merge(host.clan, clan)
@@ -226,7 +225,7 @@ class Groups:
         kept.owner = kept.owner or gone.owner
         for host_id in gone.hosts:
             host = self._hosts[host_id]
-            host.clan = kept
+            host.set_clan(kept)
             for group in host.groups:
                 group.clan = kept
         kept.hosts.update(gone.hosts)
@@ -237,8 +236,7 @@ class Groups:
     def _leave(self, host: HostState, group: Group) -> None:
         """The rest of the clan stays together, also if only this host linked it."""
         self._count_runs(host, group, {})
-        del host.asked[group.key]
-        host.groups = tuple(one for one in host.groups if one is not group)
+        host.leave_group(group)
         group.waiting.pop(host.id, None)
         group.held -= host.leased
         group.hosts -= 1
@@ -250,14 +248,14 @@ class Groups:
         if clan is not None and not host.groups:
             for names in (clan.hosts, clan.suspects, clan.refused):
                 names.pop(host.id, None)
-            host.clan = None
+            host.set_clan(None)
 
     def _count_runs(self, host: HostState, group: Group, asks: Mapping[Asker, Limit]) -> None:
         for asker in host.asked[group.key]:
             group.members[asker] -= 1
             if not group.members[asker]:
                 del group.members[asker], group.asks[asker]
-        host.asked[group.key] = tuple(asks)
+        host.set_askers(group, tuple(asks))
         for asker, ask in asks.items():
             group.members[asker] = group.members.get(asker, 0) + 1
             group.asks[asker] = ask
@@ -363,7 +361,7 @@ class Groups:
 
     def leased(self, host: HostState, more: int) -> None:
         """So many more of its requests are in workers' hands, or fewer."""
-        host.leased += more
+        host.leases_changed(more)
         for group in host.groups:
             group.held += more
             if more < 0 and group.waiting:

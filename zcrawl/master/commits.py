@@ -15,7 +15,7 @@ import msgspec
 
 from zcrawl.errors import CommitUnknown, RetryClass, StoreDataError, StoreError
 from zcrawl.master.events import Effects, Execute, Note, SendToWorker
-from zcrawl.master.leader_state import LeaderState, RunTally
+from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.log_event import PLAN_ERROR, commit_event
@@ -71,8 +71,7 @@ class Commits:
     def _note_arrival(self, one: Received, now: float) -> None:
         """The credit returns, and nobody else gets the request while its result is committed."""
         state, result = self._state, one.result
-        promised = state.promised.get(process_name(*one.stream), {})
-        one.promised = promised.pop(one.seq, (0, 0))
+        one.promised = state.promise_kept(process_name(*one.stream), one.seq)
         lease = state.leases.by_seq.get(one.seq)
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s
@@ -99,7 +98,7 @@ class Commits:
             self._state.planner.granter.learn_robots(host, stored)
             part = host.parts.get(process_name(*stream))
             if part is not None:
-                part.told_robots = True  # it brought them
+                part.robots_known()  # it brought them
 
     # ------------------------------------------------------------ committing
 
@@ -163,7 +162,7 @@ class Commits:
             if change.seq in applied.skipped:  # what it was for does not count here
                 change = msgspec.structs.replace(change, state=RequestState.SKIPPED, page=None)
             self._settle(one, change, disposition, now)
-            state.counters[f"results_{disposition.name.lower()}"] += 1
+            state.count(f"results_{disposition.name.lower()}")
         for run, key in applied.seen:
             state.seen.add(run, key)
         for row in applied.runs:
@@ -193,7 +192,7 @@ class Commits:
         on_trial = state.planner.forget_trial(host, change.seq)
         closed = state.close_lease(change.seq)
         state.planner.overdue.discard(change.seq)
-        row = state.withheld.pop(change.seq, None) or known or on_trial
+        row = state.forget_withheld(change.seq) or known or on_trial
         row = closed.row if closed is not None else row
         if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:
             return
@@ -206,11 +205,11 @@ class Commits:
             state.planner.lane_opened(row.run, row.host)
 
     def _tally(self, one: Received, change: Change, now: float) -> None:
-        tally = self._state.tallies.setdefault(change.run, RunTally())
+        tally = self._state.tally(change.run)
         if change.status:
-            tally.statuses[str(change.status)] += 1
+            tally.count_status(change.status)
         if change.state is RequestState.DEAD:
-            tally.failed[change.reason] += 1
+            tally.count_failure(change.reason)
             lease = self._state.leases.by_seq.get(change.seq)
             self._state.watch.failure(
                 change.run,
@@ -230,7 +229,7 @@ class Commits:
         result = one.result
         if isinstance(result, Result):
             postponed = change.state is RequestState.QUEUED and result.retry is RetryClass.POSTPONED
-            self._state.tallies[change.run].postponed = result.detail if postponed else ""
+            self._state.tally(change.run).note_postponed(result.detail if postponed else "")
 
     # ------------------------------------------------------------ failing
 
@@ -306,7 +305,7 @@ class Commits:
             if lease is not None and change.state is not None and not _is_newer(lease.token, one):
                 state.close_lease(change.seq)  # if it was a retry, its row is read again
             if change.state is not None or change.dropped:
-                state.withheld.pop(change.seq, None)
+                state.forget_withheld(change.seq)
             self._acks[one.stream] = None
         self._retry_s, self.failing = RETRY_LEAST_S, None  # it was applied
 

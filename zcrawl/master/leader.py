@@ -146,9 +146,8 @@ class Leader:
         allow_code: bool = False,
     ) -> None:
         self.state = LeaderState(me, loaded.epoch, utc - now, seen, catalogue)
-        self.state.allow_private = self.state.runs.open_private = allow_private
-        self.state.allow_code = self.state.runs.open_code = allow_code
-        self.state.newest_seq = loaded.newest_seq
+        self.state.allow(private=allow_private, code=allow_code)
+        self.state.begin_after(loaded.newest_seq)
         self._hints = EpochHints(loaded.epoch)
         self._alone = alone
         self._began = now
@@ -216,7 +215,7 @@ class Leader:
                 else:
                     self.desk.answer_failed(tag, error, effects)
             case Measured(rss_bytes, lag_ms):
-                self.state.measured = event
+                self.state.process_measured(event)
                 self.state.catalogue.hear(self.state.me, Vitals(rss_bytes, lag_ms), now)
             case LinesLogged(lines):
                 self.state.watch.hear(self.state.me, lines, self.state.utc(now), effects)
@@ -309,9 +308,9 @@ class Leader:
             case Sweep(), Swept():
                 self._sweeping = False
                 if not outcome.more:
-                    state.sweeps.pop(outcome.run, None)
+                    state.swept(outcome.run)
             case CountCrash(), CrashCounted():
-                state.withheld.pop(command.seq, None)
+                state.forget_withheld(command.seq)
                 if outcome.row is not None:
                     state.put_run(outcome.row, now, effects)
             case Forget(), Forgotten():
@@ -418,11 +417,11 @@ class Leader:
         due = now >= self._beat_at or self.state.beat_soon
         if not due or now + LEASE_MARGIN_S > self._lease_until:
             return
-        self.state.beat_soon = False
+        self.state.beat_sent()
         if not self._announced:
             self._announced = True
             self.state.planner.granter.await_owners(now + GREETING_S)
-            self.state.settled_at = now + GREETING_S
+            self.state.await_greetings(now + GREETING_S)
         roster = self.state.roster
         self._beat_at = now + roster.heartbeat_s
         received = {

@@ -2,6 +2,10 @@
 
 It is built anew from the database at each takeover and dropped when leadership ends, so that
 nothing of an older epoch can survive in it.
+
+This module is the one writer of `LeaderState` and `RunTally`: others read their fields, and call
+the methods here when something happens (`tests/architecture` checks it). The components in it
+(`roster`, `planner`, `frontier`, ...) have their own methods.
 """
 
 from __future__ import annotations
@@ -37,6 +41,16 @@ class RunTally(msgspec.Struct):
     statuses: Counter[str] = msgspec.field(default_factory=Counter)
     failed: Counter[str] = msgspec.field(default_factory=Counter)
     postponed: str = ""  # why the last page was postponed; empty: a later one was asked for
+
+    def count_status(self, status: int) -> None:
+        self.statuses[str(status)] += 1
+
+    def count_failure(self, reason: str) -> None:
+        self.failed[reason] += 1
+
+    def note_postponed(self, why: str) -> None:
+        """The last page could not be asked for; empty: it could."""
+        self.postponed = why
 
 
 def to_worker(worker: WorkerInfo, body: Body, number: int | None = None) -> SendToWorker:
@@ -85,10 +99,59 @@ class LeaderState:
         self.mishaps = Mishaps()  # the master's own, of all its epochs
         self.measured = Measured(0, 0.0)
 
+    # ------------------------------------------------------------ as it begins
+
+    def begin_after(self, newest_seq: int | None) -> None:
+        """This epoch begins with a database that has given its rows numbers up to this one."""
+        self.newest_seq = newest_seq
+
+    def allow(self, *, private: bool, code: bool) -> None:
+        """What jobs may do on this cluster, also those that are stored already."""
+        self.allow_private = self.runs.open_private = private
+        self.allow_code = self.runs.open_code = code
+
+    def join_master(self, mishaps: Mishaps, outputs: OutputRights, *, vouches: bool) -> None:
+        """What the master keeps through all its epochs."""
+        self.mishaps = mishaps
+        self.outputs = outputs
+        self.vouches = vouches
+
+    # ------------------------------------------------------------ for those who watch
+
+    def count(self, name: str) -> None:
+        self.counters[name] += 1
+
+    def process_measured(self, measured: Measured) -> None:
+        """What this process takes."""
+        self.measured = measured
+
+    def tally(self, run: int) -> RunTally:
+        """The tally of a run; a new one is empty."""
+        return self.tallies.setdefault(run, RunTally())
+
     def postponed(self, run: int) -> str:
         """Why the last page of a run could not be asked for; empty: it could."""
         tally = self.tallies.get(run)
         return "" if tally is None else tally.postponed
+
+    # ------------------------------------------------------------ workers that come
+
+    def want_beat(self) -> None:
+        """A worker waits for its permission."""
+        self.beat_soon = True
+
+    def beat_sent(self) -> None:
+        self.beat_soon = False
+
+    def await_greetings(self, until: float) -> None:
+        """The first BEAT was sent: everybody who lives has greeted by then."""
+        self.settled_at = until
+
+    def supervisor_heard(self, worker: str, life: int) -> None:
+        """A worker greeted, and named the life of its supervisor."""
+        self.lives[worker] = life
+
+    # ------------------------------------------------------------ runs and rows
 
     def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
         """What the database holds becomes the window (takeover and reload)."""
@@ -127,7 +190,7 @@ class LeaderState:
         is_new = row.id not in self.planner.hosts
         host = self.planner.granter.know_host(row, self.clock_offset, now)
         if is_new and self.wishes:
-            host.wanted_owner = self.wishes.get(row.id, "")
+            host.wish_owner(self.wishes.get(row.id, ""))
 
     def give_back(self, lease: Lease, due_at: float = 0.0) -> None:
         """Nobody works on it any more: it is queued again."""
@@ -248,7 +311,7 @@ class LeaderState:
         for id, worker in stored.items():
             host = self.planner.hosts.get(id)
             if host is not None and self.wishes.get(id) != worker:
-                host.wanted_owner = worker
+                host.wish_owner(worker)
                 self.planner.granter.dirty[id] = None
         self.wishes = stored
 
@@ -263,10 +326,38 @@ class LeaderState:
         """Whether a queued row must not enter the window: leased, on trial, or being settled."""
         return self.leases.holds(seq) or seq in self.planner.trials or seq in self.withheld
 
+    def swept(self, run: int) -> None:
+        """No row of an ended run is left."""
+        self.sweeps.pop(run, None)
+
+    # ------------------------------------------------------------ withheld rows
+
     def withhold(self, run: int, host: int, seq: int) -> None:
         if seq not in self.withheld:
             on_trial = self.planner.forget_trial(host, seq)
             self.withheld[seq] = self.frontier.remove(run, host, seq) or on_trial
+
+    def quarantine(self, seq: int) -> None:
+        """Withhold a row that ends as soon as its quarantine is stored."""
+        self.withheld[seq] = None
+
+    def forget_withheld(self, seq: int) -> QueuedRow | None:
+        """What became of a withheld row is stored. Return it as it was queued, if it is known."""
+        return self.withheld.pop(seq, None)
+
+    def promise(self, process: str, run: int, host: int, seq: int) -> None:
+        """A process has fetched it, and will deliver the result."""
+        self.withhold(run, host, seq)
+        self.promised.setdefault(process, {})[seq] = (run, host)
+
+    def promise_kept(self, process: str, seq: int) -> tuple[int, int]:
+        """A result came. Return the run and the host that its process promised it for, or zeros."""
+        return self.promised.get(process, {}).pop(seq, (0, 0))
+
+    def promises_broken(self, process: str) -> None:
+        """A process is gone: what it has not delivered is queued again."""
+        for seq, (run, host) in self.promised.pop(process, {}).items():
+            self.release(run, host, seq)
 
     def know_withheld(self, rows: Iterable[QueuedRow]) -> None:
         """A refill read rows that are withheld: they come back from here, not from there."""

@@ -197,9 +197,7 @@ class Master:
             allow_private=self._allow_private,
             allow_code=self._allow_code,
         )
-        self.leader.state.vouches = self._vouches
-        self.leader.state.outputs = self._outputs
-        self.leader.state.mishaps = self.mishaps
+        self.leader.state.join_master(self.mishaps, self._outputs, vouches=self._vouches)
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"
         effects: Effects = [LeadershipBegan(), Note("leader", text)]

@@ -70,7 +70,7 @@ class Membership:
             effects.append(Note(NO_ROUTE, f"{header.source}: a HELLO that cannot be answered"))
             return
         state = self._state
-        state.lives[header.source] = hello.life
+        state.supervisor_heard(header.source, hello.life)
         known = state.roster.workers.get(header.source)
         same = known is not None and known.incarnation == header.incarnation
         greeting = state.roster.judge(header.source, header.incarnation, hello, route)
@@ -209,8 +209,7 @@ class Membership:
             if state.is_lost(epoch, seq):
                 continue
             if number > received and not state.leases.holds(seq) and state.runs.get(run):
-                state.withhold(run, host, seq)
-                state.promised.setdefault(info.name, {})[seq] = (run, host)
+                state.promise(info.name, run, host, seq)
 
     # ------------------------------------------------------------ speaking
 
@@ -227,7 +226,8 @@ class Membership:
         if not newest:
             state.roster.hear(info, now)
             return
-        state.beat_soon = state.beat_soon or info.echo == 0.0  # it waits for its permission
+        if info.echo == 0.0:
+            state.want_beat()
         state.roster.heartbeat(info, beat, now)
         if slept_s:
             state.leases.slept(info, slept_s)
@@ -312,8 +312,7 @@ class Membership:
 
     def _release(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
         state = self._state
-        for seq, (run, host) in state.promised.pop(info.name, {}).items():
-            state.release(run, host, seq)
+        state.promises_broken(info.name)
         on_trial, alone = info.on_trial, info.reserved
         leases = [one for one in state.leases.of_worker(info) if not one.received]
         blamed = suspects(leases, state.planner.hosts, info, now) if blame else set()
@@ -338,7 +337,7 @@ class Membership:
                 Execute(CountCrash(state.epoch, row.seq, row.crashes, quarantine, state.utc(now)))
             )
             if quarantine:
-                state.withheld[row.seq] = None  # until that is stored
+                state.quarantine(row.seq)
                 return
         if state.runs.get(row.run) is not None:
             state.planner.put_on_trial(row, alone=again or was_alone)

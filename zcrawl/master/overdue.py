@@ -103,7 +103,7 @@ class OverdueLeases:
     def _recall(self, lease: Lease, now: float, effects: Effects) -> None:
         state = self._state
         if lease.recalled_at is None:
-            state.counters["leases_overdue"] += 1
+            state.count("leases_overdue")
             age_s = now - (lease.started_at or now)
             text = f"{lease.worker.id} says for {age_s:.0f} s that it fetches {lease.row.url}"
             run = lease.row.run

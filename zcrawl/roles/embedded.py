@@ -147,7 +147,7 @@ class EmbeddedCluster:
         from zcrawl.store.sql import light
 
         light.load()
-        from zcrawl.master.driver.loop import MasterLoop
+        from zcrawl.master.driver.loop import MasterLoop, MasterProcess
         from zcrawl.master.driver.outputs import OutputLoop
         from zcrawl.master.driver.store_threads import StoreThreads
         from zcrawl.master.events import Elected
@@ -173,14 +173,16 @@ class EmbeddedCluster:
             ),
             mesh,
             store,
-            clock=clock.now,
-            utc=clock.utc,
-            log=log,
-            log_told=log.quietly,
-            lines=log.take_lines,
-            rss_bytes=clock.rss_bytes,
-            on_applied=lambda: outputs.committed(),
-            prepare=Vouching(log).prepare,
+            MasterProcess(
+                clock=clock.now,
+                utc=clock.utc,
+                log=log,
+                log_told=log.quietly,
+                lines=log.take_lines,
+                rss_bytes=clock.rss_bytes,
+                on_applied=lambda: outputs.committed(),
+                prepare=Vouching(log).prepare,
+            ),
         )
         stack.callback(master.close)
         outputs = OutputLoop(

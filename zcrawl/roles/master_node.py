@@ -19,7 +19,7 @@ from zcrawl.config import Config
 from zcrawl.coord import ports as coord
 from zcrawl.errors import ConfigError, StoreError, StoreUnavailable
 from zcrawl.master import events as m
-from zcrawl.master.driver.loop import MasterLoop
+from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.outputs import OutputLoop
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
@@ -104,15 +104,17 @@ class MasterNode:
                 ),
                 self._mesh,
                 store,
-                clock=clock.now,
-                utc=clock.utc,
-                log=self._log,
-                log_told=self._log.quietly,
-                lines=self._log.take_lines,
-                rss_bytes=clock.rss_bytes,
-                on_applied=lambda: self._outputs.committed(),
-                peers=self._peers,
-                on_step_down=self._resign,
+                MasterProcess(
+                    clock=clock.now,
+                    utc=clock.utc,
+                    log=self._log,
+                    log_told=self._log.quietly,
+                    lines=self._log.take_lines,
+                    rss_bytes=clock.rss_bytes,
+                    on_applied=lambda: self._outputs.committed(),
+                    on_step_down=self._resign,
+                ),
+                self._peers,
             )
             stack.callback(self._master.close)
             self._outputs = OutputLoop(

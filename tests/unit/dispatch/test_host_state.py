@@ -1,4 +1,4 @@
-"""The arithmetic of a host's parts."""
+"""The arithmetic of a host's parts, and what changes them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from zcrawl.dispatch.host_state import HOLD_S, HostState, Part, shares
 from zcrawl.frontier.pace import Demand, Pace
+from zcrawl.model.reasons.failure import HOST_DOWN
 
 
 def host(interval_s: float = 0.0, concurrency: int = 4, burst: int = 1) -> HostState:
@@ -73,3 +74,53 @@ def test_a_check_tells_of_parts_that_exceed_the_concurrency(parts: list[Part]) -
     one.parts = {f"w{n}#1": part for n, part in enumerate(parts)}
     with pytest.raises(AssertionError):
         one.check()
+
+
+def test_a_lowered_part_stays_in_use_until_it_is_confirmed() -> None:
+    """Raising counts at once; what is given up is free when the worker says so."""
+    part = Part(0, 0, 0)
+    part.raise_to(4, revision=1)
+    part.lower_to(1, revision=2)
+    assert (part.granted, part.in_use, part.revision) == (1, 4, 2)
+    part.confirm()
+    assert part.in_use == 1
+
+
+@pytest.mark.parametrize(("cancelled_at", "in_use"), [(-math.inf, 1), (95.0, 3)])
+def test_a_lost_part_counts_what_may_still_run(cancelled_at: float, in_use: int) -> None:
+    """Its open leases; and all that it was granted, if leases ended with their run just before."""
+    part = Part(3, 3, 1, held=1, cancelled_at=cancelled_at)
+    part.lose(100.0, 20.0)
+    assert (part.granted, part.held, part.in_use, part.gone_at) == (0, 0, in_use, 120.0)
+    part.lease_left()  # the lease is given back after the loss
+    assert part.held == 0
+
+
+def test_an_inherited_owner_that_greets_gives_the_pace_back() -> None:
+    """Until then the pace waits for the end of whatever that owner may have started."""
+    one = host(2.0)
+    one.put_off_until(10.0)
+    one.inherit({"w1#1"}, until=60.0, over_at=50.0)
+    assert (one.pace.next_at, one.is_inherited(59.0)) == (52.0, True)
+    one.settle_inherited("w1#1")
+    assert (one.pace.next_at, one.is_inherited(59.0)) == (10.0, False)
+
+
+def test_a_host_stands_in_the_heap_for_the_earliest_moment() -> None:
+    """A later moment changes nothing; after it was taken from the heap, any moment counts."""
+    one = host()
+    assert [one.schedule(moment) for moment in (5.0, 7.0, 5.0, 3.0)] == [True, False, False, True]
+    one.unschedule()
+    assert one.schedule(9.0)
+
+
+def test_runs_take_turns_at_a_host_and_leave_nothing_behind() -> None:
+    """The run whose turn it is goes to the end of the line; one that ended is forgotten whole."""
+    one = host()
+    for run in (1, 2, 3):
+        one.add_run(run)
+    assert [one.next_run() for _ in range(4)] == [1, 2, 3, 1]
+    one.count_pages(2, 5)
+    one.end_runs_here(HOST_DOWN)
+    one.run_ended(2)
+    assert (one.runs, one.pages, one.verdicts.keys()) == ([3, 1], {}, {1, 3})

@@ -20,7 +20,7 @@ from tests.unit.machine_tools import (
     urls,
 )
 from zcrawl.master import events as m
-from zcrawl.master.driver.loop import MasterLoop
+from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, Role
 from zcrawl.master.takeover import LEASE_S
@@ -178,9 +178,9 @@ async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed(
         Master("m1", seen_slots=64),
         MemoryHub().master("m1", 1),
         threads,
-        clock=lambda: 100.0,
-        utc=lambda: UTC,
-        log=lambda name, detail, **fields: None,
+        MasterProcess(
+            clock=lambda: 100.0, utc=lambda: UTC, log=lambda name, detail, **fields: None
+        ),
     )
     slow = ApplyResults(1, [], UTC)
     threads.execute(slow, lambda outcome: None, lambda: not busy.wait(60))

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.unit.machine_tools import UTC
 from zcrawl.master import events as m
-from zcrawl.master.driver.loop import MasterLoop
+from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.memory import MemoryHub
@@ -24,9 +24,9 @@ async def test_a_peer_that_claims_a_local_client_s_route_is_answered_itself() ->
         Master("m1", seen_slots=64),
         hub.master("m1", 1),
         threads,
-        clock=lambda: 100.0,
-        utc=lambda: UTC,
-        log=lambda name, detail, **fields: None,
+        MasterProcess(
+            clock=lambda: 100.0, utc=lambda: UTC, log=lambda name, detail, **fields: None
+        ),
     )
     at_thief: list[Reply] = []
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.machine_tools import UTC, LeaderStory
 from zcrawl.master import events as m
-from zcrawl.master.driver.loop import MasterLoop
+from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
@@ -216,11 +216,13 @@ async def test_a_leaders_process_tells_each_line_once(tmp_path: Path) -> None:
         Master("m1", seen_slots=64),
         hub.master("m1", 1),
         threads,
-        clock=lambda: now,
-        utc=lambda: UTC,
-        log=log,
-        log_told=log.quietly,
-        lines=log.take_lines,
+        MasterProcess(
+            clock=lambda: now,
+            utc=lambda: UTC,
+            log=log,
+            log_told=log.quietly,
+            lines=log.take_lines,
+        ),
     )
     async with asyncio.timeout(60):
         await loop.lead(m.Elected(0, alone=True))

@@ -39,37 +39,43 @@ SUBMIT: Final = "submit"
 Prepare = Callable[[Request], Awaitable[Request]]
 
 
+class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process around a master gives to it, and does when the master says so."""
+
+    clock: Callable[[], float]
+    utc: Callable[[], float]
+    log: Log
+    log_told: Log | None = None  # for what the watchers know; None: `log`
+    lines: Callable[[], Lines | None] = lambda: None  # what was logged by `log` since the last call
+    rss_bytes: Callable[[], int] = lambda: 0
+    # Adds to a submission what has to be asked of the world before it is judged.
+    prepare: Prepare | None = None
+    on_applied: Callable[[], None] = lambda: None  # results were committed
+    on_step_down: Callable[[str], None] | None = None  # None: it leads again, as nobody else could
+
+
 class MasterLoop:
     def __init__(
         self,
         machine: Master,
         mesh: MasterMesh,
         store: StoreThreads,
-        *,
-        clock: Callable[[], float],
-        utc: Callable[[], float],
-        log: Log,
-        on_applied: Callable[[], None] = lambda: None,
+        process: MasterProcess,
         peers: Peers | None = None,
-        on_step_down: Callable[[str], None] | None = None,
-        log_told: Log | None = None,
-        lines: Callable[[], Lines | None] = lambda: None,
-        rss_bytes: Callable[[], int] = lambda: 0,
-        prepare: Prepare | None = None,
     ) -> None:
-        """`lines` are what was logged by `log`; `log_told` logs what the watchers know already.
-        `prepare` adds to a submission what has to be asked of the world before it is judged."""
+        """`peers` are the other masters; None: there are none."""
         self.machine = machine
         self.counters: Counter[str] = Counter()
         self._mesh, self._store = mesh, store
-        self._clock, self._utc = clock, utc
-        self._log, self._log_told, self._lines = log, log_told or log, lines
-        self._rss_bytes = rss_bytes
+        self._clock, self._utc = process.clock, process.utc
+        self._log, self._log_told = process.log, process.log_told or process.log
+        self._lines = process.lines
+        self._rss_bytes = process.rss_bytes
         self._looked_at = float("-inf")  # at itself
         self._late_s = 0.0  # since then, at worst
-        self._on_applied = on_applied
+        self._on_applied = process.on_applied
         self._peers = peers
-        self._on_step_down = on_step_down or self._lead_again
+        self._on_step_down = process.on_step_down or self._lead_again
         self._loop = asyncio.get_running_loop()
         self._planned: asyncio.TimerHandle | None = None
         self._due_at = 0.0
@@ -83,7 +89,7 @@ class MasterLoop:
         # would answer the requests of this process.
         self._local = secrets.token_bytes(16)
         self._numbers = itertools.count(1)
-        self._prepare = prepare
+        self._prepare = process.prepare
         self._preparing: dict[str, asyncio.Task[None]] = {}  # submissions, by their id
         self.takeover_error = ""  # why leadership was not reached yet
 
