@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from console.actions import Action, Gather, Request, plan, result_text
+from console.actions import Action, ActionRequest, Gather, plan, result_text
 from console.lines import Picture, Span, title
 from console.lines import line as spans
 from console.plain import plain
@@ -25,7 +25,7 @@ PAGE_ROWS = 500  # the most that a leader gives at once
 MOST_GATHERED = 10_000
 
 
-class Line(NamedTuple):
+class ClusterLine(NamedTuple):
     """The way to the cluster that was on the screen when something was begun: whichever is looked
     at meanwhile, the rest of it goes there too."""
 
@@ -88,7 +88,7 @@ class Acting:
             style = "good" if all(done) and not left_out else "warn"
             self._say(f"{action.label}: {told}; the log has each", style)
 
-    async def _perform(self, request: Request, line: Line) -> bool:
+    async def _perform(self, request: ActionRequest, line: ClusterLine) -> bool:
         """Whether it was done; what became of it is told."""
         try:
             reply = await line.ask(request.op, request.args)
@@ -99,7 +99,7 @@ class Acting:
         self._app.acted(plain(command), plain(result), ok)
         return ok
 
-    async def _gathered(self, gather: Gather, line: Line) -> list[Row] | None:
+    async def _gathered(self, gather: Gather, line: ClusterLine) -> list[Row] | None:
         """All rows that match, also those that are not on the screen; None if they cannot be had,
         which is told."""
         op, args = gather(self._app.view)
@@ -126,11 +126,11 @@ class Acting:
         if form.submission.more:
             self._say("more than 1,000 seeds: use zcrawl submit", "bad")
             return
-        request = Request("submit", form.submission.args("new", None), form.command)
+        request = ActionRequest("submit", form.submission.args("new", None), form.command)
         await self._perform(request, line)
 
 
-def _question(action: Action, requests: list[Request]) -> Picture:
+def _question(action: Action, requests: list[ActionRequest]) -> Picture:
     lines: Picture = [
         title(f"{action.label.capitalize()}?", 100),
         (),

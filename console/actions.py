@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from console.columns_work import ENDED
-from console.state import Page, View
+from console.state import ConsolePage, View
 from console.tables import Row, number, text
 
-RUN_PAGES: Final = (Page.JOBS, Page.QUEUES, Page.JOB)
+RUN_PAGES: Final = (ConsolePage.JOBS, ConsolePage.QUEUES, ConsolePage.JOB)
 
 
-class Request(NamedTuple):
+class ActionRequest(NamedTuple):
     """One thing to be done: what is sent, and the command line that does the same."""
 
     op: str
@@ -33,19 +33,19 @@ class Action(NamedTuple):
     name: str
     key: str
     label: str
-    pages: tuple[Page, ...]
-    request: Callable[[Row, str], Request]
+    pages: tuple[ConsolePage, ...]
+    request: Callable[[Row, str], ActionRequest]
     fits: Callable[[Row], bool] = lambda row: True
     confirm: bool = False  # it cannot be undone
     ask: str = ""  # what has to be typed first
     gather: Gather | None = None  # what to ask for all rows that it is about, instead of the chosen
 
 
-def _act(action: str) -> Callable[[Row, str], Request]:
-    def request(row: Row, typed: str) -> Request:
+def _act(action: str) -> Callable[[Row, str], ActionRequest]:
+    def request(row: Row, typed: str) -> ActionRequest:
         ref, run = text(row, "job"), _run_of(row)
         args = {"ref": ref, "action": action} | run
-        return Request("act", args, f"zcrawl {action} {_q(ref)}{_flag(run)}")
+        return ActionRequest("act", args, f"zcrawl {action} {_q(ref)}{_flag(run)}")
 
     return request
 
@@ -60,12 +60,12 @@ def _flag(run: dict[str, int]) -> str:
     return f" --run {run['run']}" if run else ""
 
 
-def _retry_group(row: Row, typed: str) -> Request:
+def _retry_group(row: Row, typed: str) -> ActionRequest:
     ref, reason, host = text(row, "job"), text(row, "reason"), int(number(row, "host_id"))
     run = _run_of(row)
     args = {"ref": ref, "action": "retry", "reason": reason, "host": host} | run
     command = f"zcrawl retry {_q(ref)} --reason {_q(reason)} --host {host}{_flag(run)}"
-    return Request("act", args, command)
+    return ActionRequest("act", args, command)
 
 
 def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
@@ -74,32 +74,32 @@ def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
     return "errors", {"sort": "count", "desc": True, **found}
 
 
-def _set_drain(op: str) -> Callable[[Row, str], Request]:
-    def request(row: Row, typed: str) -> Request:
+def _set_drain(op: str) -> Callable[[Row, str], ActionRequest]:
+    def request(row: Row, typed: str) -> ActionRequest:
         node = text(row, "id")
-        return Request(op, {"node": node}, f"zcrawl {op} {_q(node)}")
+        return ActionRequest(op, {"node": node}, f"zcrawl {op} {_q(node)}")
 
     return request
 
 
-def _tune(row: Row, typed: str) -> Request:
+def _tune(row: Row, typed: str) -> ActionRequest:
     ref = text(row, "job")
     wanted = read_pace(typed)
     flags = " ".join(f"--{name} {value:.15g}" for name, value in wanted.items())
     run = _run_of(row)
-    return Request(
+    return ActionRequest(
         "tune", {"ref": ref, **run, **wanted}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
     )
 
 
-def _reassign(row: Row, typed: str) -> Request:
+def _reassign(row: Row, typed: str) -> ActionRequest:
     host, node = text(row, "host"), typed.strip()
     command = f"zcrawl reassign {_q(host)} {_q(node)}"
-    return Request("reassign", {"host": host, "node": node}, command)
+    return ActionRequest("reassign", {"host": host, "node": node}, command)
 
 
-def _step_down(row: Row, typed: str) -> Request:
-    return Request("step_down", {"epoch": row["epoch"]}, "zcrawl step-down")
+def _step_down(row: Row, typed: str) -> ActionRequest:
+    return ActionRequest("step_down", {"epoch": row["epoch"]}, "zcrawl step-down")
 
 
 def read_pace(typed: str) -> dict[str, float]:
@@ -143,13 +143,28 @@ ACTIONS: Final = (
         _goes_on,
         ask="rate and concurrency per host, e.g. rate=5 concurrency=2",
     ),
-    Action("drain", "d", "drain", (Page.NODES, Page.NODE), _set_drain("drain"), _is_worker, True),
-    Action("undrain", "u", "undrain", (Page.NODES, Page.NODE), _set_drain("undrain"), _is_worker),
+    Action(
+        "drain",
+        "d",
+        "drain",
+        (ConsolePage.NODES, ConsolePage.NODE),
+        _set_drain("drain"),
+        _is_worker,
+        True,
+    ),
+    Action(
+        "undrain",
+        "u",
+        "undrain",
+        (ConsolePage.NODES, ConsolePage.NODE),
+        _set_drain("undrain"),
+        _is_worker,
+    ),
     Action(
         "step_down",
         "l",
         "step the leader down",
-        (Page.NODES, Page.OVERVIEW),
+        (ConsolePage.NODES, ConsolePage.OVERVIEW),
         _step_down,
         confirm=True,
     ),
@@ -157,16 +172,16 @@ ACTIONS: Final = (
         "reassign",
         "m",
         "move to a worker",
-        (Page.HOSTS, Page.HOST, Page.LANES),
+        (ConsolePage.HOSTS, ConsolePage.HOST, ConsolePage.LANES),
         _reassign,
         ask="the worker that shall have it",
     ),
-    Action("retry_group", "r", "retry", (Page.ERRORS,), _retry_group),
+    Action("retry_group", "r", "retry", (ConsolePage.ERRORS,), _retry_group),
     Action(
         "retry_all",
         "a",
         "retry all that match",
-        (Page.ERRORS,),
+        (ConsolePage.ERRORS,),
         _retry_group,
         confirm=True,
         gather=_all_errors,
@@ -180,7 +195,7 @@ def offered(view: View) -> list[Action]:
     if not view.may_act:
         return []
     here = [action for action in ACTIONS if view.page in action.pages]
-    if view.page is not Page.NODE:
+    if view.page is not ConsolePage.NODE:
         return here
     return [action for action in here if action.fits(view.place.about)]  # it may be a master
 
@@ -194,7 +209,7 @@ def by_key(view: View, key: str) -> Action | None:
     return next((action for action in offered(view) if action.key == key), None)
 
 
-def plan(action: Action, rows: list[Row], typed: str = "", epoch: int = 0) -> list[Request]:
+def plan(action: Action, rows: list[Row], typed: str = "", epoch: int = 0) -> list[ActionRequest]:
     """One request for each row that it fits; each only once. ValueError tells what was mistyped.
     `epoch` is the one that is seen to lead."""
     if action.name == "step_down":
@@ -203,7 +218,7 @@ def plan(action: Action, rows: list[Row], typed: str = "", epoch: int = 0) -> li
     return list({request.command: request for request in requests}.values())
 
 
-def result_text(request: Request, reply: dict[str, Any]) -> str:
+def result_text(request: ActionRequest, reply: dict[str, Any]) -> str:
     """A reply in a few words."""
     if request.op in ("act", "tune"):
         changed = reply.get("changed", 0)

@@ -16,7 +16,7 @@ from textual.binding import BindingType
 from textual.screen import Screen
 
 from console import commands
-from console.acting import Acting, Line
+from console.acting import Acting, ClusterLine
 from console.actions import RUN_PAGES, Action, by_key, offered
 from console.columns import TABLES
 from console.columns_queues import BY, next_grouping
@@ -36,8 +36,9 @@ from console.state import (
     Acted,
     Answered,
     Back,
+    ConsoleEvent,
+    ConsolePage,
     Drill,
-    Event,
     GoTo,
     Heard,
     Mark,
@@ -45,7 +46,6 @@ from console.state import (
     Move,
     MoveTo,
     NextLevel,
-    Page,
     Place,
     Say,
     SetFilter,
@@ -83,7 +83,7 @@ class ConsoleApp(App[None]):
         keys: dict[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
         utc: Callable[[], float] = time.time,
-        record: Callable[[Event], None] = lambda event: None,
+        record: Callable[[ConsoleEvent], None] = lambda event: None,
         when_ready: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class ConsoleApp(App[None]):
     async def _watch(self) -> None:
         await self._feed.watch(self.feed_event)
 
-    def feed_event(self, event: Event) -> None:
+    def feed_event(self, event: ConsoleEvent) -> None:
         """The one way in which the view changes."""
         self._record(event)
         before, self.view = self.view, reduce(self.view, event)
@@ -202,7 +202,7 @@ class ConsoleApp(App[None]):
             self.feed_event(SortBy(char))
 
     def action_page(self, page: str) -> None:
-        self.feed_event(GoTo(Place(Page(page))))
+        self.feed_event(GoTo(Place(ConsolePage(page))))
 
     def action_move(self, by: int) -> None:
         self.feed_event(Move(by))
@@ -236,7 +236,7 @@ class ConsoleApp(App[None]):
         if self.view.page in RUN_PAGES:
             run = next((text(row, "run") or text(row, "id") for row in here(self.view)), "")
             if run:
-                self.feed_event(GoTo(Place(Page.ITEMS, run)))
+                self.feed_event(GoTo(Place(ConsolePage.ITEMS, run)))
 
     def action_group(self) -> None:
         """The queues, grouped by the next thing."""
@@ -245,7 +245,7 @@ class ConsoleApp(App[None]):
             self.feed_event(GoTo(Place(BY[grouping])))
 
     def action_level(self) -> None:
-        if self.view.page is Page.LOG:
+        if self.view.page is ConsolePage.LOG:
             self.feed_event(NextLevel())
 
     def action_help(self) -> None:
@@ -299,7 +299,7 @@ class ConsoleApp(App[None]):
         elif event.final:
             self.obey(commands.parse(typed, self.view))
 
-    def obey(self, parsed: commands.Parsed) -> None:
+    def obey(self, parsed: commands.ParsedCommand) -> None:
         match parsed:
             case commands.Mistake(mistake):
                 self.feed_event(Say(mistake, "bad"))
@@ -371,9 +371,9 @@ class ConsoleApp(App[None]):
     async def action_submit(self, sources: str = "") -> None:
         await self._acting.submit(sources)
 
-    def line(self) -> Line:
+    def line(self) -> ClusterLine:
         """To the cluster that is watched now."""
-        return Line(self._feed.ask, self._target.flags)
+        return ClusterLine(self._feed.ask, self._target.flags)
 
     def acted(self, command: str, result: str, ok: bool) -> None:
         self.feed_event(Acted(command, result, ok, self._clock(), self._utc()))

@@ -7,19 +7,19 @@ from typing import Final
 from console.columns_found import ERRORS, FAILED, ITEMS, LOG
 from console.columns_queues import HOST_QUEUES, LANES, QUEUES, TAG_QUEUES
 from console.columns_work import HOSTS, JOBS, NODES
-from console.state import Page
+from console.state import ConsolePage
 from console.tables import Table
 
-TABLES: Final[dict[Page, Table]] = {
-    Page.NODES: NODES,
-    Page.JOBS: JOBS,
-    Page.QUEUES: QUEUES,
-    Page.TAG_QUEUES: TAG_QUEUES,
-    Page.HOST_QUEUES: HOST_QUEUES,
-    Page.LANES: LANES,
-    Page.HOSTS: HOSTS,
-    Page.ERRORS: ERRORS,
-    Page.FAILED: FAILED,
-    Page.ITEMS: ITEMS,
-    Page.LOG: LOG,
+TABLES: Final[dict[ConsolePage, Table]] = {
+    ConsolePage.NODES: NODES,
+    ConsolePage.JOBS: JOBS,
+    ConsolePage.QUEUES: QUEUES,
+    ConsolePage.TAG_QUEUES: TAG_QUEUES,
+    ConsolePage.HOST_QUEUES: HOST_QUEUES,
+    ConsolePage.LANES: LANES,
+    ConsolePage.HOSTS: HOSTS,
+    ConsolePage.ERRORS: ERRORS,
+    ConsolePage.FAILED: FAILED,
+    ConsolePage.ITEMS: ITEMS,
+    ConsolePage.LOG: LOG,
 }

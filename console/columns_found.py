@@ -12,7 +12,7 @@ from console.cells import LEVEL_STYLE, amount, count_cell, text_cell
 from console.latest import Latest
 from console.lines import Span
 from console.plain import plain
-from console.state import Answer, Happening, Page, View
+from console.state import Answer, ConsolePage, Happening, View
 from console.tables import Column, Row, Table, number, text
 from console.units import clock_text
 from zcrawl.model.snapshot import PublishedSnapshot
@@ -104,7 +104,7 @@ ITEMS = Table(
 
 def log_slot(view: View) -> str:
     """Where the leader's answer about older lines is: of a filtered log it has more of them."""
-    return "log:found" if view.page is Page.LOG and view.table.filter else "log:"
+    return "log:found" if view.page is ConsolePage.LOG and view.table.filter else "log:"
 
 
 def log_rows(view: View) -> list[Row]:

@@ -11,14 +11,18 @@ from typing import Any, Final
 from console.cells import amount, count_cell, state_cell, tags_cell, text_cell
 from console.columns_work import why_cell
 from console.lines import Span, sparkline
-from console.state import Page, View
+from console.state import ConsolePage, View
 from console.tables import Column, Row, Table, text, trend_in
 
 # How the queues can be grouped, in the order in which `b` goes through it.
-BY: Final = {"job": Page.QUEUES, "tag": Page.TAG_QUEUES, "host": Page.HOST_QUEUES}
+BY: Final = {
+    "job": ConsolePage.QUEUES,
+    "tag": ConsolePage.TAG_QUEUES,
+    "host": ConsolePage.HOST_QUEUES,
+}
 
 
-def next_grouping(page: Page) -> str:
+def next_grouping(page: ConsolePage) -> str:
     """What `b` groups by on this page; empty where it does nothing."""
     names, pages = list(BY), list(BY.values())
     return names[(pages.index(page) + 1) % len(names)] if page in pages else ""

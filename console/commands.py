@@ -15,7 +15,7 @@ from console.actions import BY_NAME, Action
 from console.cells import tags_in
 from console.columns_queues import BY
 from console.columns_work import job_rows, node_rows
-from console.state import MAIN_PAGES, Event, GoTo, Page, Place, SetFilter, View
+from console.state import MAIN_PAGES, ConsoleEvent, ConsolePage, GoTo, Place, SetFilter, View
 from console.tables import Row, text
 
 JOB_ACTIONS: Final = ("pause", "resume", "cancel", "delete", "retry", "tune")
@@ -57,10 +57,10 @@ class Mistake(NamedTuple):
     text: str
 
 
-Parsed: TypeAlias = Event | Do | AppCommand | Mistake
+ParsedCommand: TypeAlias = ConsoleEvent | Do | AppCommand | Mistake
 
 
-def parse(typed: str, view: View) -> Parsed:
+def parse(typed: str, view: View) -> ParsedCommand:
     try:
         words = shlex.split(typed)
     except ValueError as error:
@@ -69,14 +69,16 @@ def parse(typed: str, view: View) -> Parsed:
         return Mistake("nothing was typed")
     name, rest = _expand(words[0].lower()), words[1:]
     if name in (str(page) for page in MAIN_PAGES):
-        if name == Page.LOG and rest:
-            return GoTo(Place(Page.LOG, "", (("filter", " ".join(rest)),)))
-        if name == Page.ITEMS and rest:
+        if name == ConsolePage.LOG and rest:
+            return GoTo(Place(ConsolePage.LOG, "", (("filter", " ".join(rest)),)))
+        if name == ConsolePage.ITEMS and rest:
             run = text(_job(rest[0], view), "run")
-            return GoTo(Place(Page.ITEMS, run)) if run else Mistake(f"no job {rest[0]!r} here")
-        if name == Page.QUEUES and rest:
+            return (
+                GoTo(Place(ConsolePage.ITEMS, run)) if run else Mistake(f"no job {rest[0]!r} here")
+            )
+        if name == ConsolePage.QUEUES and rest:
             return _queues(rest)
-        return GoTo(Place(Page(name)))
+        return GoTo(Place(ConsolePage(name)))
     if name in ("theme", "cluster", "submit", "help", "quit"):
         return AppCommand(name, " ".join(rest))
     if name == "filter":
@@ -90,10 +92,10 @@ def parse(typed: str, view: View) -> Parsed:
     return _about(name, rest, view)
 
 
-def _queues(rest: Sequence[str]) -> Parsed:
+def _queues(rest: Sequence[str]) -> ParsedCommand:
     """`:queues by tag`, or `:queues shop`: of the jobs with that tag."""
     if rest[0] != "by":
-        return GoTo(Place(Page.QUEUES, rest[0]))
+        return GoTo(Place(ConsolePage.QUEUES, rest[0]))
     page = BY.get(" ".join(rest[1:]))
     return GoTo(Place(page)) if page else Mistake(f"queues by {', '.join(BY)}")
 
@@ -105,12 +107,14 @@ def _expand(word: str) -> str:
     return word if word in WORDS or len(fits) != 1 else fits[0]
 
 
-def _about(name: str, rest: Sequence[str], view: View) -> Parsed:
+def _about(name: str, rest: Sequence[str], view: View) -> ParsedCommand:
     ref, more = rest[0], " ".join(rest[1:])
     if name == "node":
-        return GoTo(Place(Page.NODE, ref, (("id", ref),)))
+        return GoTo(Place(ConsolePage.NODE, ref, (("id", ref),)))
     if name == "host":
-        return GoTo(Place(Page.HOSTS, "", (("filter", ref),)))  # it has no number that one knows
+        return GoTo(
+            Place(ConsolePage.HOSTS, "", (("filter", ref),))
+        )  # it has no number that one knows
     if name in ("drain", "undrain"):
         return Do(BY_NAME[name], [{"id": ref, "kind": "worker"}])
     if name == "reassign":
@@ -123,11 +127,11 @@ def _about(name: str, rest: Sequence[str], view: View) -> Parsed:
     if name == "job":
         run = text(row, "run") or ref
         plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
-        return GoTo(Place(Page.JOB, run, plain_row))
+        return GoTo(Place(ConsolePage.JOB, run, plain_row))
     return Mistake(f"no command {name!r}")
 
 
-def _act_on_job(name: str, row: Row, words: Sequence[str]) -> Parsed:
+def _act_on_job(name: str, row: Row, words: Sequence[str]) -> ParsedCommand:
     """`:cancel docs run=3`, or `--run 3`; without a number the leader takes the newest run, and
     `delete` all of them."""
     joined = " ".join(words).replace("--run ", "run=").replace("--run=", "run=").split()
@@ -165,7 +169,7 @@ def completions(typed: str, view: View) -> list[str]:
         values = [text(row, "id") for row in node_rows(view) if row["kind"] == "worker"]
     elif name in ("host", "reassign"):
         values = [text(row, "host") for row in view.known.rows("hosts:")]
-    elif name == Page.QUEUES:
+    elif name == ConsolePage.QUEUES:
         ways = [f"{word} by {one}" for one in BY]
         tags = {tag for row in job_rows(view) for tag in tags_in(row)}
         ways += [f"{word} {one}" for one in sorted(tags)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from console.state import Event
+from console.state import ConsoleEvent
 
-Emit: TypeAlias = Callable[[Event], None]
+Emit: TypeAlias = Callable[[ConsoleEvent], None]
 
 
 class Feed(Protocol):

@@ -17,7 +17,7 @@ from console.feed import Emit
 from console.state import HappeningCame, LinkChanged, LinkState, MessageUnreadable, SnapshotCame
 from zcrawl.errors import RefusedError, UnreachableError, ZcrawlError
 from zcrawl.master.desk.rights import READS
-from zcrawl.mesh.messages import BadBody, Event, Kind, Snapshot
+from zcrawl.mesh.messages import BadBody, Event, MessageKind, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.model.reasons.cluster import READONLY
@@ -80,7 +80,7 @@ class MeshFeed:
     async def watch(self, emit: Emit) -> None:
         self._emit = emit
         self._ears = ZmqSubscriber(
-            "console", (Kind.SNAPSHOT, Kind.EVENT), self._log, keys=self._target.keys
+            "console", (MessageKind.SNAPSHOT, MessageKind.EVENT), self._log, keys=self._target.keys
         )
         self._ears.listen(self._on_published)
         try:

@@ -14,7 +14,7 @@ from console.feed_loop import MeshFeed
 from console.lines import as_text
 from console.pictures.screen import whole
 from console.questions import questions
-from console.state import Answered, Event, GoTo, LinkState, View
+from console.state import Answered, ConsoleEvent, GoTo, LinkState, View
 from console.view import reduce
 from zcrawl.cli import output
 from zcrawl.config import ConsoleConfig
@@ -84,7 +84,7 @@ async def _heard(target: WatchTarget, page: str) -> View:
     snapshots = 0
     enough = asyncio.Event()
 
-    def emit(event: Event) -> None:
+    def emit(event: ConsoleEvent) -> None:
         nonlocal view, snapshots
         before, view = view, reduce(view, event)
         snapshots += view.live.snapshot is not before.live.snapshot
@@ -110,7 +110,7 @@ async def _heard(target: WatchTarget, page: str) -> View:
     return view
 
 
-def _place(page: str, view: View) -> Event:
+def _place(page: str, view: View) -> ConsoleEvent:
     """`jobs`, or `job docs`: what the console's command line would go to."""
     parsed = parse(page, view)
     if isinstance(parsed, GoTo):

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from console.columns import TABLES
 from console.columns_found import log_slot
-from console.state import Page, View
+from console.state import ConsolePage, View
 from console.tables import question, text
 from zcrawl.master.desk.rights import ROLE
 
@@ -35,21 +35,21 @@ def _of_place(view: View) -> list[Question]:
         return [Question(place.key, op, args, 1.0 if not table.newest_first else 2.0)]
     newest = {"sort": "n", "desc": True}
     match place.page:
-        case Page.OVERVIEW:
+        case ConsolePage.OVERVIEW:
             return [
                 Question("overview:", "overview", {}, 2.0),
                 Question("log:", "events", {**newest, "limit": 200}, 30.0),
             ]
-        case Page.JOBS:
+        case ConsolePage.JOBS:
             return [Question(place.key, "jobs", {}, 60.0)]
-        case Page.LOG:
+        case ConsolePage.LOG:
             state = view.table
             found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
             return [Question(log_slot(view), "events", {**newest, "limit": 500, **found}, 10.0)]
-        case Page.CHARTS:
+        case ConsolePage.CHARTS:
             every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
             return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
-        case Page.NODE:
+        case ConsolePage.NODE:
             lines = {**newest, "limit": 100, "filter": f"node:{place.ref}"}
             log = Question(place.key + ":log", "events", lines, 5.0)
             if place.about.get("kind") == "master":
@@ -60,14 +60,14 @@ def _of_place(view: View) -> list[Question]:
                 Question(place.key + ":flight", "in_flight", flight, 1.0),
                 log,
             ]
-        case Page.JOB:
+        case ConsolePage.JOB:
             run = int(place.ref) if place.ref.isdigit() else 0
             return [
                 Question(place.key, "job", {"ref": text(place.about, "job")}, 2.0),
                 Question(place.key + ":depths", "depths", {"run": run}, 2.0),
                 Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
             ]
-        case Page.HOST:
+        case ConsolePage.HOST:
             one = {"filter": text(place.about, "host"), "limit": 20}
             flight = {"host": int(place.ref or 0), "sort": "since", "limit": 50}
             return [

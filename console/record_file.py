@@ -16,7 +16,14 @@ from typing import Any, BinaryIO, Final, Self
 import msgspec
 
 from console.feed import Emit
-from console.state import Answered, Event, HappeningCame, LinkChanged, LinkState, SnapshotCame
+from console.state import (
+    Answered,
+    ConsoleEvent,
+    HappeningCame,
+    LinkChanged,
+    LinkState,
+    SnapshotCame,
+)
 from zcrawl.errors import RefusedError, UsageError
 from zcrawl.model.reasons.cluster import REPLAY
 
@@ -48,7 +55,7 @@ class Recorder:
         if self._file is not None:
             self._file.close()
 
-    def write(self, event: Event) -> None:
+    def write(self, event: ConsoleEvent) -> None:
         if self._file is not None and isinstance(
             event, SnapshotCame | HappeningCame | LinkChanged | Answered
         ):

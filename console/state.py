@@ -16,7 +16,7 @@ class _Data(msgspec.Struct, frozen=True):
     pass
 
 
-class Page(enum.StrEnum):
+class ConsolePage(enum.StrEnum):
     """What the main screen shows: nine pages by their keys, and those one drills into."""
 
     OVERVIEW = "overview"
@@ -39,14 +39,14 @@ class Page(enum.StrEnum):
     LINE = "line"  # one line of the log, one failed URL: all of it
 
 
-MAIN_PAGES: Final = tuple(Page)[:9]
-GROUPED: Final = (Page.TAG_QUEUES, Page.HOST_QUEUES)  # other faces of the queues
+MAIN_PAGES: Final = tuple(ConsolePage)[:9]
+GROUPED: Final = (ConsolePage.TAG_QUEUES, ConsolePage.HOST_QUEUES)  # other faces of the queues
 
 
 class Place(_Data, frozen=True):
     """A page, and what it is about: a job's number, a worker's name, a host."""
 
-    page: Page = Page.OVERVIEW
+    page: ConsolePage = ConsolePage.OVERVIEW
     ref: str = ""
     row: tuple[tuple[str, Any], ...] = ()  # of what was drilled into
 
@@ -126,7 +126,7 @@ class TableState(_Data, frozen=True):
     offset: int = 0  # of the page that the leader sends
 
 
-class Message(_Data, frozen=True):
+class ActionMessage(_Data, frozen=True):
     """The line at the bottom: what an action did, or why not."""
 
     text: str = ""
@@ -146,7 +146,7 @@ class View(_Data, frozen=True):
     held: Known | None = None  # what the screen shows while the view is paused
     clock: float = 0.0  # the time of the newest event
     span_s: int = 900  # of the charts
-    message: Message = Message()
+    message: ActionMessage = ActionMessage()
     bad_messages: int = 0
     readonly: bool = False
     role: str = ""  # of the key; empty: there are no keys
@@ -156,7 +156,7 @@ class View(_Data, frozen=True):
         return not self.readonly and may_act(self.role)
 
     @property
-    def page(self) -> Page:
+    def page(self) -> ConsolePage:
         return self.place.page
 
     @property
@@ -286,7 +286,7 @@ class Say(_Data, frozen=True):
 Heard: TypeAlias = (
     SnapshotCame | MessageUnreadable | HappeningCame | LinkChanged | Answered | Acted | Ticked
 )
-Command: TypeAlias = (
+ConsoleCommand: TypeAlias = (
     GoTo
     | Back
     | Drill
@@ -301,4 +301,4 @@ Command: TypeAlias = (
     | NextLevel
     | Say
 )
-Event: TypeAlias = Heard | Command
+ConsoleEvent: TypeAlias = Heard | ConsoleCommand

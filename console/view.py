@@ -20,11 +20,13 @@ from console.state import (
     GROUPED,
     MAIN_PAGES,
     Acted,
+    ActionMessage,
     Answer,
     Answered,
     Back,
+    ConsoleEvent,
+    ConsolePage,
     Drill,
-    Event,
     GoTo,
     Happening,
     HappeningCame,
@@ -34,12 +36,10 @@ from console.state import (
     LinkState,
     Mark,
     MarkAll,
-    Message,
     MessageUnreadable,
     Move,
     MoveTo,
     NextLevel,
-    Page,
     Place,
     Say,
     SetFilter,
@@ -63,21 +63,21 @@ TRAIL: Final = 20
 MESSAGE_S: Final = 15.0
 # What enter opens: the page, and the field of the row that it is about.
 DRILLS: Final = {
-    Page.NODES: (Page.NODE, "id"),
-    Page.JOBS: (Page.JOB, "run"),
-    Page.QUEUES: (Page.LANES, "id"),
-    Page.TAG_QUEUES: (Page.QUEUES, "tag"),
-    Page.HOST_QUEUES: (Page.HOST, "id"),
-    Page.LANES: (Page.HOST, "id"),
-    Page.HOSTS: (Page.HOST, "id"),
-    Page.ERRORS: (Page.FAILED, "run"),
-    Page.ITEMS: (Page.ITEM, "id"),
-    Page.LOG: (Page.LINE, "name"),
-    Page.FAILED: (Page.LINE, "seq"),
+    ConsolePage.NODES: (ConsolePage.NODE, "id"),
+    ConsolePage.JOBS: (ConsolePage.JOB, "run"),
+    ConsolePage.QUEUES: (ConsolePage.LANES, "id"),
+    ConsolePage.TAG_QUEUES: (ConsolePage.QUEUES, "tag"),
+    ConsolePage.HOST_QUEUES: (ConsolePage.HOST, "id"),
+    ConsolePage.LANES: (ConsolePage.HOST, "id"),
+    ConsolePage.HOSTS: (ConsolePage.HOST, "id"),
+    ConsolePage.ERRORS: (ConsolePage.FAILED, "run"),
+    ConsolePage.ITEMS: (ConsolePage.ITEM, "id"),
+    ConsolePage.LOG: (ConsolePage.LINE, "name"),
+    ConsolePage.FAILED: (ConsolePage.LINE, "seq"),
 }
 
 
-def reduce(view: View, event: Event) -> View:
+def reduce(view: View, event: ConsoleEvent) -> View:
     match event:
         case SnapshotCame():
             return _on_snapshot(view, event)
@@ -93,7 +93,7 @@ def reduce(view: View, event: Event) -> View:
             return _changed(view, link=Link(state, what, at), clock=at)
         case Ticked(at):
             old = view.message.text and at - view.message.at > MESSAGE_S
-            return _changed(view, clock=at, **({"message": Message()} if old else {}))
+            return _changed(view, clock=at, **({"message": ActionMessage()} if old else {}))
         case GoTo(place):
             return _go(view, place)
         case Back():
@@ -120,7 +120,7 @@ def reduce(view: View, event: Event) -> View:
         case NextLevel():
             return _next_level(view)
         case Say(what, style):
-            return _changed(view, message=Message(what, style, view.clock))
+            return _changed(view, message=ActionMessage(what, style, view.clock))
         case _:
             assert_never(event)
 
@@ -217,7 +217,7 @@ def _on_acted(view: View, event: Acted) -> View:
     told = f"{event.command}{ARROW}{event.result}"
     one = Happening(event.utc, name, told, "console", level)
     live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
-    message = Message(told, "good" if event.ok else "bad", event.at)
+    message = ActionMessage(told, "good" if event.ok else "bad", event.at)
     return _changed(view, live=live, message=message, clock=event.at)
 
 
@@ -248,13 +248,13 @@ def _back(view: View) -> View:
 
 def _drill(view: View) -> View:
     row = current_row(view)
-    if view.page is Page.OVERVIEW:
-        return _go(view, Place(Page.JOBS))
+    if view.page is ConsolePage.OVERVIEW:
+        return _go(view, Place(ConsolePage.JOBS))
     if row is None or view.page not in DRILLS:
         return view
     page, field = DRILLS[view.page]
     ref = text(row, field)
-    if page is Page.FAILED:
+    if page is ConsolePage.FAILED:
         ref = f"{ref}/{text(row, 'host_id')}/{text(row, 'reason')}"
     plain_row = tuple((k, v) for k, v in row.items() if isinstance(v, str | int | float))
     view = _move(view, 0, relative=True)  # the cursor is on this row when one comes back
@@ -277,7 +277,7 @@ def current_row(view: View) -> Row | None:
 def about(view: View) -> Row:
     """What a page about one thing is about: as it is now, if the snapshot has it."""
     row = view.place.about
-    if view.page is not Page.JOB:
+    if view.page is not ConsolePage.JOB:
         return row
     return next((one for one in job_rows(view) if text(one, "run") == view.place.ref), row)
 

@@ -10,7 +10,7 @@ from console.columns_found import item_of, node_lines
 from console.columns_work import host_pace, node_rows
 from console.lines import Line, Picture, Span, beside, line, progress_bar, title
 from console.plain import fit, plain
-from console.state import Page, View
+from console.state import ConsolePage, View
 from console.tables import Row, number, text
 from console.units import clock_text, count, duration, percent, rate, size
 
@@ -20,11 +20,11 @@ WIDE: Final = 120
 
 def details(view: View, cells: int, rows: int) -> Picture:
     pictures = {
-        Page.NODE: node_page,
-        Page.JOB: job_page,
-        Page.HOST: host_page,
-        Page.ITEM: item_page,
-        Page.LINE: line_page,
+        ConsolePage.NODE: node_page,
+        ConsolePage.JOB: job_page,
+        ConsolePage.HOST: host_page,
+        ConsolePage.ITEM: item_page,
+        ConsolePage.LINE: line_page,
     }
     lines = pictures[view.page](view, cells)
     most = max(0, len(lines) - rows)

@@ -9,7 +9,7 @@ from console.columns import TABLES
 from console.columns_queues import next_grouping
 from console.lines import Line, Span, cut, line, line_width
 from console.plain import fit, plain, width
-from console.state import ARROW, GROUPED, MAIN_PAGES, LinkState, Page, View
+from console.state import ARROW, GROUPED, MAIN_PAGES, ConsolePage, LinkState, View
 from console.units import clock_text, duration
 
 LINK_MARK: Final = {
@@ -44,7 +44,7 @@ def top_line(view: View, cells: int) -> Line:
 def tab_line(view: View, cells: int) -> Line:
     """The nine pages by their keys; the one that is shown stands out, with what it is about."""
     root = view.trail[0].page if view.trail and view.page not in MAIN_PAGES else view.page
-    root = Page.QUEUES if root in GROUPED else root
+    root = ConsolePage.QUEUES if root in GROUPED else root
     spans: list[Span] = [Span(" ")]
     narrow = cells < 100
     for n, page in enumerate(MAIN_PAGES, 1):
@@ -58,7 +58,7 @@ def tab_line(view: View, cells: int) -> Line:
     if view.page not in MAIN_PAGES:
         spans.append(Span(f"› {_about(view)}", "accent"))
     elif view.place.ref:
-        what = "tag" if view.page is Page.QUEUES else "run"
+        what = "tag" if view.page is ConsolePage.QUEUES else "run"
         spans.append(Span(f"› {what} {plain(view.place.ref, 40)}", "accent"))
     return tuple(spans)
 
@@ -66,12 +66,12 @@ def tab_line(view: View, cells: int) -> Line:
 def _about(view: View) -> str:
     about = view.place.about
     if view.page in GROUPED:
-        return str(view.page).removeprefix(f"{Page.QUEUES} ")
+        return str(view.page).removeprefix(f"{ConsolePage.QUEUES} ")
     named = {
-        Page.JOB: about.get("name", view.place.ref),
-        Page.LANES: about.get("name", view.place.ref),
-        Page.HOST: about.get("host", view.place.ref),
-        Page.FAILED: f"{about.get('reason', '')} at {about.get('host', '')}",
+        ConsolePage.JOB: about.get("name", view.place.ref),
+        ConsolePage.LANES: about.get("name", view.place.ref),
+        ConsolePage.HOST: about.get("host", view.place.ref),
+        ConsolePage.FAILED: f"{about.get('reason', '')} at {about.get('host', '')}",
     }
     return f"{view.page} {plain(named.get(view.page, view.place.ref), 60)}"
 
@@ -105,11 +105,11 @@ def key_hints(view: View) -> list[tuple[str, str]]:
     grouping = next_grouping(view.page)
     if grouping:
         hints.append((view.keys.get("queues.by", "b"), f"by {grouping}"))
-    if view.page is Page.CHARTS:
+    if view.page is ConsolePage.CHARTS:
         hints.append(("s", "span"))
     if view.page in RUN_PAGES:
         hints.append((view.keys.get("job.items", "i"), "items"))
-    if view.page is Page.LOG:
+    if view.page is ConsolePage.LOG:
         hints.append(("v", "level"))
     hints += [(key_of(view, action), action.label) for action in offered(view)]
     if view.may_act:

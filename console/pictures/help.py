@@ -9,31 +9,39 @@ from console.actions import key_of, offered
 from console.columns import TABLES
 from console.lines import Picture, Span, line, title
 from console.plain import fit
-from console.state import Page, View
+from console.state import ConsolePage, View
 
 WORDS: Final = (
     "Waiting: due, delayed (for a retry) and stored (only in the database). Leased: at a worker."
     " Unacked: its result is here and not committed. Backlog: results that wait for a commit."
 )
 ABOUT: Final = {
-    Page.OVERVIEW: "How fast, what is left, who works, and why it is not faster.",
-    Page.NODES: "Masters and workers. Silent for 3 heartbeats: suspect; for 10: lost.",
-    Page.JOBS: "The newest runs. Left is what is queued, over the rate of the last 5 seconds.",
-    Page.QUEUES: f"By job. {WORDS} Enter: host by host.",
-    Page.TAG_QUEUES: f"By tag. {WORDS} A job with two tags counts under both. Enter: its jobs.",
-    Page.HOST_QUEUES: f"By host, all jobs together. {WORDS}",
-    Page.HOSTS: "A host has one pace for all jobs. The last column says why it is not fetched now.",
-    Page.ERRORS: "Failures for good, by reason and host, since this leader took over.",
-    Page.ITEMS: "The newest items of all runs; / searches in them at the database.",
-    Page.LOG: "What all nodes log; / takes level:warning node:w3 job:docs and words of the text.",
-    Page.CHARTS: "The history of this leader: a point a second, ten seconds or a minute.",
-    Page.NODE: "One node: what it is fetching, what it logs, and what others say about it.",
-    Page.JOB: "One job: answers, failures, depths, fields, newest items.",
-    Page.LANES: "The queues of one run, host by host.",
-    Page.HOST: "One host, and what is in flight to it.",
-    Page.FAILED: "The URLs of one group of failures, from the database.",
-    Page.ITEM: "One item, field by field.",
-    Page.LINE: "One line, field by field.",
+    ConsolePage.OVERVIEW: "How fast, what is left, who works, and why it is not faster.",
+    ConsolePage.NODES: "Masters and workers. Silent for 3 heartbeats: suspect; for 10: lost.",
+    ConsolePage.JOBS: (
+        "The newest runs. Left is what is queued, over the rate of the last 5 seconds."
+    ),
+    ConsolePage.QUEUES: f"By job. {WORDS} Enter: host by host.",
+    ConsolePage.TAG_QUEUES: (
+        f"By tag. {WORDS} A job with two tags counts under both. Enter: its jobs."
+    ),
+    ConsolePage.HOST_QUEUES: f"By host, all jobs together. {WORDS}",
+    ConsolePage.HOSTS: (
+        "A host has one pace for all jobs. The last column says why it is not fetched now."
+    ),
+    ConsolePage.ERRORS: "Failures for good, by reason and host, since this leader took over.",
+    ConsolePage.ITEMS: "The newest items of all runs; / searches in them at the database.",
+    ConsolePage.LOG: (
+        "What all nodes log; / takes level:warning node:w3 job:docs and words of the text."
+    ),
+    ConsolePage.CHARTS: "The history of this leader: a point a second, ten seconds or a minute.",
+    ConsolePage.NODE: "One node: what it is fetching, what it logs, and what others say about it.",
+    ConsolePage.JOB: "One job: answers, failures, depths, fields, newest items.",
+    ConsolePage.LANES: "The queues of one run, host by host.",
+    ConsolePage.HOST: "One host, and what is in flight to it.",
+    ConsolePage.FAILED: "The URLs of one group of failures, from the database.",
+    ConsolePage.ITEM: "One item, field by field.",
+    ConsolePage.LINE: "One line, field by field.",
 }
 KEYS: Final = (
     ("1 – 9", "the nine pages"),

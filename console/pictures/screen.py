@@ -9,7 +9,7 @@ from console.pictures.details import details
 from console.pictures.frame import foot_line, tab_line, top_line
 from console.pictures.overview import overview
 from console.pictures.table import table_picture
-from console.state import Page, View
+from console.state import ConsolePage, View
 
 
 def body(view: View, cells: int, rows: int) -> Picture:
@@ -18,9 +18,9 @@ def body(view: View, cells: int, rows: int) -> Picture:
     table = TABLES.get(view.page)
     if table is not None:
         return table_picture(table, view, cells, rows)
-    if view.page is Page.OVERVIEW:
+    if view.page is ConsolePage.OVERVIEW:
         return overview(view, cells, rows)
-    if view.page is Page.CHARTS:
+    if view.page is ConsolePage.CHARTS:
         return charts(view, cells, rows)
     return details(view, cells, rows)
 

@@ -34,7 +34,7 @@ from tests.servers.mariadb import Mariadb, mariadb
 from tests.servers.nginx_site import nginx_site
 from tests.servers.page_site import many_sites, page_site
 from tests.servers.reference_set import POSTGRES_MANUAL
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.keys import AllowList, new_pair, write_key_file
 from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness
@@ -92,7 +92,7 @@ def nodes(
         with cluster(folder, consul, database, masters, workers, **changes) as made:
             yield made
         return
-    names = {f"w{n}": Role.WORKER for n in range(1, workers + 1)} | {"client": Role.OPERATOR}
+    names = {f"w{n}": KeyRole.WORKER for n in range(1, workers + 1)} | {"client": KeyRole.OPERATOR}
     allowed, pairs = AllowList(folder / "allowed"), {}
     for name in ("masters", *names):
         pairs[name] = new_pair()

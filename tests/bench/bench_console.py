@@ -33,7 +33,7 @@ from tests.bench.console_watched import Watched, Way
 from tests.unit.machine_tools import LeaderStory, heartbeat, hello, spec
 from zcrawl.master import events as m
 from zcrawl.master.snapshot import published
-from zcrawl.mesh.messages import Request, Snapshot
+from zcrawl.mesh.messages import ClientRequest, Snapshot
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 
@@ -165,12 +165,12 @@ def big_leader() -> LeaderStory:
         seeds = [f"http://h{n * share + one}.test/" for one in range(share)]
         of = msgspec.to_builtins(spec()) | {"name": f"job{n}", "tags": [f"t{n % 20}"]}
         args = {"spec": of, "mode": "new", "seeds": seeds}
-        story.handle(m.ClientAsked(b"c", Request(f"s{n}", "submit", args)))  # and no planning
+        story.handle(m.ClientAsked(b"c", ClientRequest(f"s{n}", "submit", args)))  # and no planning
     return story
 
 
 def ask(story: LeaderStory, number: int, op: str, args: dict[str, Any]) -> None:
-    asked = m.ClientAsked(b"c", Request(f"b{number}", op, args))
+    asked = m.ClientAsked(b"c", ClientRequest(f"b{number}", op, args))
     story.leader.handle(asked, story.now)
 
 

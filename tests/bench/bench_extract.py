@@ -13,8 +13,8 @@ import time
 
 from tests.bench.measure import Spread
 from zcrawl.frontier.url import DEFAULT, LinkResolver
-from zcrawl.parse.extract.page_facts import PageFacts
-from zcrawl.parse.extract.plan import Plan
+from zcrawl.parse.extract.page_facts import PageContext
+from zcrawl.parse.extract.plan import ExtractionPlan
 from zcrawl.parse.page import PageOptions, parse_page
 from zcrawl.roles.worker_main import GC_THRESHOLDS
 from zcrawl.submit.read import parse_job
@@ -54,8 +54,8 @@ def page() -> bytes:
 def measured(rounds: int = ROUNDS) -> tuple[int, dict[str, Spread]]:
     """The page's bytes; milliseconds, whose lowest and highest are the 10th and 90th percentile."""
     body = page()
-    plan = Plan(parse_job(JOB, "bench").extract)
-    facts = PageFacts(URL, "", {"url": URL}, None)
+    plan = ExtractionPlan(parse_job(JOB, "bench").extract)
+    facts = PageContext(URL, "", {"url": URL}, None)
     resolver = LinkResolver(DEFAULT)
     plain, extracting = PageOptions(), PageOptions(plan=plan)
     gc.freeze()  # as a worker does when it has loaded all

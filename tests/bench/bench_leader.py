@@ -34,9 +34,9 @@ from zcrawl.mesh.messages import (
     Assign,
     Assignment,
     Body,
+    ClientRequest,
     Header,
-    Page,
-    Request,
+    PageRecord,
     Result,
 )
 from zcrawl.model.host import Manner
@@ -65,7 +65,7 @@ class Bench:
         self.now = 100.0
         self.cpu_s = 0.0
         self.done = 0
-        self._events: deque[m.Event] = deque()
+        self._events: deque[m.MasterEvent] = deque()
         self._frames: deque[list[bytes]] = deque()  # on their way to the master
         self._numbers = [0] * WORKERS
         self._acked = [0] * WORKERS
@@ -106,7 +106,7 @@ class Bench:
     def _ask(self, op: str, args: dict[str, object]) -> None:
         self._asked += 1
         self._reply = {}
-        self._lead(m.ClientAsked(b"c", Request(f"q{self._asked}", op, args)))
+        self._lead(m.ClientAsked(b"c", ClientRequest(f"q{self._asked}", op, args)))
         assert self._reply, f"{op} was not answered"
 
     def _turn(self) -> None:
@@ -124,11 +124,11 @@ class Bench:
                     heard=self._heard[n],
                 )
                 self._say(n, body)
-        self._lead(m.Ticked())
+        self._lead(m.MasterTicked())
 
     # ------------------------------------------------------------ the leader: what is measured
 
-    def _lead(self, event: m.Event) -> None:
+    def _lead(self, event: m.MasterEvent) -> None:
         began = time.process_time()
         sent: list[m.SendToWorker] = []
         self._events.append(event)
@@ -188,7 +188,7 @@ class Bench:
             outcome=Outcome.DONE,
             status=200,
             depth=one.depth,
-            page=Page(one.url, "A title of some words", "text/html", 14_000, UTC, 12.5),
+            page=PageRecord(one.url, "A title of some words", "text/html", 14_000, UTC, 12.5),
             items=[ITEM],
             links=links,
             host_next_in_s=self.hosts / PER_SECOND,

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from tests.contract.store_world import key_of
 from tests.servers.mariadb import mariadb
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.rows import NewLink, QueuedRow
 from zcrawl.model.states import RequestState
 from zcrawl.store.commands import (
@@ -75,7 +75,7 @@ class Crawl:
                 state=RequestState.DONE,
                 status=200,
                 attempts=1,
-                page=Page(row.url, "A title of some words", "text/html", 14_000, 5.0, 12.5),
+                page=PageRecord(row.url, "A title of some words", "text/html", 14_000, 5.0, 12.5),
                 items=(ITEM,),
                 links=tuple(self._link() for _ in range(self._new_links)),
                 host=row.host,

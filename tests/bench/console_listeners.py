@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.messages import MessageKind
 from zcrawl.mesh.sockets.client import ZmqSubscriber
 
 
 async def listen(events: str, number: int) -> None:
-    ears = [ZmqSubscriber(f"c{n}", (Kind.SNAPSHOT, Kind.EVENT)) for n in range(number)]
+    ears = [
+        ZmqSubscriber(f"c{n}", (MessageKind.SNAPSHOT, MessageKind.EVENT)) for n in range(number)
+    ]
     for one in ears:
         one.connect("m1", events)
         one.listen(lambda arrived: None)

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from tests.console.samples import answers, host, run, worker
-from zcrawl.mesh.messages import BadBody, Event, Reply, Request, Snapshot
+from zcrawl.mesh.messages import BadBody, ClientRequest, Event, Reply, Snapshot
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.model.snapshot import PublishedSnapshot
@@ -64,7 +64,7 @@ class BigCluster:
             found.append(Event("throttled", fields | {"text": text}))
         return found
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: ClientRequest) -> Reply:
         if request.op != "hosts":
             return Reply(request.id, True, self._said.get(request.op, {}))
         first, limit = int(request.args.get("offset", 0)), int(request.args["limit"])
@@ -84,7 +84,7 @@ async def lead(folder: str, interval_s: float) -> None:
         def heard(arrived: list[Arrived]) -> None:
             for one in arrived:
                 message = one.message
-                if not isinstance(message, BadBody) and isinstance(message.body, Request):
+                if not isinstance(message, BadBody) and isinstance(message.body, ClientRequest):
                     mesh.send(one.route, 3, cluster.answer(message.body))
 
         mesh.listen(heard)

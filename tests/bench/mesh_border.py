@@ -17,7 +17,7 @@ import time
 import msgspec
 
 from tests.contract.mesh_tools import LOOPBACK, Keys
-from zcrawl.mesh.messages import Beat, Page, Result
+from zcrawl.mesh.messages import Beat, PageRecord, Result
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.mesh.security import AllowedKey, KeyPair, MeshKeys
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -31,7 +31,7 @@ WINDOW = 400  # below the high-water mark
 
 
 def result(seq: int) -> Result:
-    page = Page("http://a.test/", "A title", "text/html", 14_000, 1.0, 5.0)
+    page = PageRecord("http://a.test/", "A title", "text/html", 14_000, 1.0, 5.0)
     links = [(f"http://a.test/{seq}/{n}", bytes(16)) for n in range(LINKS)]
     return Result(1, seq, seq, 1, 1, 1, Outcome.DONE, page=page, links=links)
 

@@ -13,7 +13,7 @@ from console.keymap import key_mistake
 from console.lines import as_text, cut
 from console.pictures.help import help_picture
 from console.pictures.screen import whole
-from console.state import Acted, Drill, GoTo, Page, Place, View
+from console.state import Acted, ConsolePage, Drill, GoTo, Place, View
 from console.view import chosen_rows, reduce
 from console.widgets.canvas import Canvas
 from tests.console.samples import TARGET, FakeFeed, answers, fake_app, heard, run, snapshot
@@ -180,7 +180,7 @@ async def test_the_users_keys_work_and_are_the_ones_that_are_shown() -> None:
         await pilot.press("f2", "f5")
         await until(pilot, lambda: len(feed.done("act")) == 1)
         assert app.view.paused and app.theme == "nord"
-        view = reduce(View(keys=app.view.keys), GoTo(Place(Page.JOBS)))
+        view = reduce(View(keys=app.view.keys), GoTo(Place(ConsolePage.JOBS)))
         assert "f5 hold" in as_text(whole(view, 160, 30)) and "f2 pause" in as_text(
             whole(view, 160, 30)
         )
@@ -279,7 +279,7 @@ def test_a_pace_is_sent_as_it_was_typed_and_mistakes_are_named() -> None:
 def test_a_job_is_acted_on_as_it_is_now_on_its_own_page_too() -> None:
     """It had ended when the page was opened, and was retried since."""
     view = heard(snapshot(0, runs=[run(1, state="completed")]))
-    view = reduce(reduce(view, GoTo(Place(Page.JOBS))), Drill())
+    view = reduce(reduce(view, GoTo(Place(ConsolePage.JOBS))), Drill())
     assert plan(BY_NAME["pause"], chosen_rows(view)) == []
     view = heard(snapshot(1, runs=[run(1, state="running")]), view=view)
     assert [one.args["action"] for one in plan(BY_NAME["pause"], chosen_rows(view))] == ["pause"]
@@ -288,7 +288,7 @@ def test_a_job_is_acted_on_as_it_is_now_on_its_own_page_too() -> None:
 def test_a_master_is_not_offered_to_be_drained() -> None:
     """A worker is."""
     for kind, offers in (("master", False), ("worker", True)):
-        place = Place(Page.NODE, "x", (("id", "x"), ("kind", kind)))
+        place = Place(ConsolePage.NODE, "x", (("id", "x"), ("kind", kind)))
         names = {one.name for one in offered(reduce(View(), GoTo(place)))}
         assert ("drain" in names) is offers
 
@@ -300,14 +300,14 @@ async def test_the_items_of_one_job_are_a_key_away() -> None:
     async with app.run_test(size=(120, 30)) as pilot:
         await until(pilot, lambda: app.view.live.snapshot is not None)
         await pilot.press("i")
-        assert app.view.page is Page.OVERVIEW, "it is about no job"
+        assert app.view.page is ConsolePage.OVERVIEW, "it is about no job"
         await pilot.press("3", "home", "i")
         await until(pilot, lambda: {"limit": 200, "run": 2, "text": ""} in feed.done("items"))
-        assert (app.view.page, app.view.place.ref) == (Page.ITEMS, "2")
+        assert (app.view.page, app.view.place.ref) == (ConsolePage.ITEMS, "2")
         await pilot.press("escape")
-        assert app.view.page is Page.JOBS
+        assert app.view.page is ConsolePage.JOBS
         await pilot.press("down", "enter", "i")
-        assert (app.view.page, app.view.place.ref) == (Page.ITEMS, "1")
+        assert (app.view.page, app.view.place.ref) == (ConsolePage.ITEMS, "1")
         await pilot.press("colon", *"items", "space", *"shop", "enter")
         await until(pilot, lambda: app.view.place.ref == "2")
         await pilot.press("colon", *"items", "space", *"moon", "enter")

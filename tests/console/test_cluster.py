@@ -15,7 +15,7 @@ from textual.widgets import Input
 from console.app import ConsoleApp
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import LinkState, Page, View
+from console.state import ConsolePage, LinkState, View
 from console.view import current_row
 from zcrawl.cli.specs import prepare
 from zcrawl.demo.server import DemoServer
@@ -206,7 +206,7 @@ async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
         await one.cluster.ask("submit", spec.args("new", None))
         await one.row("6", reason="connect")
         await one.press("enter")
-        await one.until(lambda view: view.page is Page.FAILED and GONE in screen(one.app))
+        await one.until(lambda view: view.page is ConsolePage.FAILED and GONE in screen(one.app))
         await one.press("escape", "r")
         said = await one.acted("zcrawl retry 2 --reason connect")
         assert "1 tried again" in said
@@ -267,7 +267,9 @@ async def test_the_log_has_what_workers_and_the_master_say(tmp_path: Path) -> No
         await one.press("escape", "home")
         await one.row("2", kind="master")
         await one.press("enter")
-        await one.until(lambda view: view.page is Page.NODE and "worker_joined" in screen(one.app))
+        await one.until(
+            lambda view: view.page is ConsolePage.NODE and "worker_joined" in screen(one.app)
+        )
 
 
 async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
@@ -289,9 +291,9 @@ async def test_commands_filters_and_help_can_be_typed(tmp_path: Path) -> None:
     """The command line completes; the filter works while one types."""
     async with scene(tmp_path) as one:
         await one.press("colon", *"jo", "tab", "enter")
-        await one.until(lambda view: view.page is Page.JOBS or "needs" in view.message.text)
+        await one.until(lambda view: view.page is ConsolePage.JOBS or "needs" in view.message.text)
         await one.press("colon", *"nodes", "enter")
-        await one.until(lambda view: view.page is Page.NODES)
+        await one.until(lambda view: view.page is ConsolePage.NODES)
         await one.press("slash", *"nothing", "enter")
         assert "nothing matches" in screen(one.app)
         await one.press("escape", "question_mark")

@@ -6,7 +6,7 @@ import pytest
 
 from console.actions import ACTIONS, BY_NAME, offered, plan, read_pace, result_text
 from console.commands import AppCommand, Do, Mistake, completions, parse
-from console.state import GoTo, Page, Place, SetFilter, View
+from console.state import ConsolePage, GoTo, Place, SetFilter, View
 from console.view import reduce
 from tests.console.samples import at, heard, run, snapshot
 from zcrawl.master.desk.rights import READS
@@ -17,24 +17,24 @@ VIEW = heard(snapshot(0, runs=[run(1, "docs"), run(2, "my shop"), run(3, "docs",
 @pytest.mark.parametrize(
     ("typed", "page", "ref"),
     [
-        ("nodes", Page.NODES, ""),
-        ("queues", Page.QUEUES, ""),
-        ("queues by job", Page.QUEUES, ""),
-        ("queues by tag", Page.TAG_QUEUES, ""),
-        ("queues by host", Page.HOST_QUEUES, ""),
-        ("queues shop", Page.QUEUES, "shop"),
-        ("queues '(no tag)'", Page.QUEUES, "(no tag)"),
-        ("char", Page.CHARTS, ""),
-        ("job docs", Page.JOB, "3"),
-        ("job 2", Page.JOB, "2"),
-        ("job 'my shop'", Page.JOB, "2"),
-        ("job 77", Page.JOB, "77"),
-        ("node w1", Page.NODE, "w1"),
-        ("items 2", Page.ITEMS, "2"),
-        ("host example.com", Page.HOSTS, ""),
+        ("nodes", ConsolePage.NODES, ""),
+        ("queues", ConsolePage.QUEUES, ""),
+        ("queues by job", ConsolePage.QUEUES, ""),
+        ("queues by tag", ConsolePage.TAG_QUEUES, ""),
+        ("queues by host", ConsolePage.HOST_QUEUES, ""),
+        ("queues shop", ConsolePage.QUEUES, "shop"),
+        ("queues '(no tag)'", ConsolePage.QUEUES, "(no tag)"),
+        ("char", ConsolePage.CHARTS, ""),
+        ("job docs", ConsolePage.JOB, "3"),
+        ("job 2", ConsolePage.JOB, "2"),
+        ("job 'my shop'", ConsolePage.JOB, "2"),
+        ("job 77", ConsolePage.JOB, "77"),
+        ("node w1", ConsolePage.NODE, "w1"),
+        ("items 2", ConsolePage.ITEMS, "2"),
+        ("host example.com", ConsolePage.HOSTS, ""),
     ],
 )
-def test_a_command_goes_to_a_page(typed: str, page: Page, ref: str) -> None:
+def test_a_command_goes_to_a_page(typed: str, page: ConsolePage, ref: str) -> None:
     """By name, by number, by a beginning; of a job its newest run."""
     parsed = parse(typed, VIEW)
     assert isinstance(parsed, GoTo), parsed
@@ -105,12 +105,12 @@ def test_commands_complete_from_what_is_known() -> None:
     assert completions("pause d", VIEW) == ["pause docs"]
     assert completions("job m", VIEW) == ["job 'my shop'"]
     assert completions("drain ", VIEW) == ["drain w1", "drain w2"]
-    assert completions("host https://h1", at(Place(Page.HOSTS)))[0] == "host https://h1.test"
+    assert completions("host https://h1", at(Place(ConsolePage.HOSTS)))[0] == "host https://h1.test"
     assert completions("xyz ", VIEW) == []
 
 
-@pytest.mark.parametrize("page", list(Page))
-def test_a_read_only_console_offers_nothing(page: Page) -> None:
+@pytest.mark.parametrize("page", list(ConsolePage))
+def test_a_read_only_console_offers_nothing(page: ConsolePage) -> None:
     """k9s#857: it holds everywhere."""
     assert offered(View(place=Place(page), readonly=True)) == []
 
@@ -118,7 +118,7 @@ def test_a_read_only_console_offers_nothing(page: Page) -> None:
 def test_every_action_is_offered_somewhere_and_its_keys_do_not_clash() -> None:
     """One key, one action, on each page."""
     seen = set()
-    for page in Page:
+    for page in ConsolePage:
         actions = offered(View(place=Place(page)))
         keys = [action.key for action in actions]
         assert len(keys) == len(set(keys)), page

@@ -10,7 +10,16 @@ from textual.widgets import Input
 from console.lines import as_text, line_width
 from console.pictures.help import help_picture
 from console.pictures.screen import whole
-from console.state import HappeningCame, LinkChanged, LinkState, Move, Page, Place, SetFilter, View
+from console.state import (
+    ConsolePage,
+    HappeningCame,
+    LinkChanged,
+    LinkState,
+    Move,
+    Place,
+    SetFilter,
+    View,
+)
 from console.view import reduce
 from tests.console.samples import FakeFeed, answers, at, fake_app, heard, run, snapshot, worker
 from tests.console.test_plain import HOSTILE
@@ -19,7 +28,7 @@ from tests.hostile_text import forbidden, hostile
 SIZES = [(80, 24), (160, 48)]
 
 
-def attacked(page: Page, words: str) -> View:
+def attacked(page: ConsolePage, words: str) -> View:
     """A view in which every foreign text is `words`."""
     fields = {"name": words, "reason": words}
     shot = snapshot(
@@ -40,9 +49,9 @@ def attacked(page: Page, words: str) -> View:
     return at(Place(page, "1", tuple(about.items())), view, words)
 
 
-@pytest.mark.parametrize("page", list(Page))
+@pytest.mark.parametrize("page", list(ConsolePage))
 @pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
-def test_no_page_lets_anything_through(page: Page, words: str) -> None:
+def test_no_page_lets_anything_through(page: ConsolePage, words: str) -> None:
     """Printable characters in exactly the cells that there are; also filtered and scrolled."""
     view = attacked(page, words)
     filtered = reduce(view, SetFilter(words))
@@ -56,8 +65,8 @@ def test_no_page_lets_anything_through(page: Page, words: str) -> None:
     assert as_text(help_picture(view, 100)).replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("page", list(Page))
-def test_no_page_lets_random_hostile_words_through(page: Page) -> None:
+@pytest.mark.parametrize("page", list(ConsolePage))
+def test_no_page_lets_random_hostile_words_through(page: ConsolePage) -> None:
     """Twenty views of each page under a fixed seed, every foreign text another one."""
     chance = random.Random(f"console {page}")
     for _ in range(20):

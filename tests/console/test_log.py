@@ -12,11 +12,11 @@ from console.pictures.screen import whole
 from console.questions import questions
 from console.state import (
     Answered,
+    ConsolePage,
     Drill,
     GoTo,
     HappeningCame,
     NextLevel,
-    Page,
     Place,
     SetFilter,
     Ticked,
@@ -45,7 +45,7 @@ def scene() -> View:
     view = logged(view, "w1", "warning", "run 7: slow", 7, at=2)
     view = logged(view, "w10", "error", "run 8: broken", 8, at=3)
     view = logged(view, "m2", "warning", "peer refused", at=4)
-    return reduce(view, GoTo(Place(Page.LOG)))
+    return reduce(view, GoTo(Place(ConsolePage.LOG)))
 
 
 def texts(view: View, size: tuple[int, int] = (160, 48)) -> str:
@@ -113,12 +113,12 @@ def test_the_command_line_goes_to_a_filtered_log() -> None:
     parsed = commands.parse("log level:error node:w10", view)
     assert isinstance(parsed, GoTo)
     after = reduce(view, parsed)
-    assert after.page is Page.LOG and shown(after) == {"broken"}
+    assert after.page is ConsolePage.LOG and shown(after) == {"broken"}
 
 
 def test_a_nodes_page_has_its_lines_and_what_is_said_about_it() -> None:
     """w1 is not w10."""
-    view = reduce(scene(), GoTo(Place(Page.NODE, "w1", (("id", "w1"), ("kind", "worker")))))
+    view = reduce(scene(), GoTo(Place(ConsolePage.NODE, "w1", (("id", "w1"), ("kind", "worker")))))
     assert shown(view) == {"32 slots", "slow"}
     log = next(one for one in questions(view) if one.op == "events")
     assert log.args["filter"] == "node:w1"
@@ -128,9 +128,9 @@ def test_a_nodes_page_has_its_lines_and_what_is_said_about_it() -> None:
 
 def test_a_master_has_a_page_too() -> None:
     """With its health as the catalogue has it, and what it logs."""
-    view = reduce(scene(), GoTo(Place(Page.NODES)))
+    view = reduce(scene(), GoTo(Place(ConsolePage.NODES)))
     view = reduce(reduce(view, SetFilter("m2")), Drill())
-    assert (view.page, view.place.ref) == (Page.NODE, "m2")
+    assert (view.page, view.place.ref) == (ConsolePage.NODE, "m2")
     assert [one.op for one in questions(view)] == ["events", "role"]
     text = texts(view)
     assert "Master m2" in text and "critical as told" in text and "peer refused" in text
@@ -154,7 +154,7 @@ def test_the_log_is_not_called_old() -> None:
 def test_lines_of_the_time_before_a_new_leader_stay() -> None:
     """Its ring begins empty: what the old one told is what an operator wants to read now."""
     rows = [{"at": AT - n, "name": "old", "text": f"before {n}", "source": "m1"} for n in (9, 10)]
-    view = reduce(heard(snapshot(0)), GoTo(Place(Page.LOG)))
+    view = reduce(heard(snapshot(0)), GoTo(Place(ConsolePage.LOG)))
     view = reduce(view, Answered("log:", {"rows": rows}, 1.0))
     new = [{"at": AT - 1, "name": "leader", "text": "m2 leads", "source": "m2"}]
     view = reduce(view, Answered("log:", {"rows": new}, 2.0))

@@ -15,7 +15,7 @@ from console.latest import Latest
 from console.lines import Span
 from console.painting_loop import Painting
 from console.quick_os import QuickSelector, quicken
-from console.state import GoTo, HappeningCame, Move, Page, Place
+from console.state import ConsolePage, GoTo, HappeningCame, Move, Place
 from console.view import reduce
 from console.widgets.canvas import Canvas
 from tests.console.samples import FakeFeed, fake_app, heard, snapshot
@@ -74,7 +74,7 @@ async def test_a_burst_of_events_costs_a_console_few_drawings() -> None:
 
 def test_rows_are_made_once_for_a_snapshot_and_not_for_every_key() -> None:
     """Five hundred workers are not taken apart again because the cursor moved."""
-    view = reduce(heard(snapshot(0), snapshot(1)), GoTo(Place(Page.NODES)))
+    view = reduce(heard(snapshot(0), snapshot(1)), GoTo(Place(ConsolePage.NODES)))
     moved = reduce(view, Move(1))
     assert node_rows(moved) is node_rows(view) and job_rows(moved) is job_rows(view)
     later = heard(snapshot(2), view=moved)

@@ -13,11 +13,11 @@ from console.questions import questions
 from console.state import (
     Answered,
     Back,
+    ConsoleEvent,
+    ConsolePage,
     Drill,
-    Event,
     GoTo,
     Move,
-    Page,
     Place,
     SetFilter,
     SortBy,
@@ -29,7 +29,7 @@ from tests.console.samples import FakeFeed, at, fake_app, heard, run, snapshot
 WIDE, NARROW = (160, 48), (80, 24)
 
 
-def then(view: View, *events: Event) -> View:
+def then(view: View, *events: ConsoleEvent) -> View:
     for event in events:
         view = reduce(view, event)
     return view
@@ -64,13 +64,13 @@ def test_waiting_due_leased_unacked_and_backlog_are_on_every_screen(
 
 def test_a_key_goes_through_the_groupings_and_the_foot_says_which_is_next() -> None:
     """And round again; elsewhere it does nothing."""
-    page, way = Page.QUEUES, []
+    page, way = ConsolePage.QUEUES, []
     for _ in range(3):
         assert f" b by {next_grouping(page)}" in seen(at(Place(page)))
         page = BY[next_grouping(page)]
         way.append(page)
-    assert way == [Page.TAG_QUEUES, Page.HOST_QUEUES, Page.QUEUES]
-    assert not any(next_grouping(one) for one in Page if one not in BY.values())
+    assert way == [ConsolePage.TAG_QUEUES, ConsolePage.HOST_QUEUES, ConsolePage.QUEUES]
+    assert not any(next_grouping(one) for one in ConsolePage if one not in BY.values())
 
 
 async def test_the_key_works() -> None:
@@ -79,20 +79,20 @@ async def test_the_key_works() -> None:
     app = fake_app(feed)
     async with app.run_test(size=(120, 30)) as pilot:
         await pilot.press("4", "b")
-        assert app.view.page is Page.TAG_QUEUES
+        assert app.view.page is ConsolePage.TAG_QUEUES
         await pilot.press("b")
-        assert app.view.page is Page.HOST_QUEUES
+        assert app.view.page is ConsolePage.HOST_QUEUES
         await pilot.press("b", "3", "b")
-        assert app.view.page is Page.JOBS
+        assert app.view.page is ConsolePage.JOBS
         await pilot.pause()
     assert {"job", "tag", "host"} <= {args["by"] for args in feed.done("queues")}
 
 
 def test_enter_on_a_tag_opens_the_jobs_that_have_it() -> None:
     """Also on those that have none; escape comes back to the row."""
-    view = at(Place(Page.TAG_QUEUES))
+    view = at(Place(ConsolePage.TAG_QUEUES))
     inside = then(view, Drill())
-    assert (inside.page, inside.place.ref) == (Page.QUEUES, "shop")
+    assert (inside.page, inside.place.ref) == (ConsolePage.QUEUES, "shop")
     assert questions(inside)[0].args["tag"] == "shop" and "› tag shop" in seen(inside)
     assert (current_row(then(inside, Back())) or {})["tag"] == "shop"
     none = then(view, Move(1), Drill())
@@ -101,19 +101,19 @@ def test_enter_on_a_tag_opens_the_jobs_that_have_it() -> None:
 
 def test_a_grouping_is_a_page_of_its_own_under_queues() -> None:
     """The tab of the queues stays lit, escape leads to the overview as from any of the nine."""
-    view = then(at(Place(Page.JOBS)), GoTo(Place(Page.TAG_QUEUES)))
+    view = then(at(Place(ConsolePage.JOBS)), GoTo(Place(ConsolePage.TAG_QUEUES)))
     assert "› by tag" in seen(view)
     (tabs,) = whole(view, 160, 48)[1:2]
     assert [span.text.strip() for span in tabs if span.style == "tab"] == ["4 Queues"]
-    assert then(view, Back()).page is Page.OVERVIEW
-    host = then(at(Place(Page.HOST_QUEUES)), Drill())
+    assert then(view, Back()).page is ConsolePage.OVERVIEW
+    host = then(at(Place(ConsolePage.HOST_QUEUES)), Drill())
     (tabs,) = whole(host, 160, 48)[1:2]
     assert [span.text.strip() for span in tabs if span.style == "tab"] == ["4 Queues"]
 
 
 def test_each_grouping_has_its_own_trend() -> None:
     """Of the same id in another table it is another one's."""
-    view = at(Place(Page.TAG_QUEUES))
+    view = at(Place(ConsolePage.TAG_QUEUES))
     for n in range(3):
         rows = [{"id": "shop", "tag": "shop", "queued": n}]
         view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
@@ -122,7 +122,7 @@ def test_each_grouping_has_its_own_trend() -> None:
 
 def test_a_trend_that_the_leader_sends_is_shown_as_it_is() -> None:
     """It was watching before anybody looked."""
-    view = at(Place(Page.TAG_QUEUES))
+    view = at(Place(ConsolePage.TAG_QUEUES))
     for n in range(3):
         rows = [{"id": "shop", "tag": "shop", "queued": n, "trend": [5, n]}]
         view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
@@ -132,7 +132,7 @@ def test_a_trend_that_the_leader_sends_is_shown_as_it_is() -> None:
 @pytest.mark.parametrize("trend", [5, "up", ["a", None], {"a": 1}, []])
 def test_what_is_no_trend_breaks_no_screen(trend: object) -> None:
     """Nor the one after it."""
-    view = at(Place(Page.TAG_QUEUES))
+    view = at(Place(ConsolePage.TAG_QUEUES))
     for n in range(2):
         rows = [{"id": "shop", "tag": "shop", "queued": 7, **({"trend": trend} if n == 0 else {})}]
         view = then(view, Answered("queues by tag:", {"rows": rows, "total": 1}, float(n)))
@@ -160,7 +160,7 @@ def test_a_mistaken_grouping_is_told_and_the_right_ones_complete() -> None:
 def test_jobs_show_their_tags_and_are_found_by_them() -> None:
     """In a column where there is room, in the filter everywhere, on the page of the job."""
     runs = [run(1, "one", tags=["shop", "daily"]), run(2, "two", tags=["news"]), run(3, "three")]
-    view = then(heard(snapshot(0, runs=runs)), GoTo(Place(Page.JOBS)))
+    view = then(heard(snapshot(0, runs=runs)), GoTo(Place(ConsolePage.JOBS)))
     assert "shop, daily" in seen(view) and "shop" not in seen(view, NARROW)
     found = seen(then(view, SetFilter("shop")), NARROW)
     assert "one" in found and "two" not in found and "three" not in found
@@ -172,7 +172,7 @@ def test_jobs_show_their_tags_and_are_found_by_them() -> None:
 @pytest.mark.parametrize("tags", ["shop", 5, None, {"a": 1}])
 def test_what_is_no_list_of_tags_breaks_no_screen(tags: object) -> None:
     """Jobs that ended come from another answer than the snapshot, and are not checked there."""
-    view = then(heard(snapshot(0)), GoTo(Place(Page.JOBS)))
+    view = then(heard(snapshot(0)), GoTo(Place(ConsolePage.JOBS)))
     view = then(view, Answered("jobs:", {"jobs": [run(9, state="completed", tags=tags)]}, 1.0))
     assert "completed" in seen(view)
     assert completions("queues by", view)

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from console.record_file import Recorder, ReplayFeed
-from console.state import Answered, Event, GoTo, HappeningCame, Page, Place, View
+from console.state import Answered, ConsoleEvent, ConsolePage, GoTo, HappeningCame, Place, View
 from console.view import reduce
 from tests.console.samples import AT, answers, came, snapshot
 from zcrawl.errors import RefusedError, UsageError
 
-STORY: list[Event] = [
+STORY: list[ConsoleEvent] = [
     came(snapshot(0)),
     HappeningCame("worker_joined", {"text": "w1", "at": AT}, 0.5),
-    GoTo(Place(Page.HOSTS)),
+    GoTo(Place(ConsolePage.HOSTS)),
     came(snapshot(1)),
     Answered("hosts:", answers()["hosts"], 1.2),
     came(snapshot(9_000)),
@@ -34,7 +34,7 @@ async def replay(path: Path) -> tuple[View, list[float]]:
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    def emit(event: Event) -> None:
+    def emit(event: ConsoleEvent) -> None:
         nonlocal view
         view = reduce(view, event)
 
@@ -49,7 +49,7 @@ async def test_a_recording_shows_what_was_heard_and_nothing_that_was_typed(tmp_p
     assert view.live.snapshot is not None and view.live.snapshot.at == AT + 9_000
     assert view.live.happenings[0].name == "worker_joined"
     assert len(view.live.rows("hosts:")) == 60
-    assert view.page is Page.OVERVIEW
+    assert view.page is ConsolePage.OVERVIEW
     assert "ends here, 5 events" in view.link.text
     assert pauses == [0.5, 0.5, pytest.approx(0.2), 5.0]
 

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from console.app import ConsoleApp
 from console.questions import questions
-from console.state import GROUPED, MAIN_PAGES, Drill, GoTo, Page, Place
+from console.state import GROUPED, MAIN_PAGES, ConsolePage, Drill, GoTo, Place
 from console.widgets.canvas import Canvas
 from tests.console.samples import AT, FakeFeed, fake_app, run, snapshot, worker
 
@@ -95,7 +95,7 @@ def compare(name: str, svg: str) -> None:
 @pytest.mark.parametrize("theme", THEMES)
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("page", [*MAIN_PAGES, *GROUPED])
-async def test_a_page_looks_as_it_did(page: Page, size: str, theme: str) -> None:
+async def test_a_page_looks_as_it_did(page: ConsolePage, size: str, theme: str) -> None:
     """Every page, in both sizes, light and dark."""
     app = fake_app(crawl(), theme=THEMES[theme])
     svg = await picture(app, SIZES[size], Place(page), False)
@@ -103,9 +103,17 @@ async def test_a_page_looks_as_it_did(page: Page, size: str, theme: str) -> None
 
 
 @pytest.mark.parametrize(
-    "page", [Page.NODES, Page.JOBS, Page.QUEUES, Page.TAG_QUEUES, Page.HOSTS, Page.ERRORS]
+    "page",
+    [
+        ConsolePage.NODES,
+        ConsolePage.JOBS,
+        ConsolePage.QUEUES,
+        ConsolePage.TAG_QUEUES,
+        ConsolePage.HOSTS,
+        ConsolePage.ERRORS,
+    ],
 )
-async def test_what_one_drills_into_looks_as_it_did(page: Page) -> None:
+async def test_what_one_drills_into_looks_as_it_did(page: ConsolePage) -> None:
     """One size is enough: they are text that scrolls."""
     app = fake_app(crawl())
     svg = await picture(app, (120, 40), Place(page), True)
@@ -114,8 +122,8 @@ async def test_what_one_drills_into_looks_as_it_did(page: Page) -> None:
 
 async def test_the_pictures_can_fail(tmp_path: Path) -> None:
     """A page with another number is another picture."""
-    first = await picture(fake_app(crawl()), (80, 24), Place(Page.JOBS), False)
+    first = await picture(fake_app(crawl()), (80, 24), Place(ConsolePage.JOBS), False)
     other = FakeFeed(*(snapshot(at, runs=[run(4, "python-docs", pages=5)]) for at in range(4)))
-    second = await picture(fake_app(other), (80, 24), Place(Page.JOBS), False)
-    again = await picture(fake_app(crawl()), (80, 24), Place(Page.JOBS), False)
+    second = await picture(fake_app(other), (80, 24), Place(ConsolePage.JOBS), False)
+    again = await picture(fake_app(crawl()), (80, 24), Place(ConsolePage.JOBS), False)
     assert first == again and first != second

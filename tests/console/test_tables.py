@@ -14,6 +14,7 @@ from console.state import (
     Acted,
     Answered,
     Back,
+    ConsolePage,
     Drill,
     GoTo,
     HappeningCame,
@@ -21,7 +22,6 @@ from console.state import (
     MarkAll,
     Move,
     MoveTo,
-    Page,
     Place,
     SetFilter,
     SetSpan,
@@ -33,7 +33,7 @@ from console.tables import STEP, shown
 from console.view import chosen_rows, current_row, reduce
 from tests.console.samples import answers, at, fake_app, heard, host, run, snapshot, worker
 
-NODES, JOBS, HOSTS = Place(Page.NODES), Place(Page.JOBS), Place(Page.HOSTS)
+NODES, JOBS, HOSTS = Place(ConsolePage.NODES), Place(ConsolePage.JOBS), Place(ConsolePage.HOSTS)
 
 
 def then(view: View, *events: Any) -> View:
@@ -140,29 +140,29 @@ def test_enter_opens_and_escape_comes_back_to_the_same_row() -> None:
     view = then(at(JOBS), SortBy("J"), Move(1))
     chosen = current_row(view)
     inside = then(view, Drill())
-    assert (inside.page, inside.place.ref) == (Page.JOB, str((chosen or {})["run"]))
+    assert (inside.page, inside.place.ref) == (ConsolePage.JOB, str((chosen or {})["run"]))
     back = then(inside, Back())
-    assert (back.page, current_row(back)) == (Page.JOBS, chosen)
-    assert then(back, Back()).page is Page.OVERVIEW
+    assert (back.page, current_row(back)) == (ConsolePage.JOBS, chosen)
+    assert then(back, Back()).page is ConsolePage.OVERVIEW
 
 
 @pytest.mark.parametrize(
     ("page", "inside"),
     [
-        (Page.NODES, Page.NODE),
-        (Page.JOBS, Page.JOB),
-        (Page.QUEUES, Page.LANES),
-        (Page.TAG_QUEUES, Page.QUEUES),
-        (Page.HOST_QUEUES, Page.HOST),
-        (Page.HOSTS, Page.HOST),
-        (Page.ERRORS, Page.FAILED),
-        (Page.ITEMS, Page.ITEM),
+        (ConsolePage.NODES, ConsolePage.NODE),
+        (ConsolePage.JOBS, ConsolePage.JOB),
+        (ConsolePage.QUEUES, ConsolePage.LANES),
+        (ConsolePage.TAG_QUEUES, ConsolePage.QUEUES),
+        (ConsolePage.HOST_QUEUES, ConsolePage.HOST),
+        (ConsolePage.HOSTS, ConsolePage.HOST),
+        (ConsolePage.ERRORS, ConsolePage.FAILED),
+        (ConsolePage.ITEMS, ConsolePage.ITEM),
     ],
 )
-def test_every_list_can_be_drilled_into(page: Page, inside: Page) -> None:
+def test_every_list_can_be_drilled_into(page: ConsolePage, inside: ConsolePage) -> None:
     """And the page inside asks for what it shows."""
-    view = then(at(Place(page)), MoveTo(-1 if page is Page.NODES else 0), Drill())
-    if page is Page.NODES:
+    view = then(at(Place(page)), MoveTo(-1 if page is ConsolePage.NODES else 0), Drill())
+    if page is ConsolePage.NODES:
         view = then(at(Place(page)), MoveTo(1), Drill())
     assert view.page is inside
     known = answers()
@@ -171,9 +171,9 @@ def test_every_list_can_be_drilled_into(page: Page, inside: Page) -> None:
     assert "asking the leader" not in shown_text
 
 
-@pytest.mark.parametrize("page", list(Page))
+@pytest.mark.parametrize("page", list(ConsolePage))
 @pytest.mark.parametrize("size", [(20, 4), (40, 10), (80, 24), (160, 48), (400, 100)])
-def test_every_page_fills_exactly_its_screen(page: Page, size: tuple[int, int]) -> None:
+def test_every_page_fills_exactly_its_screen(page: ConsolePage, size: tuple[int, int]) -> None:
     """At every size, with and without answers."""
     for view in (reduce(View(), GoTo(Place(page))), at(Place(page, "1"))):
         lines = whole(view, *size)
@@ -199,11 +199,11 @@ def test_what_an_action_did_is_shown_and_kept() -> None:
 
 def test_queues_have_a_trend() -> None:
     """Of the last answers, row by row."""
-    view = at(Place(Page.QUEUES))
+    view = at(Place(ConsolePage.QUEUES))
     for n in range(20):
         rows = [{"id": 1, "queued": n}]
         view = then(view, Answered("queues:", {"rows": rows, "total": 1}, float(n)))
-    (row,) = shown(TABLES[Page.QUEUES], view).rows
+    (row,) = shown(TABLES[ConsolePage.QUEUES], view).rows
     assert row["trend"] == tuple(range(8, 20))
 
 
@@ -212,13 +212,13 @@ def test_time_left_is_what_is_left_over_the_rate() -> None:
     first = [run(1, pages=100, queued=400, in_flight=0, failed=0, skipped=0)]
     second = [run(1, pages=110, queued=390, in_flight=0, failed=0, skipped=0, max_pages=130)]
     view = heard(snapshot(0, runs=first), snapshot(1, runs=second))
-    (row,) = shown(TABLES[Page.JOBS], then(view, GoTo(JOBS))).rows
+    (row,) = shown(TABLES[ConsolePage.JOBS], then(view, GoTo(JOBS))).rows
     assert row["eta"] == pytest.approx(2.0)
 
 
 def test_the_charts_have_three_spans() -> None:
     """And ask for the one that is shown."""
-    view = then(heard(snapshot(0)), GoTo(Place(Page.CHARTS)))
+    view = then(heard(snapshot(0)), GoTo(Place(ConsolePage.CHARTS)))
     spans = []
     for _ in range(3):
         spans.append(questions(view)[0].args["span_s"])
@@ -238,7 +238,7 @@ async def test_a_click_chooses_a_row_and_a_second_one_opens_it() -> None:
         assert (current_row(app.view) or {})["id"] == 4
         await pilot.click("#body", offset=(5, 4), times=2)
         await pilot.pause()
-        assert (app.view.page, app.view.place.ref) == (Page.HOST, "4")
+        assert (app.view.page, app.view.place.ref) == (ConsolePage.HOST, "4")
 
 
 def test_marks_stay_when_the_loaded_part_of_a_list_moves_on() -> None:
@@ -281,7 +281,7 @@ def test_the_leader_has_a_memory_and_a_lag_of_its_own() -> None:
 
 def test_a_job_shows_how_often_its_fields_were_filled() -> None:
     """As the extraction counted them over the whole run, not only in the newest items."""
-    place = Place(Page.JOB, "1", (("job", 1), ("run", 1)))
+    place = Place(ConsolePage.JOB, "1", (("job", 1), ("run", 1)))
     view = at(place)
     data = answers()["job"] | {"fields": {"price": {"filled": 1, "failed": 2, "percent": 12.5}}}
     view = then(view, Answered(place.key, data, 2.0))
@@ -307,7 +307,7 @@ def test_somebody_who_looks_into_a_thousand_hosts_fills_no_memory() -> None:
     """The newest places are remembered, and the answers about them."""
     view = at(HOSTS)
     for n in range(1_000):
-        place = Place(Page.HOST, str(n), (("host", f"h{n}"),))
+        place = Place(ConsolePage.HOST, str(n), (("host", f"h{n}"),))
         view = then(view, GoTo(place), Move(1), Answered(place.key, {"rows": [host(n)]}, 2.0))
         view = then(view, Back())
     assert len(view.tables) <= 50 and len(view.live.answers) <= 30 and len(view.trail) <= 20
@@ -315,7 +315,7 @@ def test_somebody_who_looks_into_a_thousand_hosts_fills_no_memory() -> None:
 
 def test_a_name_that_nobody_knows_has_no_facts() -> None:
     """No zeros, no "heard 0 s ago": the leader's refusal, and what the log says."""
-    for page, title in ((Page.NODE, "Worker w9"), (Page.JOB, "Job w9")):
+    for page, title in ((ConsolePage.NODE, "Worker w9"), (ConsolePage.JOB, "Job w9")):
         place = Place(page, "w9", (("id", "w9"),))
         view = then(heard(snapshot(0)), GoTo(place), Answered(place.key, {}, 1.0, "no such thing"))
         text = as_text(whole(view, 120, 30))
@@ -326,13 +326,17 @@ def test_a_line_that_a_list_cuts_can_be_opened() -> None:
     """Of the log and of failed URLs; all of it, on as many rows as it needs."""
     long = "https://h1.test/" + "a" * 150 + "/end"
     fields = {"at": 5.0, "text": long, "source": "w1", "level": "error"}
-    view = then(heard(snapshot(0)), HappeningCame("slow", fields, 1.0), GoTo(Place(Page.LOG)))
+    view = then(
+        heard(snapshot(0)), HappeningCame("slow", fields, 1.0), GoTo(Place(ConsolePage.LOG))
+    )
     inside = then(view, Drill())
     text = as_text(whole(inside, 80, 24))
     assert (
-        inside.page is Page.LINE and "/end" in text and "/end" not in as_text(whole(view, 80, 24))
+        inside.page is ConsolePage.LINE
+        and "/end" in text
+        and "/end" not in as_text(whole(view, 80, 24))
     )
-    assert then(inside, Back()).page is Page.LOG
+    assert then(inside, Back()).page is ConsolePage.LOG
 
 
 def test_only_retries_are_called_so() -> None:
@@ -352,7 +356,7 @@ def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
     stored = [run(3, "wiki", state="completed"), run(7, "news", state="completed")]
     stored += [run(8, "starting"), {"run": None}, 5]
     view = then(view, Answered(one.slot, {"jobs": stored}, 1.0))
-    assert {row["name"]: row["state"] for row in shown(TABLES[Page.JOBS], view).rows} == {
+    assert {row["name"]: row["state"] for row in shown(TABLES[ConsolePage.JOBS], view).rows} == {
         "news": "running",
         "wiki": "completed",
     }
@@ -362,17 +366,17 @@ def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
 def test_what_happened_is_shown_beside_failures_and_on_the_page_of_a_job() -> None:
     """As the leader told it: the newest of a group, the first of each reason of a job."""
     why = "IndexError: [bold]none[/bold] (sp.py, line 8)"
-    errors = at(Place(Page.ERRORS), words=why)
+    errors = at(Place(ConsolePage.ERRORS), words=why)
     assert why in as_text(whole(errors, 220, 30))
     about = (("run", 1), ("reason", "spider_error"), ("host_id", 4))
-    assert why in as_text(whole(at(Place(Page.FAILED, "1", about), words=why), 220, 30))
-    text = as_text(whole(at(Place(Page.JOB, "1", (("run", 1),)), words=why), 160, 80))
+    assert why in as_text(whole(at(Place(ConsolePage.FAILED, "1", about), words=why), 220, 30))
+    text = as_text(whole(at(Place(ConsolePage.JOB, "1", (("run", 1),)), words=why), 160, 80))
     assert "The first of each reason" in text and f"{why} at {why}" in text
 
 
 def test_a_job_without_failures_has_no_examples_to_show() -> None:
     """A master of an older version tells none either."""
-    view = at(Place(Page.JOB, "1", (("run", 1),)))
+    view = at(Place(ConsolePage.JOB, "1", (("run", 1),)))
     key = next(slot for slot in view.known.answers if slot == view.place.key)
     data = {**view.known.answers[key].data, "examples": {}}
     view = reduce(view, Answered(key, data, 2.0))

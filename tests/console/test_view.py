@@ -8,12 +8,12 @@ import pytest
 from console.feed_loop import MeshFeed
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import Event, HappeningCame, LinkChanged, LinkState, TogglePause, View
+from console.state import ConsoleEvent, HappeningCame, LinkChanged, LinkState, TogglePause, View
 from console.view import EVENTS_KEPT, reduce
 from tests.console.samples import heard, run, snapshot
 from tests.unit.machine_tools import header
 from zcrawl.mesh import codec
-from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.messages import MessageKind
 from zcrawl.mesh.ports import Arrived, Endpoints
 from zcrawl.roles.watching import WatchTarget
 
@@ -67,13 +67,16 @@ def test_a_snapshot_that_is_none_is_counted_and_not_shown(bad: dict[str, object]
     """G7: the screen stays as it was."""
     view = after = heard(snapshot(0))
 
-    def emit(event: Event) -> None:
+    def emit(event: ConsoleEvent) -> None:
         nonlocal after
         after = reduce(after, event)
 
     feed = MeshFeed(WatchTarget("test", nobody, "nobody"))
     feed._emit = emit
-    frames = [msgspec.msgpack.encode(header(Kind.SNAPSHOT, "m1")), msgspec.msgpack.encode([bad])]
+    frames = [
+        msgspec.msgpack.encode(header(MessageKind.SNAPSHOT, "m1")),
+        msgspec.msgpack.encode([bad]),
+    ]
     feed._on_published([Arrived(b"", codec.decode(frames))])
     assert after.bad_messages == 1
     assert after.live == view.live

@@ -12,21 +12,21 @@ from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear, Keys
 from zcrawl.mesh.codec import encode
 from zcrawl.mesh.messages import Body
 from zcrawl.mesh.ports import Endpoints, stamp
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import AllowedKey, MeshKeys
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 
 # Who is on the list; `masters` and `nobody` (no longer on it) are made beside them.
 LINES = {
-    "w1": AllowedKey("w1", frozenset({Role.WORKER}), has_roles=True),
-    "pool": AllowedKey("pool", frozenset({Role.WORKER}), ("pool-*",), has_roles=True),
-    "ann": AllowedKey("ann", frozenset({Role.VIEWER}), has_roles=True),
-    "bob": AllowedKey("bob", frozenset({Role.OPERATOR}), has_roles=True),
+    "w1": AllowedKey("w1", frozenset({KeyRole.WORKER}), has_roles=True),
+    "pool": AllowedKey("pool", frozenset({KeyRole.WORKER}), ("pool-*",), has_roles=True),
+    "ann": AllowedKey("ann", frozenset({KeyRole.VIEWER}), has_roles=True),
+    "bob": AllowedKey("bob", frozenset({KeyRole.OPERATOR}), has_roles=True),
     "old": AllowedKey("old"),
 }
-ROLES: dict[str, set[Role]] = {
+ROLES: dict[str, set[KeyRole]] = {
     **{name: set(line.roles) for name, line in LINES.items()},
-    "masters": {Role.MASTER},
+    "masters": {KeyRole.MASTER},
     "nobody": set(),
 }
 

@@ -18,7 +18,7 @@ from zcrawl.coord.ports import (
     LeaderSeen,
     MastersChanged,
     Member,
-    Role,
+    MemberRole,
 )
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.runtime import clock
@@ -55,9 +55,9 @@ class Node:
         return [event for event in self.told if isinstance(event, kind)]
 
 
-def member(role: Role, id: str, cluster: str) -> Member:
+def member(role: MemberRole, id: str, cluster: str) -> Member:
     endpoints = None
-    if role is Role.MASTER:
+    if role is MemberRole.MASTER:
         base = f"tcp://127.0.0.1:{1000 + int(id[1:])}"
         endpoints = Endpoints(id, f"{base}1", f"{base}2", f"{base}3")
     return Member(
@@ -66,7 +66,7 @@ def member(role: Role, id: str, cluster: str) -> Member:
 
 
 class Backend(Protocol):
-    def begin(self, role: Role, id: str) -> Node: ...
+    def begin(self, role: MemberRole, id: str) -> Node: ...
 
     async def until(self, done: Callable[[], object], timeout_s: float = 20.0) -> bool: ...
 
@@ -83,7 +83,7 @@ class SimBackend:
         self._consul = FakeConsul()
         let_run(self._consul, self._time)
 
-    def begin(self, role: Role, id: str) -> Node:
+    def begin(self, role: MemberRole, id: str) -> Node:
         coordinator = SimCoordinator(self._consul, self._time)
         node = Node(coordinator, member(role, id, "prod"))
         coordinator.start(node.me, node.on_event)
@@ -147,7 +147,7 @@ class ConsulBackend(_RealTime):
         self._settings = settings
         self.cluster = cluster or f"c-{secrets.token_hex(4)}"
 
-    def begin(self, role: Role, id: str) -> Node:
+    def begin(self, role: MemberRole, id: str) -> Node:
         coordinator = ConsulCoordinator(self._settings, clock.now)
         return self._start(coordinator, member(role, id, self.cluster))
 
@@ -158,9 +158,13 @@ class ConsulBackend(_RealTime):
 
 async def three_masters(backend: ConsulBackend) -> list[Node]:
     """The first one leads, and all know it."""
-    first = backend.begin(Role.MASTER, "m1")
+    first = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: first.leads)
-    masters = [first, backend.begin(Role.MASTER, "m2"), backend.begin(Role.MASTER, "m3")]
+    masters = [
+        first,
+        backend.begin(MemberRole.MASTER, "m2"),
+        backend.begin(MemberRole.MASTER, "m3"),
+    ]
     assert await backend.until(lambda: all(sees(node, "m1") for node in masters))
     assert await backend.until(
         lambda: (seen := first.last(MastersChanged)) and len(seen.masters) == 3

@@ -10,7 +10,7 @@ import zmq
 
 from zcrawl.mesh.codec import encode
 from zcrawl.mesh.messages import Body, Message
-from zcrawl.mesh.ports import Arrived, Endpoints, Handler
+from zcrawl.mesh.ports import Arrived, BatchHandler, Endpoints
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import KeyPair, MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
@@ -72,7 +72,7 @@ class Claimer(MeshEnd):
         self._line.setsockopt(zmq.IDENTITY, route)
         self._connect(self._line, control)
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self._read(self._line, Channel.CLIENT_CONTROL, handler)
 
     def send(self, body: Body) -> bool:

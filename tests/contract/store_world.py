@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from zcrawl.mesh.messages import Page, Traits
+from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.rows import LaneWant, NewLink, QueuedRow, Refilled, RunRow
 from zcrawl.model.states import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
@@ -15,9 +15,9 @@ from zcrawl.store.commands import (
     AdmitKnown,
     Applied,
     ApplyResults,
-    Asked,
     Change,
     ChangeRun,
+    ClientAction,
     Command,
     CountCrash,
     CrashCounted,
@@ -79,8 +79,8 @@ def links(*urls: str) -> tuple[NewLink, ...]:
     return tuple(link(url) for url in urls)
 
 
-def page(url: str, size: int = 10) -> Page:
-    return Page(url, "title", "text/html", size, 5.0, 1.5)
+def page(url: str, size: int = 10) -> PageRecord:
+    return PageRecord(url, "title", "text/html", size, 5.0, 1.5)
 
 
 def timeless(loaded: Loaded) -> Loaded:
@@ -88,8 +88,8 @@ def timeless(loaded: Loaded) -> Loaded:
     return msgspec.structs.replace(loaded, utc=0.0)
 
 
-def asked(request: str, at: float = 100.0, changed: int = 0) -> Asked:
-    return Asked(request, "pause", "ann@laptop", "m2", at, changed)
+def asked(request: str, at: float = 100.0, changed: int = 0) -> ClientAction:
+    return ClientAction(request, "pause", "ann@laptop", "m2", at, changed)
 
 
 class World:

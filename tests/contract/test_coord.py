@@ -16,7 +16,7 @@ from zcrawl.coord.ports import (
     Health,
     LeaderSeen,
     MastersChanged,
-    Role,
+    MemberRole,
     WorkersChanged,
 )
 
@@ -41,16 +41,16 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
 
 async def two_masters(backend: Backend) -> tuple[Node, Node]:
     """The first one leads."""
-    leader = backend.begin(Role.MASTER, "m1")
+    leader = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: leader.leads)
-    other = backend.begin(Role.MASTER, "m2")
+    other = backend.begin(MemberRole.MASTER, "m2")
     assert await backend.until(lambda: (seen := other.last(LeaderSeen)) and seen.master_id == "m1")
     return leader, other
 
 
 async def test_one_is_elected_and_the_others_wait(backend: Backend) -> None:
     """Of three masters one leads; the others are told who, and where it is reached."""
-    masters = [backend.begin(Role.MASTER, f"m{n}") for n in range(3)]
+    masters = [backend.begin(MemberRole.MASTER, f"m{n}") for n in range(3)]
 
     def all_know() -> bool:
         seen = [node.last(LeaderSeen) for node in masters]
@@ -79,7 +79,7 @@ async def test_resigning_hands_the_lock_over(backend: Backend) -> None:
 
 async def test_who_resigned_stands_again_when_nobody_else_does(backend: Backend) -> None:
     """A cluster of one master does not stay without a leader."""
-    master = backend.begin(Role.MASTER, "m1")
+    master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: master.leads)
     master.coordinator.resign()
     assert await backend.until(lambda: not master.leads)
@@ -100,7 +100,7 @@ async def test_the_lock_of_a_killed_master_passes_on(backend: Backend) -> None:
 async def test_everybody_sees_masters_and_masters_see_workers(backend: Backend) -> None:
     """Members appear with all that they said of themselves; the leader is marked."""
     leader, other = await two_masters(backend)
-    worker = backend.begin(Role.WORKER, "w1")
+    worker = backend.begin(MemberRole.WORKER, "w1")
 
     def complete() -> bool:
         masters = [node.last(MastersChanged) for node in (leader, other, worker)]
@@ -121,8 +121,8 @@ async def test_everybody_sees_masters_and_masters_see_workers(backend: Backend) 
 
 async def test_a_condition_is_shown(backend: Backend) -> None:
     """Tags, meta and the line for people reach the others."""
-    master = backend.begin(Role.MASTER, "m1")
-    worker = backend.begin(Role.WORKER, "w1")
+    master = backend.begin(MemberRole.MASTER, "m1")
+    worker = backend.begin(MemberRole.WORKER, "w1")
     assert await backend.until(lambda: (seen := master.last(WorkersChanged)) and seen.workers)
     condition = Condition("busy, 7 of 8 slots", ("draining",), {"load": "0.9"})
     worker.coordinator.update(condition)

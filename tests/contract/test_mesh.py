@@ -24,11 +24,11 @@ from zcrawl.mesh.messages import (
     Beat,
     Body,
     Bye,
+    ClientRequest,
     Drain,
-    Kind,
     Message,
+    MessageKind,
     Reply,
-    Request,
     Result,
 )
 from zcrawl.mesh.ports import Arrived, Endpoints, stamp
@@ -150,7 +150,7 @@ async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net
     (one,) = at_master.got
     header = one.message.header
     assert len(one.route) >= 16 and b"w1" not in one.route and one.route != b"7"
-    assert (header.kind, header.epoch, header.source) == (Kind.RESULT, 5, "w1")
+    assert (header.kind, header.epoch, header.source) == (MessageKind.RESULT, 5, "w1")
     assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
 
 
@@ -205,13 +205,13 @@ async def test_a_peer_that_guesses_a_route_gets_nothing_and_cuts_nobody_off(
     worker.listen(at_worker)
     client.listen(at_client)
     worker.send("m1", 1, Bye("here"))
-    client.send(Request("r1", "jobs", {}))
+    client.send(ClientRequest("r1", "jobs", {}))
     await at_master.until(2)
     routes = {got.message.header.source: got.route for got in at_master.got}
     assert all(len(route) >= 16 for route in routes.values()), "libzmq's own have 5 bytes"
     thief = net.claim(guess)
     thief.listen(at_thief)
-    thief.send(Request("thief", "jobs", {}))
+    thief.send(ClientRequest("thief", "jobs", {}))
     await at_master.until(3)
     assert net.master.send(routes["w1"], 1, Drain(True))
     assert net.master.send(routes["client"], 1, Reply("r1", True, {}))
@@ -265,10 +265,10 @@ async def test_a_client_is_answered_on_its_own_route(net: Net) -> None:
     at_master, at_client, client = net.inbox(), net.inbox(), net.client()
     net.master.listen(at_master)
     client.listen(at_client)
-    client.send(Request("r1", "jobs", {}))
+    client.send(ClientRequest("r1", "jobs", {}))
     await at_master.until(1)
     (request,) = at_master.bodies()
-    assert isinstance(request, Request) and (request.id, request.op) == ("r1", "jobs")
+    assert isinstance(request, ClientRequest) and (request.id, request.op) == ("r1", "jobs")
     net.master.send(at_master.got[0].route, 1, Reply("r1", True, {"jobs": []}))
     await at_client.until(1)
     assert at_client.bodies() == [Reply("r1", True, {"jobs": []})]
@@ -316,8 +316,8 @@ def test_the_hub_drops_doubles_and_reorders_the_same_way_for_the_same_seed() -> 
 def test_a_topic_is_how_the_frames_of_its_kind_begin() -> None:
     """Subscriptions match the encoded header."""
     beat, bye = Beat("m1", 1.0, {}), Bye("")
-    assert encode(stamp("m1", 1, 0, beat, 0, 0), beat)[0].startswith(topic(Kind.BEAT))
-    assert not encode(stamp("m1", 1, 0, bye, 0, 0), bye)[0].startswith(topic(Kind.BEAT))
+    assert encode(stamp("m1", 1, 0, beat, 0, 0), beat)[0].startswith(topic(MessageKind.BEAT))
+    assert not encode(stamp("m1", 1, 0, bye, 0, 0), bye)[0].startswith(topic(MessageKind.BEAT))
 
 
 async def test_a_second_process_of_the_same_id_cuts_nobody_off(tmp_path: Path) -> None:
@@ -375,12 +375,12 @@ async def test_the_lines_between_masters_have_secret_routes_too(tmp_path: Path) 
         master.listen(at_master)
         peers.listen(at_peer)
         peers.follow([ends])
-        peers.send("m1", Request("r1", "jobs", {}, forwarded=True))
+        peers.send("m1", ClientRequest("r1", "jobs", {}, forwarded=True))
         await at_master.until(1)
         assert at_master.got[0].route != b"m2>"
         with Claimer(b"m2>", ends.control, None) as thief:
             thief.listen(at_thief)
-            thief.send(Request("thief", "jobs", {}))
+            thief.send(ClientRequest("thief", "jobs", {}))
             await at_master.until(2)
             master.send(at_master.got[0].route, 1, Reply("r1", True, {}))
             await at_peer.until(1)

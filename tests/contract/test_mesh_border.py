@@ -27,16 +27,16 @@ from zcrawl.mesh.messages import (
     Beat,
     Body,
     Bye,
+    ClientRequest,
     Drain,
-    Kind,
     Message,
+    MessageKind,
     Reply,
-    Request,
     Snapshot,
     Stale,
 )
 from zcrawl.mesh.ports import Arrived, stamp
-from zcrawl.mesh.roles import SMALL_REQUEST_MOST, WORKER_KINDS, Channel, Role, kinds_on
+from zcrawl.mesh.roles import SMALL_REQUEST_MOST, WORKER_KINDS, Channel, KeyRole, kinds_on
 from zcrawl.mesh.security import AllowedKey
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -54,8 +54,8 @@ LARGE = b"\xc6\x00\xe4\xe1\xc0" + bytes(15_000_000)  # MessagePack: 15 MB of zer
 NAMES = ("w1", "w1-2", "w2", "pool-7", "pool", "old", "old-1", "m1", "", "ann", "w1-x")
 
 
-def requests(ear: Ear) -> dict[str, Request]:
-    return {body.id: body for body in ear.bodies() if isinstance(body, Request)}
+def requests(ear: Ear) -> dict[str, ClientRequest]:
+    return {body.id: body for body in ear.bodies() if isinstance(body, ClientRequest)}
 
 
 def reply_of(socket: zmq.Socket[bytes]) -> Reply:
@@ -99,9 +99,9 @@ async def send_frames_by_role(rng: random.Random, at: Guarded) -> Counter[tuple[
         if peer.reports is not None and rng.random() < 0.5:
             channel, socket = Channel.REPORTS, peer.reports
         source = rng.choice(NAMES)
-        if isinstance(body, Request):
+        if isinstance(body, ClientRequest):
             forged = ("root@m1", "m9", "operator", "boss")
-            body = Request(f"{name} {round}", "jobs", {}, rng.random() < 0.5, *forged)
+            body = ClientRequest(f"{name} {round}", "jobs", {}, rng.random() < 0.5, *forged)
         # The incarnation tells the test who has sent it: the border does not look at it.
         good = frames(body, source, epoch=rng.randrange(1_000), incarnation=NUMBERS[name])
         kind = KIND_OF[type(body)]
@@ -128,13 +128,13 @@ async def test_nothing_forbidden_reaches_the_machine_whatever_is_sent() -> None:
         for name in ("w1", "pool", "old", "nobody"):
             await at.peers[name].report()
         for name, peer in at.peers.items():
-            peer.control.send_multipart(frames(Request(f"first {name}", "jobs", {})))
+            peer.control.send_multipart(frames(ClientRequest(f"first {name}", "jobs", {})))
         await at.ear.until(lambda: len(requests(at.ear)) == len(ROLES))
         at.remove_nobody()
         at.ear.got.clear()
         legitimate = await send_frames_by_role(rng, at)
         for name in ("w1", "bob"):
-            at.peers[name].control.send_multipart(frames(Request(f"last {name}", "jobs", {})))
+            at.peers[name].control.send_multipart(frames(ClientRequest(f"last {name}", "jobs", {})))
         await at.ear.until(lambda: {"last w1", "last bob"} <= requests(at.ear).keys())
         await at.ear.until(lambda: _arrived(at, numbers) >= legitimate)
 
@@ -148,8 +148,8 @@ async def test_nothing_forbidden_reaches_the_machine_whatever_is_sent() -> None:
             if header.kind in WORKER_KINDS:
                 assert LINES[name].may_be(header.source), (name, header)
             if isinstance(one.message, BadBody):
-                assert header.kind == Kind.RESULT
-            elif isinstance(one.message.body, Request) and name != "masters":
+                assert header.kind == MessageKind.RESULT
+            elif isinstance(one.message.body, ClientRequest) and name != "masters":
                 request = one.message.body
                 assert (request.by, request.key, request.via) == (name, name, "")
                 assert not request.forwarded and request.role in ROLES[name]
@@ -170,7 +170,7 @@ async def _still_serves(at: Guarded) -> None:
     reports = at.peers["w1"].reports
     assert reports is not None
     reports.send_multipart(frames(BODIES[1], "w1", incarnation=99))
-    at.peers["bob"].control.send_multipart(frames(Request("after", "jobs", {})))
+    at.peers["bob"].control.send_multipart(frames(ClientRequest("after", "jobs", {})))
     # Some of what was spoilt and is still a message may come in between.
     await at.ear.until(lambda: any(one.message.header.incarnation == 99 for one in at.ear.got))
     await at.ear.until(lambda: "after" in requests(at.ear))
@@ -197,11 +197,11 @@ async def test_without_keys_the_sockets_hold_the_table_too() -> None:
         for socket in (control, reports):
             for body in BODIES:
                 socket.send_multipart(frames(body, "anybody"))
-        allowed = {channel: kinds_on(channel, Role) for channel in border.OPEN_CHANNELS}
+        allowed = {channel: kinds_on(channel, KeyRole) for channel in border.OPEN_CHANNELS}
         await ear.until(lambda: len(ear.got) >= sum(map(len, allowed.values())))
         for channel, kinds in allowed.items():
             assert set(_kinds(ear, channel is Channel.CONTROL)) == kinds
-        refused = 2 * len(Kind) - len(ear.got)
+        refused = 2 * len(MessageKind) - len(ear.got)
         await ear.until(lambda: master.counters["frame_refused"] == refused)
         assert not {type(body) for body in ear.bodies()} & {Beat, Snapshot, Vitals}
         context.destroy(0)
@@ -226,18 +226,22 @@ async def test_a_request_is_marked_whatever_it_says_of_itself() -> None:
         with (
             ZmqClientMesh("ann", 1, control, keys=ann) as watching,
             ZmqClientMesh("bob", 1, control, keys=bob) as acting,
-            ZmqSubscriber("ann", [Kind.BEAT], keys=ann) as listening,
+            ZmqSubscriber("ann", [MessageKind.BEAT], keys=ann) as listening,
         ):
             watching.listen(at_client)
             acting.listen(Ear())
             listening.connect("m1", master.endpoints.events)
             listening.listen(at_console)
-            watching.send(Request("a", "submit", {}, forwarded=True, by="bob", role="operator"))
-            acting.send(Request("b", "submit", {}, by="root@laptop"))
+            watching.send(
+                ClientRequest("a", "submit", {}, forwarded=True, by="bob", role="operator")
+            )
+            acting.send(ClientRequest("b", "submit", {}, by="root@laptop"))
             await at_master.until(lambda: len(requests(at_master)) == 2)
             found = requests(at_master)
-            assert found["a"] == Request("a", "submit", {}, False, "ann", "", "viewer", "ann")
-            assert found["b"] == Request("b", "submit", {}, False, "bob", "", "operator", "bob")
+            assert found["a"] == ClientRequest("a", "submit", {}, False, "ann", "", "viewer", "ann")
+            assert found["b"] == ClientRequest(
+                "b", "submit", {}, False, "bob", "", "operator", "bob"
+            )
             route = next(one.route for one in at_master.got if "id='a'" in repr(one.message))
             master.send(route, 1, Reply("a", True, {}))
             await at_client.until(at_client.bodies)
@@ -304,7 +308,7 @@ async def test_ends_that_connect_hold_the_table_too() -> None:
         for end, ear in ((worker, at_worker), (client, at_client)):
             end.listen(ear)
         worker.send("m1", 1, Bye("x"))
-        client.send(Request("r", "jobs", {}))
+        client.send(ClientRequest("r", "jobs", {}))
         await at_master.until(lambda: len(at_master.got) == 2)
         for one in at_master.got:
             for body in (
@@ -327,13 +331,13 @@ async def test_a_viewers_long_frames_are_not_decoded_and_named() -> None:
     """15 MB of each kind; the request's refusal has its id, a short one passes beside them."""
     with guarded(("ann", "bob")) as at:
         ann = at.peers["ann"].control
-        long = Request("long", "jobs", {"fill": "x" * (SMALL_REQUEST_MOST + 1)})
+        long = ClientRequest("long", "jobs", {"fill": "x" * (SMALL_REQUEST_MOST + 1)})
         ann.send_multipart(frames(long))
-        for kind in (Kind.RESULT, Kind.BEAT, Kind.REQUEST):
+        for kind in (MessageKind.RESULT, MessageKind.BEAT, MessageKind.REQUEST):
             body = next(one for one in BODIES if KIND_OF[type(one)] is kind)
             ann.send_multipart([frames(body)[0], LARGE])
         ann.send_multipart([LARGE, b""])
-        ann.send_multipart(frames(Request("short", "jobs", {})))
+        ann.send_multipart(frames(ClientRequest("short", "jobs", {})))
         await at.ear.until(lambda: "short" in requests(at.ear))
         assert list(requests(at.ear)) == ["short"]
         assert at.count("frame_too_large") == 2 and at.count("frame_refused") == 2
@@ -352,9 +356,9 @@ async def test_a_long_header_is_not_decoded() -> None:
     """Nobody's role is known by it yet, and no header of ours is long."""
     with guarded(("pool", "bob")) as at:
         for name in ("pool", "bob"):
-            body = BODIES[0] if name == "pool" else Request("long header", "jobs", {})
+            body = BODIES[0] if name == "pool" else ClientRequest("long header", "jobs", {})
             at.peers[name].control.send_multipart(frames(body, "pool-" + "x" * 2_000))
-            at.peers[name].control.send_multipart(frames(Request(name, "masters", {})))
+            at.peers[name].control.send_multipart(frames(ClientRequest(name, "masters", {})))
         await at.ear.until(lambda: len(requests(at.ear)) == 2)
         assert at.count("bad_frame") == 2 and len(at.ear.got) == 2
         assert "a header of" in at.ear.details("bad_frame")[0]
@@ -362,15 +366,15 @@ async def test_a_long_header_is_not_decoded() -> None:
 
 async def test_a_key_that_asks_too_often_is_refused_by_name_and_hinders_nobody() -> None:
     """At most its burst gets in, few refusals are answered; an operator beside it is served."""
-    asked = round(REQUESTS[Role.VIEWER].burst) * 10
+    asked = round(REQUESTS[KeyRole.VIEWER].burst) * 10
     with guarded(("ann", "bob")) as at:
         ann = at.peers["ann"].control
         for number in range(asked):
-            ann.send_multipart(frames(Request(str(number), "jobs", {})))
+            ann.send_multipart(frames(ClientRequest(str(number), "jobs", {})))
         await at.ear.until(lambda: len(at.ear.got) + at.count("request_limited") == asked)
         assert len(at.ear.got) < asked / 2
         assert len(at.ear.details("request_limited")) < 30
-        at.peers["bob"].control.send_multipart(frames(Request("bob", "jobs", {})))
+        at.peers["bob"].control.send_multipart(frames(ClientRequest("bob", "jobs", {})))
         await at.ear.until(lambda: "bob" in requests(at.ear))
         codes = []
         while await readable(ann, 0.2):
@@ -382,7 +386,7 @@ async def test_our_clients_wait_and_ask_again_when_they_asked_too_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody sees `too_many_requests` as long as patience lasts; then it is named."""
-    monkeypatch.setattr(border, "REQUESTS", {Role.OPERATOR: Allowance(10, 2)})
+    monkeypatch.setattr(border, "REQUESTS", {KeyRole.OPERATOR: Allowance(10, 2)})
     keys, at_master = Keys(), Ear()
     bob = keys.node()
     allowed = {bob.own.public: LINES["bob"]}
@@ -390,7 +394,9 @@ async def test_our_clients_wait_and_ask_again_when_they_asked_too_often(
 
         def serve(arrived: list[Arrived]) -> None:
             for one in arrived:
-                assert isinstance(one.message, Message) and isinstance(one.message.body, Request)
+                assert isinstance(one.message, Message) and isinstance(
+                    one.message.body, ClientRequest
+                )
                 master.send(one.route, 1, Reply(one.message.body.id, True, {}))
 
         master.listen(serve)
@@ -398,7 +404,7 @@ async def test_our_clients_wait_and_ask_again_when_they_asked_too_often(
         async with MeshClient(control, keys=bob) as client, asyncio.timeout(20):
             await asyncio.gather(*(client.ask("jobs", {}) for _ in range(6)))
         assert master.counters["request_limited"] > 0
-        monkeypatch.setattr(border, "REQUESTS", {Role.OPERATOR: Allowance(0, 0)})
+        monkeypatch.setattr(border, "REQUESTS", {KeyRole.OPERATOR: Allowance(0, 0)})
         async with MeshClient(control, keys=bob, give_up_s=1.5) as client:
             with pytest.raises(UnreachableError) as refused:
                 await client.ask("jobs", {})
@@ -414,7 +420,7 @@ async def test_many_subscriptions_do_not_flood_the_other_subscribers() -> None:
             while not await readable(quiet):
                 pass
         loud = at.peers["ann"].subscriber()
-        beat, notice = topic(Kind.BEAT), version_notice("m1")[0]
+        beat, notice = topic(MessageKind.BEAT), version_notice("m1")[0]
         loop = asyncio.get_running_loop()
         began = loop.time()
         for number in range(20_000):
@@ -439,8 +445,8 @@ async def test_a_long_topic_ends_the_connection_of_whoever_sends_it() -> None:
     """libzmq keeps a node for each byte of a topic: long ones would fill the master's memory."""
     with guarded(("ann", "bob")) as at:
         at.master.publish(1, BEAT)
-        greedy = at.peers["ann"].subscriber(b"x" * 10_000, topic(Kind.BEAT))
-        quiet = at.peers["bob"].subscriber(topic(Kind.BEAT))
+        greedy = at.peers["ann"].subscriber(b"x" * 10_000, topic(MessageKind.BEAT))
+        quiet = at.peers["bob"].subscriber(topic(MessageKind.BEAT))
         async with asyncio.timeout(20):
             while not await readable(quiet):
                 pass
@@ -452,8 +458,8 @@ async def test_two_lines_with_one_name_stay_apart() -> None:
     keys, at_master = Keys(), Ear()
     viewer, operator = keys.node(), keys.node()
     allowed = {
-        viewer.own.public: AllowedKey("ann", frozenset({Role.VIEWER}), has_roles=True),
-        operator.own.public: AllowedKey("ann", frozenset({Role.OPERATOR}), has_roles=True),
+        viewer.own.public: AllowedKey("ann", frozenset({KeyRole.VIEWER}), has_roles=True),
+        operator.own.public: AllowedKey("ann", frozenset({KeyRole.OPERATOR}), has_roles=True),
     }
     with ZmqMasterMesh(LOOPBACK, 1, keys=keys.master, allowed=allowed) as master:
         master.listen(at_master)
@@ -464,8 +470,8 @@ async def test_two_lines_with_one_name_stay_apart() -> None:
         ):
             first.listen(Ear())
             second.listen(Ear())
-            first.send(Request("v", "jobs", {}))
-            second.send(Request("o", "jobs", {}))
+            first.send(ClientRequest("v", "jobs", {}))
+            second.send(ClientRequest("o", "jobs", {}))
             await at_master.until(lambda: len(requests(at_master)) == 2)
             roles = {id: request.role for id, request in requests(at_master).items()}
             assert roles == {"v": "viewer", "o": "operator"}
@@ -479,7 +485,7 @@ async def test_what_another_version_says_is_no_way_around() -> None:
         ann.send_multipart(version_notice("m2"))
         notice = msgpack.packb([PROTOCOL_VERSION, "x" * 5_000])
         ann.send_multipart([version_notice("m2")[0], notice])
-        body: Body = Request("r", "jobs", {})
+        body: Body = ClientRequest("r", "jobs", {})
         ann.send_multipart(encode(stamp("c", 1, 0, body, 0, 0), body))
         await at.ear.until(lambda: requests(at.ear))
         assert at.count("bad_frame") == 1 and len(at.ear.got) == 1

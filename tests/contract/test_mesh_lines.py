@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from tests.contract.mesh_tools import LOOPBACK, Ear
-from zcrawl.mesh.messages import Beat, Kind, Line, Lines, Snapshot
+from zcrawl.mesh.messages import Beat, LogRecord, LogRecords, MessageKind, Snapshot
 from zcrawl.mesh.sockets.client import ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
 from zcrawl.mesh.sockets.peers import ZmqPeers
@@ -14,12 +14,12 @@ from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.snapshot import PublishedSnapshot
 from zcrawl.model.vitals import Vitals
 
-LINES = Lines([Line(0.2, "warning", "peer_refused", "10.0.0.9")], 2)
+LINES = LogRecords([LogRecord(0.2, "warning", "peer_refused", "10.0.0.9")], 2)
 VITALS = Vitals(61_000_000, 2.5)
 
 
-def lines(ear: Ear) -> list[Lines]:
-    return [body for body in ear.bodies() if isinstance(body, Lines)]
+def lines(ear: Ear) -> list[LogRecords]:
+    return [body for body in ear.bodies() if isinstance(body, LogRecords)]
 
 
 async def _until_heard(ear: Ear, kind: type, say: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worke
     with (
         ZmqMasterMesh(LOOPBACK, 1) as follower,
         ZmqPeers("m2", 1) as leader,
-        ZmqSubscriber("console", [Kind.SNAPSHOT, Kind.EVENT]) as console,
+        ZmqSubscriber("console", [MessageKind.SNAPSHOT, MessageKind.EVENT]) as console,
         ZmqWorkerMesh("w1", 1) as worker,
     ):
         follower.listen(Ear())
@@ -54,7 +54,7 @@ async def test_a_followers_lines_reach_the_other_masters_and_no_console_or_worke
             for body in (LINES, VITALS, Beat("m1", 1.0, {}), Snapshot(PublishedSnapshot("m1", 1))):
                 follower.publish(1, body)
 
-        await _until_heard(at_leader, Lines, say)
+        await _until_heard(at_leader, LogRecords, say)
         await _until_heard(at_console, Snapshot, say)
         await _until_heard(at_worker, Beat, say)
         await at_leader.until(lambda: VITALS in at_leader.bodies())

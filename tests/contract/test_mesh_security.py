@@ -12,7 +12,7 @@ import zmq
 
 from tests.contract.mesh_tools import LOOPBACK, Ear, Keys
 from zcrawl.errors import ConfigError
-from zcrawl.mesh.messages import Beat, Bye, Drain, Kind, Line, Lines, Request
+from zcrawl.mesh.messages import Beat, Bye, ClientRequest, Drain, LogRecord, LogRecords, MessageKind
 from zcrawl.mesh.security import AllowedKey, MeshKeys
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.keys import new_pair
@@ -21,7 +21,7 @@ from zcrawl.mesh.sockets.peers import ZmqPeers
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 
 BEAT = Beat("m1", 1.0, {})
-REPORT = Lines([Line(0.0, "info", "a", "report")])
+REPORT = LogRecords([LogRecord(0.0, "info", "a", "report")])
 Allowed = dict[str, AllowedKey]
 W1 = AllowedKey("w1")
 Meeting = tuple[ZmqMasterMesh, Ear, ZmqWorkerMesh, Ear]
@@ -184,7 +184,7 @@ async def test_masters_let_each_other_in_by_the_cluster_s_key() -> None:
         leader.publish(1, BEAT)
         follower.follow([leader.endpoints])
         follower.listen(at_follower)
-        follower.send("m1", Request("r1", "jobs", {}))
+        follower.send("m1", ClientRequest("r1", "jobs", {}))
         await at_leader.until(at_leader.bodies)
         await at_follower.until(at_follower.bodies)
     assert at_follower.bodies()[0] == BEAT
@@ -197,8 +197,10 @@ async def test_a_console_with_a_listed_key_hears_the_masters() -> None:
     allowed = {node.own.public: AllowedKey("console")}
     with (
         ZmqMasterMesh(LOOPBACK, 1, keys=keys.master, allowed=allowed) as master,
-        ZmqSubscriber("console", [Kind.BEAT], at_console.log, keys=node) as console,
-        ZmqSubscriber("stranger", [Kind.BEAT], at_stranger.log, keys=keys.node()) as stranger,
+        ZmqSubscriber("console", [MessageKind.BEAT], at_console.log, keys=node) as console,
+        ZmqSubscriber(
+            "stranger", [MessageKind.BEAT], at_stranger.log, keys=keys.node()
+        ) as stranger,
     ):
         master.listen(Ear())
         master.publish(1, BEAT)
@@ -219,7 +221,7 @@ async def test_a_client_that_is_refused_knows_why() -> None:
         ZmqClientMesh("c", 1, [master.endpoints.control], at_client.log, keys=node) as client,
     ):
         client.listen(at_client)
-        client.send(Request("r1", "jobs", {}))
+        client.send(ClientRequest("r1", "jobs", {}))
         await at_client.until(lambda: client.complaint)
         assert "do not allow this key" in client.complaint
 

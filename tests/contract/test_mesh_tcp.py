@@ -10,7 +10,7 @@ import zmq
 from tests.contract.mesh_tools import LOOPBACK, Ear
 from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.address import parse_endpoint
-from zcrawl.mesh.messages import Beat, Bye, Event, Kind, Reply, Request, Snapshot
+from zcrawl.mesh.messages import Beat, Bye, ClientRequest, Event, MessageKind, Reply, Snapshot
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -111,8 +111,8 @@ async def test_a_subscriber_hears_the_kinds_it_chose_from_all_its_masters() -> N
     with (
         ZmqMasterMesh(LOOPBACK, 1) as first,
         ZmqMasterMesh(Endpoints("m2", *["tcp://127.0.0.1:*"] * 3), 1) as second,
-        NotingSubscriber("console", [Kind.SNAPSHOT, Kind.EVENT], console.log) as one,
-        NotingSubscriber("m3", [Kind.BEAT], follower.log) as other,
+        NotingSubscriber("console", [MessageKind.SNAPSHOT, MessageKind.EVENT], console.log) as one,
+        NotingSubscriber("m3", [MessageKind.BEAT], follower.log) as other,
     ):
         for master in (first, second):
             master.listen(Ear())
@@ -152,17 +152,17 @@ async def test_a_client_goes_on_to_the_next_master() -> None:
     ):
         master.listen(at_master)
         client.listen(at_client)
-        client.send(Request("r1", "jobs", {}))
+        client.send(ClientRequest("r1", "jobs", {}))
         client.next_master()
         assert client.master == master.endpoints.control
-        client.send(Request("r1", "jobs", {}))
+        client.send(ClientRequest("r1", "jobs", {}))
         await at_master.until(at_master.bodies)
         master.send(at_master.got[0].route, 1, Reply("r1", True, {}))
         await at_client.until(at_client.bodies)
         client.next_master()
         client.next_master()
-        client.send(Request("r2", "jobs", {}))
-        await at_master.until(lambda: Request("r2", "jobs", {}) in at_master.bodies())
+        client.send(ClientRequest("r2", "jobs", {}))
+        await at_master.until(lambda: ClientRequest("r2", "jobs", {}) in at_master.bodies())
 
 
 async def test_a_client_of_one_master_keeps_its_line() -> None:
@@ -172,7 +172,7 @@ async def test_a_client_of_one_master_keeps_its_line() -> None:
         ZmqMasterMesh(LOOPBACK, 1) as master,
         ZmqClientMesh("c", 1, [master.endpoints.control]) as client,
     ):
-        client.send(Request("r1", "jobs", {}))
+        client.send(ClientRequest("r1", "jobs", {}))
         client.next_master()
         master.listen(at_master)
         await at_master.until(at_master.bodies)

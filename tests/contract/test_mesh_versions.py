@@ -16,7 +16,7 @@ import pytest
 from tests.contract.mesh_tools import LOOPBACK, PATIENCE_S, Ear
 from zcrawl.errors import RefusedError
 from zcrawl.mesh.codec import check_notice, version_notice
-from zcrawl.mesh.messages import Beat, Bye, Kind, Request
+from zcrawl.mesh.messages import Beat, Bye, ClientRequest, MessageKind
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.client import ZmqClientMesh, ZmqSubscriber
 from zcrawl.mesh.sockets.master import ZmqMasterMesh
@@ -165,7 +165,7 @@ async def test_a_client_of_another_version_is_answered_with_both() -> None:
         control = (await theirs.line()).split()[0]
         with ZmqClientMesh("c1", 1, [control], ear.log, on_strangers=over.append) as mine:
             mine.listen(ear)
-            mine.send(Request("r1", "jobs", {}))
+            mine.send(ClientRequest("r1", "jobs", {}))
             await ear.until(lambda: ear.details("version"))
     assert over == ["this client c1 speaks protocol 2, m1 speaks 3"]
 
@@ -207,7 +207,7 @@ async def test_a_subscriber_logs_a_master_of_another_version() -> None:
     ear = Ear()
     async with Other(MASTER) as theirs:
         events = (await theirs.line()).split()[2]
-        with ZmqSubscriber("console", [Kind.SNAPSHOT], ear.log) as subscriber:
+        with ZmqSubscriber("console", [MessageKind.SNAPSHOT], ear.log) as subscriber:
             subscriber.connect("m1", events)
             subscriber.listen(ear)
             await ear.until(lambda: ear.details("version"))

@@ -12,13 +12,20 @@ from tests.servers.mariadb import Mariadb
 from zcrawl.errors import Fenced
 from zcrawl.model.rows import RunCounters
 from zcrawl.model.states import RunState
-from zcrawl.store.commands import Asked, CancelOffline, ExtendLease, Loaded, RunChanged, TakeOver
+from zcrawl.store.commands import (
+    CancelOffline,
+    ClientAction,
+    ExtendLease,
+    Loaded,
+    RunChanged,
+    TakeOver,
+)
 from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
 
-BY = Asked("r-offline", "cancel --offline", "ann@laptop", "offline", 150.0, changed=1)
+BY = ClientAction("r-offline", "cancel --offline", "ann@laptop", "offline", 150.0, changed=1)
 
 
-def cancel(run: int, asked: Asked | None = BY) -> CancelOffline:
+def cancel(run: int, asked: ClientAction | None = BY) -> CancelOffline:
     return CancelOffline("offline", run, 150.0, asked)
 
 

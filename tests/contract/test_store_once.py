@@ -10,8 +10,8 @@ from zcrawl.errors import Fenced
 from zcrawl.model.rows import QueuedRow
 from zcrawl.model.states import Disposition, RequestState, RunState
 from zcrawl.store.commands import (
-    Asked,
     ChangeRun,
+    ClientAction,
     Forget,
     Forgotten,
     RunChanged,
@@ -29,7 +29,7 @@ def reply_to(world: World, request: str) -> dict[str, object] | None:
     return None if reply is None else dict(msgspec.json.decode(reply))
 
 
-def do_something(world: World, one: Asked) -> bytes:
+def do_something(world: World, one: ClientAction) -> bytes:
     """Any action that keeps its answer."""
     return world.do(SetWish(1, 1, "w1", b"{}", one), WishSet).reply
 
@@ -125,7 +125,7 @@ def test_a_submission_has_its_answer_too(world: World) -> None:
 
 def test_long_words_of_a_client_do_not_fail_the_action(world: World) -> None:
     """They are cut."""
-    long = Asked("l", "x" * 300, "ä" * 300, "m" * 300, 1.0)
+    long = ClientAction("l", "x" * 300, "ä" * 300, "m" * 300, 1.0)
     assert do_something(world, long) == b"{}"
     assert reply_to(world, "l") == {}
 

@@ -334,7 +334,7 @@ def test_the_fake_and_mysql_never_disagree(
     try:
         session = real._writer
         for model in schema.MODELS:
-            if model not in (schema.SchemaVersion, schema.Sequence_):
+            if model not in (schema.SchemaVersionTable, schema.SequenceTable):
                 session.run(f"DELETE FROM {model._meta.table_name}")
         session.run("UPDATE sequences SET value = 0")
         play(steps, FakeStore(), real)

@@ -13,7 +13,7 @@ import time
 from tests.contract.coord_backends import member
 from zcrawl.coord.agents.consul import ConsulCoordinator
 from zcrawl.coord.agents.consul_client import ConsulSettings
-from zcrawl.coord.ports import CoordEvent, Role
+from zcrawl.coord.ports import CoordEvent, MemberRole
 from zcrawl.runtime import clock
 
 
@@ -25,7 +25,7 @@ async def main(url: str, cluster: str, id: str) -> None:
     def tell(event: CoordEvent) -> None:
         print(f"{time.monotonic():.3f} {type(event).__name__} {event}", flush=True)
 
-    coordinator.start(member(Role.MASTER, id, cluster), tell)
+    coordinator.start(member(MemberRole.MASTER, id, cluster), tell)
     while not stop.is_set():
         coordinator.loop_alive()
         try:

@@ -18,7 +18,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import FAN, PageSite
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Assignment, Page, RunConfig
+from zcrawl.mesh.messages import Assignment, PageRecord, RunConfig
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.sockets.worker import ZmqWorkerMesh
 from zcrawl.model.spec import Politeness
@@ -56,7 +56,7 @@ class AtOnce:
         n = int(one.url.rpartition("/")[2])
         children = range(FAN * n + 1, min(FAN * n + FAN + 1, self._site.pages))
         urls = [self._site.url(child) for child in children]
-        page = Page(one.url, f"page {n}", "text/html", 100, time.time(), 1.0)
+        page = PageRecord(one.url, f"page {n}", "text/html", 100, time.time(), 1.0)
         attempt = Attempt(one)
         attempt.done(page, 200, [default_item(one, page, 200)])
         attempt.links = [(url, DEFAULT.key(url)) for url in urls]

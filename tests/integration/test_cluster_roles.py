@@ -25,7 +25,7 @@ from tests.servers.page_site import page_site
 from tests.unit.mesh.test_codec import BODIES
 from zcrawl.errors import RefusedError, UnreachableError
 from zcrawl.master.desk import rights
-from zcrawl.mesh.messages import Beat, Bye, Kind, Request
+from zcrawl.mesh.messages import Beat, Bye, ClientRequest, MessageKind
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.model.spec import Politeness
 
@@ -206,19 +206,19 @@ def test_a_viewers_load_deposes_nobody_and_floods_nobody(
         _, run = made.submit(site, SLOW)
         leader, epoch = made.leader().name, made.epoch()
         ann, bob = one.raw("ann", leader), one.raw("bob", leader)
-        quiet = bob.subscriber(topic(Kind.BEAT))
+        quiet = bob.subscriber(topic(MessageKind.BEAT))
         assert quiet.poll(10_000)
         before = made.counters(run)["done"]
         began = time.monotonic()
         for number in range(10):
-            body = (Request("x", "jobs", {}), BODIES[4], BEAT)[number % 3]
+            body = (ClientRequest("x", "jobs", {}), BODIES[4], BEAT)[number % 3]
             ann.control.send_multipart([frames(body)[0], HEAVY])
         for number in range(3_000):
-            ann.control.send_multipart(frames(Request(str(number), "nodes", {})))
+            ann.control.send_multipart(frames(ClientRequest(str(number), "nodes", {})))
         loud = ann.subscriber()
         for _ in range(50_000):
-            loud.setsockopt(zmq.SUBSCRIBE, topic(Kind.BEAT))
-            loud.setsockopt(zmq.UNSUBSCRIBE, topic(Kind.BEAT))
+            loud.setsockopt(zmq.SUBSCRIBE, topic(MessageKind.BEAT))
+            loud.setsockopt(zmq.UNSUBSCRIBE, topic(MessageKind.BEAT))
         heard = 0
         while time.monotonic() - began < LOAD_S:
             if quiet.poll(100):

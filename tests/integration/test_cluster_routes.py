@@ -16,7 +16,7 @@ from tests.integration.keyed import Keyed, keyed
 from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
-from zcrawl.mesh.messages import Beat, Kind, Lines, Request, Stale
+from zcrawl.mesh.messages import Beat, ClientRequest, LogRecords, MessageKind, Stale
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.client import ZmqSubscriber
@@ -39,7 +39,7 @@ async def _prepare(one: Keyed, who: str) -> tuple[list[Endpoints], MeshKeys, dic
     assert keys is not None
     ear = Ear()
     watcher = one.made.write_config("ann", one.mine("ann"))[1]
-    with ZmqSubscriber("ann", [Kind.BEAT], keys=roles.client_keys(watcher)) as listening:
+    with ZmqSubscriber("ann", [MessageKind.BEAT], keys=roles.client_keys(watcher)) as listening:
         for master in masters:
             listening.connect(master.master, master.events)
         listening.listen(ear)
@@ -74,13 +74,15 @@ async def _steal_routes(one: Keyed) -> list[bytes]:
         numbers = iter(range(1_000_000))
         # A question that is answered shows that the thief is let in and has its route.
         await _attack(
-            lambda: [thief.send(Request(f"t{next(numbers)}", "role", {})) for thief in thieves]
+            lambda: [
+                thief.send(ClientRequest(f"t{next(numbers)}", "role", {})) for thief in thieves
+            ]
         )
     stolen = []
     for guess, ear in ears.items():
         kinds = {int(got.message.header.kind) for got in ear.got}
-        assert int(Kind.REPLY) in kinds, "the attacker's line does work"
-        stolen += [guess for kind in kinds if kind != Kind.REPLY]
+        assert int(MessageKind.REPLY) in kinds, "the attacker's line does work"
+        stolen += [guess for kind in kinds if kind != MessageKind.REPLY]
         stolen += [guess for body in ear.bodies() if getattr(body, "data", {}).get("role") is None]
     return stolen
 
@@ -115,7 +117,7 @@ async def _speak_of_another_epoch(one: Keyed) -> None:
         def speak() -> None:
             for master in masters:
                 mesh.send(master.master, BOGUS_EPOCH, Stale("stale_epoch"))
-            mesh.publish(BOGUS_EPOCH, Lines([]))
+            mesh.publish(BOGUS_EPOCH, LogRecords([]))
 
         await _attack(speak)
 

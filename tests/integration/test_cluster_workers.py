@@ -21,7 +21,7 @@ from tests.servers.consul import ConsulServer
 from tests.servers.mariadb import Mariadb
 from tests.servers.page_site import page_site
 from zcrawl.mesh.codec import decode
-from zcrawl.mesh.messages import BadBody, Kind, Snapshot
+from zcrawl.mesh.messages import BadBody, MessageKind, Snapshot
 from zcrawl.mesh.sockets.readers import topic
 from zcrawl.model.spec import Politeness
 
@@ -106,7 +106,7 @@ def _late_results(made: Cluster) -> int:
     (master,) = made.ask("masters", {})["masters"]
     with zmq.Context() as context, context.socket(zmq.SUB) as socket:
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SUBSCRIBE, topic(Kind.SNAPSHOT))
+        socket.setsockopt(zmq.SUBSCRIBE, topic(MessageKind.SNAPSHOT))
         socket.connect(master["events"])
         if not socket.poll(5_000):
             return 0

@@ -25,7 +25,7 @@ from zcrawl.coord.ports import (
     Deposed,
     Elected,
     MastersChanged,
-    Role,
+    MemberRole,
 )
 
 ROUNDS = 200
@@ -69,7 +69,7 @@ async def test_two_hundred_rounds_have_one_leader_each(backend: ConsulBackend) -
     last one was deposed, and the numbers rise."""
     masters = await three_masters(backend)
     # Who resigned stands back for a second: enough others shall be there to race.
-    masters += [backend.begin(Role.MASTER, f"m{n}") for n in range(4, 9)]
+    masters += [backend.begin(MemberRole.MASTER, f"m{n}") for n in range(4, 9)]
     story: list[tuple[str, Elected | Deposed]] = [("m1", masters[0].all(Elected)[0])]
 
     for node in masters:
@@ -196,7 +196,10 @@ async def test_an_absent_consul_is_waited_for(own_consul: ConsulServer) -> None:
     own_consul.stop()
     backend = ConsulBackend(ConsulSettings(own_consul.url))
     try:
-        master, worker = backend.begin(Role.MASTER, "m1"), backend.begin(Role.WORKER, "w1")
+        master, worker = (
+            backend.begin(MemberRole.MASTER, "m1"),
+            backend.begin(MemberRole.WORKER, "w1"),
+        )
         assert await backend.until(lambda: master.last(CoordAway) and worker.last(CoordAway))
         away = master.last(CoordAway)
         assert away is not None and own_consul.url in away.reason and "refused" in away.reason
@@ -213,7 +216,7 @@ async def test_closing_does_not_wait_for_a_dead_consul(
     own_consul: ConsulServer, own_backend: ConsulBackend
 ) -> None:
     """SIGTERM must end a process although Consul hangs."""
-    master = own_backend.begin(Role.MASTER, "m1")
+    master = own_backend.begin(MemberRole.MASTER, "m1")
     assert await own_backend.until(lambda: master.leads)
     own_consul.pause()
     try:
@@ -229,7 +232,7 @@ async def test_a_server_that_is_no_consul_is_named() -> None:
     url = f"http://127.0.0.1:{free_ports()['http']}"
     backend = ConsulBackend(ConsulSettings(url))
     try:
-        master = backend.begin(Role.MASTER, "m1")
+        master = backend.begin(MemberRole.MASTER, "m1")
         assert await backend.until(lambda: master.last(CoordAway))
         away = master.last(CoordAway)
         assert away is not None and url in away.reason

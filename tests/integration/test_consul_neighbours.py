@@ -32,7 +32,7 @@ from zcrawl.coord.ports import (
     IdTaken,
     LeaderSeen,
     MastersChanged,
-    Role,
+    MemberRole,
     WorkersChanged,
 )
 from zcrawl.coord.records import meta_of, service_id
@@ -48,7 +48,7 @@ async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
         for token in (poor, "", "ffffffff-0000-0000-0000-000000000000"):
             backend = ConsulBackend(ConsulSettings(server.url, token=token))
             try:
-                master = backend.begin(Role.MASTER, "m1")
+                master = backend.begin(MemberRole.MASTER, "m1")
                 assert await backend.until(
                     lambda master=master: any(
                         "denies" in one.reason for one in master.all(CoordAway)
@@ -64,7 +64,10 @@ async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
                 await backend.end()
         backend = ConsulBackend(ConsulSettings(server.url, token=good))
         try:
-            master, worker = backend.begin(Role.MASTER, "m1"), backend.begin(Role.WORKER, "w1")
+            master, worker = (
+                backend.begin(MemberRole.MASTER, "m1"),
+                backend.begin(MemberRole.WORKER, "w1"),
+            )
             assert await backend.until(lambda: master.leads and sees(worker, "m1"))
             assert master.all(CoordAway) == []
         finally:
@@ -76,9 +79,9 @@ async def test_https_needs_the_authority_that_signed(consul: ConsulServer) -> No
     backend = ConsulBackend(ConsulSettings(consul.tls_url, ca_file=str(consul.ca_file)))
     distrustful = ConsulBackend(ConsulSettings(consul.tls_url))
     try:
-        master = backend.begin(Role.MASTER, "m1")
+        master = backend.begin(MemberRole.MASTER, "m1")
         assert await backend.until(lambda: master.leads)
-        other = distrustful.begin(Role.MASTER, "m1")
+        other = distrustful.begin(MemberRole.MASTER, "m1")
         assert await distrustful.until(lambda: other.last(CoordAway))
         away = other.last(CoordAway)
         assert away is not None and "TLS" in away.reason and consul.tls_url in away.reason
@@ -92,11 +95,11 @@ async def test_a_wrong_datacenter_is_named(consul: ConsulServer) -> None:
     wrong = ConsulBackend(ConsulSettings(consul.url, datacenter="mars"))
     right = ConsulBackend(ConsulSettings(consul.url, datacenter="dc1"))
     try:
-        master = wrong.begin(Role.MASTER, "m1")
+        master = wrong.begin(MemberRole.MASTER, "m1")
         assert await wrong.until(lambda: master.last(CoordAway))
         away = master.last(CoordAway)
         assert away is not None and "No path to datacenter" in away.reason
-        good = right.begin(Role.MASTER, "m1")
+        good = right.begin(MemberRole.MASTER, "m1")
         assert await right.until(lambda: good.leads)
     finally:
         await wrong.end()
@@ -111,7 +114,7 @@ async def test_too_many_connections_are_named(own_consul: ConsulServer) -> None:
     own_consul.limit_connections(2)
     own_consul.restart()
     backend = ConsulBackend(ConsulSettings(own_consul.url))
-    node = backend.begin(Role.MASTER, "m1")
+    node = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: node.last(CoordAway))
     away = node.last(CoordAway)
     assert away is not None and "http_max_conns_per_client" in away.reason
@@ -126,7 +129,7 @@ async def test_a_foreign_holder_is_waited_for_and_described(
     session = consul.put("/v1/session/create", {"Name": "stranger", "LockDelay": "1s"})["ID"]
     key = f"/v1/kv/zcrawl/{backend.cluster}/leader"
     assert consul.put(f"{key}?acquire={session}", b"mine, says the stranger") is True
-    master = backend.begin(Role.MASTER, "m1")
+    master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(LeaderSeen)) and seen.detail)
     seen = master.last(LeaderSeen)
     assert seen is not None and seen.master_id is None
@@ -148,8 +151,8 @@ async def test_garbage_in_the_key_harms_nobody(
     """Whether somebody holds the lock or not: the leader writes over it, and leads on."""
     key = f"/v1/kv/zcrawl/{backend.cluster}/leader"
     consul.put(key, garbage)
-    master = backend.begin(Role.MASTER, "m1")
-    worker = backend.begin(Role.WORKER, "w1")
+    master = backend.begin(MemberRole.MASTER, "m1")
+    worker = backend.begin(MemberRole.WORKER, "w1")
     assert await backend.until(lambda: master.leads and sees(worker, "m1"))
     consul.put(key, garbage)  # Consul lets anybody write who has the right, lock or not
     assert await backend.until(lambda: _is_written_by(consul, key, "m1"))
@@ -175,7 +178,7 @@ async def test_strange_services_are_no_members(
     consul.put("/v1/agent/service/register", {"Name": "zcrawl-master", "ID": "strange"})
     bad = {"id": "x", "cluster": backend.cluster, "pid": "many"}
     consul.put("/v1/agent/service/register", {"Name": "zcrawl-master", "ID": "bad", "Meta": bad})
-    master = backend.begin(Role.MASTER, "m1")
+    master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(MastersChanged)) and seen.masters)
     seen = master.last(MastersChanged)
     assert seen is not None and [one.member for one in seen.masters] == [master.me]
@@ -187,7 +190,7 @@ async def test_the_entry_of_a_dead_host_can_be_removed(
     consul: ConsulServer, backend: ConsulBackend
 ) -> None:
     """No agent is left that would do it: seen as dead, then removed from the catalogue itself."""
-    lost = member(Role.WORKER, "w9", backend.cluster)
+    lost = member(MemberRole.WORKER, "w9", backend.cluster)
     service = {
         "ID": service_id(lost),
         "Service": "zcrawl-worker",
@@ -197,7 +200,7 @@ async def test_the_entry_of_a_dead_host_can_be_removed(
     check = {"CheckID": "x", "Name": "x", "Status": "critical", "ServiceID": service_id(lost)}
     entry = {"Node": "lost-host", "Address": "127.0.0.9", "Service": service, "Check": check}
     assert consul.put("/v1/catalog/register", entry) is True
-    master = backend.begin(Role.MASTER, "m1")
+    master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(WorkersChanged)) and seen.workers)
     seen = master.last(WorkersChanged)
     assert seen is not None and seen.workers[0].health is Health.CRITICAL
@@ -209,9 +212,9 @@ async def test_the_entry_of_a_dead_host_can_be_removed(
 
 async def test_a_second_process_with_our_id_is_told(backend: ConsulBackend) -> None:
     """Two living masters of one name: the one whose entry was overwritten hears of the other."""
-    first = backend.begin(Role.MASTER, "m1")
+    first = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: first.leads)
-    second = backend.begin(Role.MASTER, "m1")
+    second = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: first.last(IdTaken) or second.last(IdTaken), 45)
 
 
@@ -222,7 +225,7 @@ async def test_the_catalogue_tells_the_whole_membership(
     consul: ConsulServer, backend: ConsulBackend
 ) -> None:
     """Who leads, on which host, with which version and addresses, and how it feels."""
-    master = backend.begin(Role.MASTER, "m1")
+    master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: master.leads)
     note = "leader, epoch 12, 4 workers"
     master.coordinator.update(Condition(note, (), {"epoch": "12"}))

@@ -16,7 +16,7 @@ from tests.integration.crawling import FAST, command, crawl, items, run_of, star
 from tests.servers.nginx_site import nginx_site
 from tests.servers.reference_set import POSTGRES_MANUAL, reference_set
 from tests.web.server import MisbehavingWeb
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site
 from zcrawl.errors import RefusedError
 from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
@@ -25,7 +25,7 @@ from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.offline import open_readonly
 from zcrawl.store.queries import FailedRow, Failures, ReadFailed
 
-BOOKS = Catalogue(books=60, tags=6)
+BOOKS = DemoCatalogue(books=60, tags=6)
 SUMMARY = {
     *("job", "run", "state", "pages", "items", "failed", "skipped", "queued", "bytes", "seconds"),
     *("pages_per_second", "unchanged", "dropped", "outputs", "failed_reasons", "skipped_reasons"),

@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 from tests.integration.crawling import command, items
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import demo_site
 
 # One long list: page 8 of it is seven steps behind page 1, and no book names another.
-SHOP = Catalogue(seed=1, books=145, tags=1)
+SHOP = DemoCatalogue(seed=1, books=145, tags=1)
 FAST = ("--rate", "0", "--json")
 
 LISTS = """

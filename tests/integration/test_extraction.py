@@ -12,10 +12,10 @@ import pytest
 
 from tests.integration.crawling import command, items, start, wait_until
 from tests.web.static_site import static_site
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site
 
-BOOKS = Catalogue(books=120, tags=6)
+BOOKS = DemoCatalogue(books=120, tags=6)
 JOB = Path(__file__).parents[2] / "configs" / "jobs" / "books.toml"
 
 

@@ -10,7 +10,7 @@ import zmq
 
 from tests.contract.test_mesh import fuzzed
 from tests.integration.crawling import FAST, items, run_of, submission, until
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import demo_site
 from zcrawl.model.snapshot import MishapsView
 from zcrawl.model.spec import JobSpec
@@ -18,7 +18,7 @@ from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.roles.place import read_mesh_file
 
 FRAMES = 100_000
-BOOKS = Catalogue(books=1500, tags=20)
+BOOKS = DemoCatalogue(books=1500, tags=20)
 
 
 async def test_a_cluster_that_is_sent_100_000_fuzzed_frames_crawls_on(tmp_path: Path) -> None:

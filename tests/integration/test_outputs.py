@@ -18,7 +18,7 @@ from tests.servers.s3 import BUCKET, objects, s3_server
 from tests.unit.extraction import items as extracted
 from tests.web.server import WebThread
 from tests.web.static_site import static_site
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -26,7 +26,7 @@ warcio = pytest.importorskip("warcio.archiveiterator")
 pytest.importorskip("obstore")
 pytest.importorskip("moto")
 
-BOOKS = Catalogue(books=100, tags=4)
+BOOKS = DemoCatalogue(books=100, tags=4)
 JOB = (Path(__file__).parents[2] / "configs" / "jobs" / "books.toml").read_text()
 N = 100  # items: one for each book
 

@@ -20,8 +20,8 @@ from zcrawl.model.extraction import Block, Field, Follow, ItemRule
 from zcrawl.model.spec import JobSpec
 from zcrawl.parse import page_protocol as wire
 from zcrawl.parse.children.pages import MOST_CHILDREN, PageChildren
-from zcrawl.parse.extract.page_facts import PageFacts
-from zcrawl.parse.extract.plan import Plan
+from zcrawl.parse.extract.page_facts import PageContext
+from zcrawl.parse.extract.plan import ExtractionPlan
 from zcrawl.parse.page import PageOptions, ParsedPage
 from zcrawl.parse.reading import read_page
 from zcrawl.parse.sitemap import read_sitemap
@@ -57,7 +57,7 @@ def exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def here(body: bytes, setup: wire.PageSetup, facts: PageFacts | None = None) -> ParsedPage:
+def here(body: bytes, setup: wire.PageSetup, facts: PageContext | None = None) -> ParsedPage:
     return read_page(body, HTML, URL, facts, wire.options_of(setup), LinkResolver(setup.rules))
 
 
@@ -82,7 +82,7 @@ async def test_a_child_gives_what_the_event_loop_gives() -> None:
         for seed in range(80):
             chance = random.Random(seed)
             body, setup = page_of(chance), chance.choice(setups)
-            facts = PageFacts(URL, "", {"url": URL}, None) if setup.spec else None
+            facts = PageContext(URL, "", {"url": URL}, None) if setup.spec else None
             there = await pool.read(setup, body, HTML, URL, facts)
             expected = here(body, setup, facts)
             if expected.extracted is not None:
@@ -95,7 +95,7 @@ async def test_an_extracting_job_keeps_its_plan_in_the_child() -> None:
     """The child compiles the job's rules, and JSON is read there too."""
     spec = JobSpec(name="j", extract=(Block(fields={"a": Field(json="x[1]", type="int")}),))
     setup = wire.PageSetup(RULES, spec=msgspec.json.encode(to_dict(spec)))
-    facts = PageFacts(URL, "", {"url": URL}, None)
+    facts = PageContext(URL, "", {"url": URL}, None)
     async with children() as pool:
         page = await pool.read(setup, b'{"x": [1, "2"]}', "application/json", URL, facts)
     assert page.extracted is not None
@@ -214,6 +214,6 @@ def test_plans_know_what_their_selectors_cost() -> None:
         fields={"o": Field(css="p", fields={"i": Field(css="x y z")})},
         follow=(Follow(css="a ~ b"),),
     )
-    cost = Plan((block,)).cost
+    cost = ExtractionPlan((block,)).cost
     assert (cost.steps, cost.wide) == (2, 1)
     assert PageOptions().plan is None

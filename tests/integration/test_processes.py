@@ -27,14 +27,14 @@ from tests.integration.crawling import (
     wait_until,
 )
 from tests.servers.page_site import page_site
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import demo_site
 from zcrawl.dispatch.planner import Planner
 from zcrawl.model.spec import JobSpec, Politeness
 from zcrawl.roles.embedded import EmbeddedCluster
 from zcrawl.runtime.supervisor import how_it_ended
 
-BOOKS = Catalogue(books=150, tags=10)
+BOOKS = DemoCatalogue(books=150, tags=10)
 
 
 async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:

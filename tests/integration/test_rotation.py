@@ -17,7 +17,7 @@ from tests.integration.crawling import command, items
 from tests.integration.test_executors import installed
 from tests.integration.test_outputs import N, _check, arguments, kill_and_resume, once, records
 from tests.servers.s3 import BUCKET, objects
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -30,7 +30,7 @@ NAMES = ("x.jsonl", "x.csv", "x.parquet", "x.warc.gz")
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[DemoServer]:
-    with demo_site(Catalogue(books=100, tags=4)) as server:
+    with demo_site(DemoCatalogue(books=100, tags=4)) as server:
         yield server
 
 

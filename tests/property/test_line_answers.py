@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from zcrawl.errors import FetchError
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
+from zcrawl.fetch.wire.connection import HttpConnection, Unanswered, WireResponse
 
 LIMITS = HopLimits(max_bytes=100_000)
 HEAD = b"GET / HTTP/1.1\r\n\r\n"
@@ -34,11 +34,13 @@ class Wire(asyncio.Transport):
         self.cut = True
 
 
-def on_a_line(play: Callable[[Line, Wire], asyncio.Future[Answer]]) -> tuple[Any, Line, Wire]:
-    """What the answer came to: an Answer, an error, or None while it is waited for."""
+def on_a_line(
+    play: Callable[[HttpConnection, Wire], asyncio.Future[WireResponse]],
+) -> tuple[Any, HttpConnection, Wire]:
+    """What the answer came to: a WireResponse, an error, or None while it is waited for."""
 
-    async def main() -> tuple[Any, Line, Wire]:
-        line, wire = Line(asyncio.get_running_loop()), Wire()
+    async def main() -> tuple[Any, HttpConnection, Wire]:
+        line, wire = HttpConnection(asyncio.get_running_loop()), Wire()
         line.connection_made(wire)
         waiting = play(line, wire)
         came: Any = None
@@ -50,7 +52,7 @@ def on_a_line(play: Callable[[Line, Wire], asyncio.Future[Answer]]) -> tuple[Any
     return asyncio.run(main())
 
 
-def ask(line: Line) -> asyncio.Future[Answer]:
+def ask(line: HttpConnection) -> asyncio.Future[WireResponse]:
     loop = asyncio.get_running_loop()
     return line.ask(HEAD, LIMITS, loop.time() + 100)
 
@@ -104,7 +106,7 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
     pieces = cut_at(told["interim"] + sent, where)
     pieces[-1] += extra
 
-    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+    def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         waiting = ask(line)
         for piece in pieces:
             line.data_received(piece)
@@ -116,7 +118,7 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
 
     came: list[bool] = []
     answer, _, wire = on_a_line(play)
-    assert isinstance(answer, Answer), answer
+    assert isinstance(answer, WireResponse), answer
     assert (answer.status, answer.body) == (told["status"], told["body"])
     assert (b"X-A", b"1") in answer.headers and (b"X-Empty", b"") in answer.headers
     assert not {b"X-Trailer", b"Link"} & dict(answer.headers).keys()
@@ -155,7 +157,7 @@ def test_nonsense_has_a_name_and_ends_the_line(
     """An answer, a FetchError, or nobody answered: after the end of the connection nobody waits,
     and nothing else is ever raised."""
 
-    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+    def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         waiting = ask(line)
         for piece in cut_at(data, where):
             line.data_received(piece)
@@ -163,14 +165,14 @@ def test_nonsense_has_a_name_and_ends_the_line(
         return waiting
 
     came, line, _ = on_a_line(play)
-    assert isinstance(came, Answer | FetchError | Unanswered), came
+    assert isinstance(came, WireResponse | FetchError | Unanswered), came
     assert not line.usable
 
 
 def test_what_nobody_asked_for_ends_the_line() -> None:
     """An idle line that hears something is of no use to the next request."""
 
-    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+    def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         first = ask(line)
         line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
         assert line.usable and not wire.cut
@@ -185,7 +187,7 @@ def test_what_nobody_asked_for_ends_the_line() -> None:
 def test_who_stops_waiting_gets_nothing_and_breaks_nothing() -> None:
     """A cancelled request's answer may still arrive."""
 
-    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+    def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         waiting = ask(line)
         waiting.cancel()
         line.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
@@ -199,7 +201,7 @@ def test_who_stops_waiting_gets_nothing_and_breaks_nothing() -> None:
 def test_a_reset_is_no_end_of_a_body_without_a_length() -> None:
     """Half a page is not taken for the whole."""
 
-    def play(line: Line, wire: Wire) -> asyncio.Future[Answer]:
+    def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         waiting = ask(line)
         line.data_received(b"HTTP/1.1 200 OK\r\n\r\nhalf a pa")
         line.connection_lost(ConnectionResetError("reset"))
@@ -223,7 +225,7 @@ def test_a_process_that_stood_still_blames_no_server() -> None:
     one that is in time ends the wait with its name."""
     loop = Clock()
     try:
-        line, wire = Line(loop), Wire()
+        line, wire = HttpConnection(loop), Wire()
         line.connection_made(wire)
         waiting = line.ask(HEAD, HopLimits(read_s=15.0), loop.time() + 40.0)
         loop.moment += 3_600.0  # it slept for an hour

@@ -16,14 +16,28 @@ import pytest
 from tests.unit.machine_tools import LeaderStory, header, route_of, urls
 from zcrawl.master import events as m
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, Kind, Result
+from zcrawl.mesh.messages import BODY_TYPES, PROTOCOL_VERSION, Body, Header, MessageKind, Result
 
 STORIES = 200
 STEPS = 60
 ROUTES = (b"", b"", b"x", *[route_of("w1", 1)] * 5)
 FROM_OTHERS = (
-    *(Kind.HELLO, Kind.HEARTBEAT, Kind.ACCEPT, Kind.REJECT, Kind.BYE, Kind.LINES, Kind.STALE),
-    *(Kind.VITALS, Kind.BEAT, Kind.SNAPSHOT, Kind.REQUEST, *[Kind.RESULT] * 4),
+    *(
+        MessageKind.HELLO,
+        MessageKind.HEARTBEAT,
+        MessageKind.ACCEPT,
+        MessageKind.REJECT,
+        MessageKind.BYE,
+        MessageKind.LINES,
+        MessageKind.STALE,
+    ),
+    *(
+        MessageKind.VITALS,
+        MessageKind.BEAT,
+        MessageKind.SNAPSHOT,
+        MessageKind.REQUEST,
+        *[MessageKind.RESULT] * 4,
+    ),
 )
 NUMBERS = (0, 1, 2, 3, 5, -1, 2**31, 2**53, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), 10**6)
 FLOATS = (0.0, 1.0, -1.0, 1e308, math.inf, -math.inf, math.nan, 1e-300, 3600.0)
@@ -49,7 +63,7 @@ VALUES: tuple[Any, ...] = (
 class Unchecked(LeaderStory):
     """Whoever lies may break what `check` asserts; the leader's own machine must not fail."""
 
-    def handle(self, event: m.Event) -> None:
+    def handle(self, event: m.MasterEvent) -> None:
         for effect in self.master.handle(event, self.now, self.now + 1.7e9):
             self._do(effect)
 
@@ -94,7 +108,7 @@ def _within(n: float, kind: types.IntType | types.FloatType) -> bool:
 SHAPES = {kind: types.type_info(body) for kind, body in BODY_TYPES.items()}
 
 
-def message(rng: random.Random, kind: Kind, story: LeaderStory) -> tuple[Header, Body]:
+def message(rng: random.Random, kind: MessageKind, story: LeaderStory) -> tuple[Header, Body]:
     body = anything(rng, SHAPES[kind])
     source = (rng.choice(("w1", "w1", "w2", "x" * 200)), rng.choice((1, 1, 1, 2, 2**63 - 1)))
     epoch = rng.choice((*[story.master.epoch] * 6, 0, 0, 0, 2**40))
@@ -120,7 +134,7 @@ def test_a_leader_fails_at_no_message_that_has_the_right_types(first: int) -> No
         story.join()
         for _ in range(STEPS):
             kind = rng.choice(FROM_OTHERS)
-            if kind is Kind.REQUEST:
+            if kind is MessageKind.REQUEST:
                 names = rng.sample(ARGUMENTS, rng.randrange(6))
                 story.ask(rng.choice(OPS), **{name: rng.choice(VALUES) for name in names})
             else:

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zcrawl.store import output_pieces as pieces
-from zcrawl.store.output_pieces import Copy, Piece, Progress, Rebuild, Stamp, Step, Writer
+from zcrawl.store.output_pieces import Copy, JoinStep, Piece, Progress, Rebuild, Stamp, Writer
 
 
-def rows_of(step: Step) -> list[int]:
+def rows_of(step: JoinStep) -> list[int]:
     match step:
         case Copy(piece):
             return list(range(piece.after + 1, piece.upto + 1))

@@ -12,7 +12,7 @@ from tests.property.test_line_answers import Wire
 from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import MAX_HEAD_BYTES, RETRY_CLASS_OF
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
+from zcrawl.fetch.wire.connection import HttpConnection, Unanswered, WireResponse
 
 MAX_BYTES = 20_000
 LIMITS = HopLimits(max_bytes=MAX_BYTES)
@@ -120,12 +120,14 @@ def pieces(rng: random.Random, data: bytes) -> Iterator[bytes]:
         at += size
 
 
-def read(rng: random.Random, data: bytes, then: Callable[[Line], None]) -> tuple[object, int]:
+def read(
+    rng: random.Random, data: bytes, then: Callable[[HttpConnection], None]
+) -> tuple[object, int]:
     """What became of the answer (None: still waited for), and how many bytes were read for it."""
 
     async def main() -> tuple[object, int]:
         loop = asyncio.get_running_loop()
-        line = Line(loop)
+        line = HttpConnection(loop)
         line.connection_made(Wire())
         waiting = line.ask(b"GET / HTTP/1.1\r\n\r\n", LIMITS, loop.time() + 100)
         count = 0
@@ -146,7 +148,7 @@ def read(rng: random.Random, data: bytes, then: Callable[[Line], None]) -> tuple
 def check_end(came: object) -> None:
     """An answer within its limit, or a failure that has a name."""
     match came:
-        case Answer():
+        case WireResponse():
             assert len(came.body) <= MAX_BYTES
             assert sum(len(name) + len(value) for name, value in came.headers) <= MOST_READ
         case FetchError():
@@ -163,7 +165,7 @@ def test_random_answers_end_by_name(seed: int) -> None:
     for _ in range(100):
         reset = rng.choice((None, ConnectionResetError("reset")))
 
-        def hang_up(line: Line, reset: Exception | None = reset) -> None:
+        def hang_up(line: HttpConnection, reset: Exception | None = reset) -> None:
             line.connection_lost(reset)
 
         came, _ = read(rng, head(rng) + body(rng), hang_up)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from zcrawl.coord.election import GAP_S, State
-from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, Role
+from zcrawl.coord.ports import CoordEvent, Deposed, Elected, Member, MemberRole
 from zcrawl.testing.coordinator import SimCoordinator, Timeline, let_run
 from zcrawl.testing.lock_service import FakeConsul
 
@@ -28,7 +28,7 @@ class Candidate:
         self.told: list[CoordEvent] = []
         self.stalled_until = 0.0
         self.disturbed_at = race.time.now  # since when it could have learned everything
-        member = Member(Role.MASTER, id, CLUSTER, "1", "host", 1, incarnation)
+        member = Member(MemberRole.MASTER, id, CLUSTER, "1", "host", 1, incarnation)
         self.coordinator.start(member, self.on_event)
         self._beat()
 

@@ -78,10 +78,10 @@ class Crowd:
         heapq.heappush(self._heap, (self.now + delay, next(self._turn), action))
 
     def _tick(self) -> None:
-        self._lead(m.Ticked())
+        self._lead(m.MasterTicked())
         self._at(TICK_S, self._tick)
 
-    def _lead(self, event: m.Event) -> None:
+    def _lead(self, event: m.MasterEvent) -> None:
         for effect in self._master.handle(event, self.now, UTC + self.now):
             match effect:
                 case m.Execute(command):
@@ -98,9 +98,9 @@ class Crowd:
     def _to_worker(self, worker: WorkerMachine, body: Body, sequence: int) -> None:
         if not self._is_lost(worker, isinstance(body, Beat)):
             header = _header("m1", 9, self._master.epoch, body, sequence, 0)
-            self._at(self._delay(), lambda: self._tell(worker, w.MessageCame(header, body)))
+            self._at(self._delay(), lambda: self._tell(worker, w.MasterMessageCame(header, body)))
 
-    def _tell(self, worker: WorkerMachine, event: w.Event) -> None:
+    def _tell(self, worker: WorkerMachine, event: w.WorkerEvent) -> None:
         for effect in worker.handle(event, self.now):
             if isinstance(effect, w.SendToMaster | w.PublishToAll):
                 self._to_leader(worker, effect)
@@ -113,7 +113,7 @@ class Crowd:
     def _wake(self, worker: WorkerMachine, at: float) -> None:
         if self._wakes[worker.incarnation - 1] == at:
             self._wakes[worker.incarnation - 1] = 0.0
-            self._tell(worker, w.Ticked())
+            self._tell(worker, w.WorkerTicked())
 
     def _to_leader(self, worker: WorkerMachine, sent: w.SendToMaster | w.PublishToAll) -> None:
         by_line = isinstance(sent, w.SendToMaster)

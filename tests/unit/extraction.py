@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from zcrawl.frontier.url import DEFAULT, LinkResolver
-from zcrawl.parse.extract.page_facts import PageFacts
-from zcrawl.parse.extract.plan import Extracted, Plan
+from zcrawl.parse.extract.page_facts import PageContext
+from zcrawl.parse.extract.plan import Extracted, ExtractionPlan
 from zcrawl.parse.json_page import parse_json
 from zcrawl.parse.page import PageOptions, ParsedPage, parse_page
 from zcrawl.submit.read import parse_job
@@ -21,9 +21,9 @@ PAGE = """<html><head><base href="/base/"><title> A  page </title></head><body>
 <a rel="nofollow" href="/no">no</a><a class=next href="?p=2">next</a></body></html>"""
 
 
-def plan_of(text: str) -> Plan:
+def plan_of(text: str) -> ExtractionPlan:
     job = parse_job('name = "x"\n' + text, "job.toml")
-    return Plan(job.extract, job.schema)
+    return ExtractionPlan(job.extract, job.schema)
 
 
 def read(
@@ -35,7 +35,7 @@ def read(
     main: dict[str, Any] | None = None,
     kind: str = "text/html; charset=utf-8",
 ) -> ParsedPage:
-    facts = PageFacts(url, label, {"url": url, "status": 200, "fetched_at": "now"}, main)
+    facts = PageContext(url, label, {"url": url, "status": 200, "fetched_at": "now"}, main)
     options = PageOptions(plan=plan_of(text))
     data = body.encode() if isinstance(body, str) else body
     if "json" in kind:

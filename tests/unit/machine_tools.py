@@ -24,17 +24,17 @@ from zcrawl.mesh.messages import (
     Assignment,
     BadBody,
     Body,
+    CanonicalLink,
+    ClientRequest,
     Grant,
     Header,
     Heartbeat,
     HeldLease,
     Hello,
-    Kind,
-    Link,
     Message,
-    Page,
+    MessageKind,
+    PageRecord,
     Reply,
-    Request,
     Result,
 )
 from zcrawl.model.host import Manner
@@ -63,7 +63,7 @@ def worker_info(name: str = "w1", **changes: Any) -> WorkerInfo:
 
 
 def header(
-    body: Body | Kind,
+    body: Body | MessageKind,
     source: str = "w1",
     incarnation: int = 1,
     *,
@@ -71,7 +71,7 @@ def header(
     sequence: int = 0,
     subject: int = 0,
 ) -> Header:
-    kind = body if isinstance(body, Kind) else KIND_OF[type(body)]
+    kind = body if isinstance(body, MessageKind) else KIND_OF[type(body)]
     return Header(PROTOCOL_VERSION, kind, 0, epoch, source, incarnation, sequence, subject)
 
 
@@ -107,7 +107,7 @@ def grant(host: int = 1, concurrency: int = 2, revision: int = 1, **changes: Any
     return Grant(host, origin, revision, concurrency, **{**fields, **changes})
 
 
-def link(url: str) -> Link:
+def link(url: str) -> CanonicalLink:
     canonical = canonicalize(url)
     return canonical, DEFAULT.key(canonical)
 
@@ -115,7 +115,7 @@ def link(url: str) -> Link:
 def result(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> Result:
     fields: dict[str, Any] = {"lease_epoch": 1, "lease_n": 1, "run": 1, "host": 1, "attempt": 1}
     if outcome is Outcome.DONE:
-        page = Page(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
+        page = PageRecord(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
         fields |= {"page": page, "status": 200, "items": [b'{"n":1}']}
     return Result(seq=seq, outcome=outcome, **{**fields, **changes})
 
@@ -124,7 +124,7 @@ def attempt(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> At
     """What a pipeline would report as `result(seq, outcome, **changes)`."""
     made = Attempt(assignment(1, seq), outcome=outcome)
     if outcome is Outcome.DONE:
-        made.page = Page(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
+        made.page = PageRecord(f"http://h1.test/{seq}", "title", "text/html", 10, UTC, 1.0)
         made.status, made.items = 200, [b'{"n":1}']
     return msgspec.structs.replace(made, **changes)
 
@@ -182,14 +182,14 @@ class LeaderStory:
         self.tick()
         return self
 
-    def handle(self, event: m.Event) -> None:
+    def handle(self, event: m.MasterEvent) -> None:
         for effect in self.master.handle(event, self.now, UTC + self.now):
             self._do(effect)
         self.master.check(self.now)
 
     def tick(self, after_s: float = 0.02) -> None:
         self.now += after_s
-        self.handle(m.Ticked())
+        self.handle(m.MasterTicked())
 
     def wait(self, seconds: float, each: Callable[[], None] = lambda: None) -> None:
         """Time passes in steps of a quarter of a second, `each` before every tick."""
@@ -197,7 +197,7 @@ class LeaderStory:
             each()
             self.tick(0.25)
 
-    def _do(self, effect: m.Effect) -> None:
+    def _do(self, effect: m.MasterEffect) -> None:
         match effect:
             case m.Execute(command):
                 if self.hold(command):
@@ -224,7 +224,7 @@ class LeaderStory:
 
     def run(self, what: Command | m.Ask) -> None:
         """The store does what it was asked, and the master hears of it."""
-        event: m.Event
+        event: m.MasterEvent
         try:
             if isinstance(what, m.Ask):
                 event = m.QueryDone(what.query, what.tag, self.store.query(what.query))
@@ -291,7 +291,9 @@ class LeaderStory:
         number = self.numbers.get((worker, incarnation), 0) + 1
         self.numbers[(worker, incarnation)] = number
         epoch = self.master.epoch
-        head = header(Kind.RESULT, worker, incarnation, epoch=epoch, sequence=number, subject=seq)
+        head = header(
+            MessageKind.RESULT, worker, incarnation, epoch=epoch, sequence=number, subject=seq
+        )
         self.handle(m.MessageCame(BadBody(head, "spoilt")))
         self.tick()
 
@@ -299,7 +301,7 @@ class LeaderStory:
         """Ask and return the newest reply, if one came at once."""
         self.asked += 1
         before = len(self.replies)
-        self.handle(m.ClientAsked(client, Request(id or f"q{self.asked}", op, args)))
+        self.handle(m.ClientAsked(client, ClientRequest(id or f"q{self.asked}", op, args)))
         self.tick()
         return self.replies[-1] if len(self.replies) > before else None
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, open_sink
-from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Script, Write
+from zcrawl.outputs.script import Commit, Fence, Open, ReadRows, Script, ScriptEffect, Write
 from zcrawl.outputs.script import _complete_part as complete_part
 from zcrawl.outputs.warc import GetBody
-from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_mark import OutputMark
 from zcrawl.store.output_pieces import Writer
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.output_rights import OutputRights
@@ -33,20 +33,20 @@ class Driven:
 
     def __init__(self, sink: Sink, rows: Rows) -> None:
         self.sink, self._rows = sink, rows
-        self.marks: list[Mark] = []
+        self.marks: list[OutputMark] = []
 
     @property
     def cursor(self) -> int:
         return self.sink.cursor
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None:
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark | None:
         self.marks = []
         self._complete(False, utc)
         self._commit(self.sink.take(rows, utc))
         self._complete(False, utc)
         return self.marks[-1] if self.marks else None
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         self.marks = []
         self._complete(ended, utc)
         self._commit(self.sink.settle(ended, utc))
@@ -55,7 +55,7 @@ class Driven:
     def close(self) -> None:
         self.sink.close()
 
-    def _commit(self, mark: Mark | None) -> None:
+    def _commit(self, mark: OutputMark | None) -> None:
         if mark is not None:
             self.marks.append(mark)
 
@@ -67,12 +67,12 @@ class Driven:
         outcome = None
         while True:
             try:
-                effect: Effect = script.send(outcome)
+                effect: ScriptEffect = script.send(outcome)
             except StopIteration:
                 return
             outcome = None
             match effect:
-                case Read(after, limit):
+                case ReadRows(after, limit):
                     outcome = self._rows(after, limit)
                 case Write(_, call, _):
                     outcome = call()

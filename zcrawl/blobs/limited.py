@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 from zcrawl.errors import DiskFull, StoreUnavailable
 from zcrawl.model.reasons.storage import BLOBS_UNAVAILABLE
 from zcrawl.runtime.threads import LimitedThread
-from zcrawl.store.breaker import Breaker
+from zcrawl.store.breaker import StoreBreaker
 
 LIMIT_S: Final = 60.0  # of one call; a body has megabytes at most
 MOST_STUCK: Final = 8  # threads that may be left behind
@@ -46,7 +46,7 @@ class GuardedBlobs:
         self._where, self._limit_s, self._clock = where, limit_s, clock
         self._open_place = open_place
         self._place: Blobs | None = None
-        self._breaker = Breaker()
+        self._breaker = StoreBreaker()
         self._lock = threading.Lock()
         self._idle: list[LimitedThread] = []
         self._stuck: list[LimitedThread] = []

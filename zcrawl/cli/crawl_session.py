@@ -39,7 +39,7 @@ MISHAPS_MOST: Final = 6  # of the leader in a row; the waits between them add up
 DRAIN_TIMEOUT_S: Final = 30.0  # longer than one request may take by default
 
 
-class Plan(msgspec.Struct, frozen=True):
+class CrawlTarget(msgspec.Struct, frozen=True):
     """What to crawl: a submission, or None to go on with what the data folder holds."""
 
     data: Path
@@ -48,9 +48,9 @@ class Plan(msgspec.Struct, frozen=True):
     json: bool
 
 
-class Session:
+class CrawlRun:
     def __init__(
-        self, cluster: Cluster, plan: Plan, display: Display, interrupt: Interrupt
+        self, cluster: Cluster, plan: CrawlTarget, display: Display, interrupt: Interrupt
     ) -> None:
         self._cluster = cluster
         self._plan = plan

@@ -115,7 +115,7 @@ def make_display(as_json: bool, verbose: bool, to_stdout: bool) -> Display:
     """`to_stdout`: items go there; on a terminal they are what is to be seen."""
     if (as_json and not verbose) or (to_stdout and sys.stdout.isatty()):
         return Silent()
-    return LiveTable() if sys.stderr.isatty() and not as_json else Lines()
+    return LiveTable() if sys.stderr.isatty() and not as_json else LineDisplay()
 
 
 class Silent:
@@ -137,7 +137,7 @@ class Silent:
         pass
 
 
-class Lines(Silent):
+class LineDisplay(Silent):
     """For logs and pipes."""
 
     def __init__(self) -> None:

@@ -66,12 +66,12 @@ def print_json_text(text: str) -> None:
 def write_items(chunk: bytes, form: str) -> None:
     """Items in their format to stdout. JSON lines are escaped always, which changes no value. CSV
     has no escapes: a program gets the item as it is, a terminal gets it by the rule."""
-    from zcrawl.model.formats import FORMATS, Display
+    from zcrawl.model.formats import FORMATS, StdoutKind
 
     display = FORMATS[form].display
-    if display is Display.JSON:
+    if display is StdoutKind.JSON:
         chunk = shown_json_bytes(chunk)
-    elif display is Display.TEXT and sys.stdout.isatty():
+    elif display is StdoutKind.TEXT and sys.stdout.isatty():
         chunk = shown(chunk.decode("utf-8", "replace"), keep="\r\n").encode()
     with _stdout_errors():
         sys.stdout.buffer.write(chunk)

@@ -17,7 +17,7 @@ from zcrawl.model.formats import FORMATS, Format, listed_endings
 from zcrawl.model.reasons.usage import NO_CAPTURES
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import Kept
-from zcrawl.outputs.columns import Kind, Layout, layout_of
+from zcrawl.outputs.columns import ColumnKind, Layout, layout_of
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import FailedRow, Failures, Items, ReadFailed, ReadItems
 
@@ -53,7 +53,7 @@ class Source:
         names = FAILED_COLUMNS if self.kind is None else REPORT_COLUMNS
         numbers = ("status", "attempts", "depth")
         texts = ("errors", "item")
-        columns: dict[str, Kind] = {
+        columns: dict[str, ColumnKind] = {
             n: "int" if n in numbers else "json" if n in texts else "string" for n in names
         }
         return Layout(columns, csv_safe=spec.output.csv_safe)

@@ -265,10 +265,10 @@ def check_extraction(spec: JobSpec, source: str) -> None:
     """Compile the job's selectors, patterns and paths: the leader, who parses nothing, cannot."""
     if not spec.extract and not spec.schema:
         return
-    from zcrawl.parse.extract.plan import Plan
+    from zcrawl.parse.extract.plan import ExtractionPlan
 
     try:
-        Plan(spec.extract, spec.schema)
+        ExtractionPlan(spec.extract, spec.schema)
         if not spec.parsers:  # whose items may have any fields
             check_schema_fields(spec.extract, spec.schema)
     except JobError as error:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.coord.ports import Condition, CoordEvent, Role, Sighting
+from zcrawl.coord.ports import Condition, CoordEvent, MemberRole, Sighting
 
 
 class Trouble(enum.Enum):
@@ -89,8 +89,8 @@ class Tell(msgspec.Struct, frozen=True):
     event: CoordEvent
 
 
-Effect: TypeAlias = Call | Tell
-Effects: TypeAlias = list[Effect]
+ElectionEffect: TypeAlias = Call | Tell
+ElectionEffects: TypeAlias = list[ElectionEffect]
 
 
 # ------------------------------------------------------------ answers
@@ -121,7 +121,7 @@ class CallFailed(msgspec.Struct, frozen=True):
     reason: str
 
 
-Answer: TypeAlias = CallDone | SessionMade | LockWon | LockRefused | CallFailed
+CallAnswer: TypeAlias = CallDone | SessionMade | LockWon | LockRefused | CallFailed
 
 
 # ------------------------------------------------------------ readings, from the watches
@@ -146,7 +146,7 @@ class LockRead(msgspec.Struct, frozen=True):
 
 
 class MembersRead(msgspec.Struct, frozen=True):
-    role: Role
+    role: MemberRole
     rows: tuple[CatalogueRow, ...]
 
 
@@ -159,7 +159,7 @@ class WatchFailed(msgspec.Struct, frozen=True):
 # ------------------------------------------------------------ our own process
 
 
-class Ticked(msgspec.Struct, frozen=True):
+class ElectionTicked(msgspec.Struct, frozen=True):
     pass
 
 
@@ -181,12 +181,12 @@ class CloseAsked(msgspec.Struct, frozen=True):
     pass
 
 
-Event: TypeAlias = (
-    Answer
+ElectionEvent: TypeAlias = (
+    CallAnswer
     | LockRead
     | MembersRead
     | WatchFailed
-    | Ticked
+    | ElectionTicked
     | LoopLived
     | ConditionSet
     | ResignAsked

@@ -33,7 +33,7 @@ from typing import Final, assert_never
 
 from zcrawl.coord import calls as c
 from zcrawl.coord.members import Members
-from zcrawl.coord.ports import Condition, CoordAway, CoordBack, Deposed, Elected, Member, Role
+from zcrawl.coord.ports import Condition, CoordAway, CoordBack, Deposed, Elected, Member, MemberRole
 from zcrawl.coord.records import NO_SESSION, is_value_of, read_lock
 
 PASS_EVERY_S: Final = 1.0  # a third of the check's TTL
@@ -61,7 +61,7 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-class Known(enum.Enum):
+class LockKnowledge(enum.Enum):
     """What we know of the lock."""
 
     FREE = "free"  # read from Consul: free, or ours
@@ -82,7 +82,7 @@ class Election:
         self._publish_at = 0.0
         self._lived_at = now  # of the event loop: it has just started us
         self._last_at = now
-        self._lock = Known.UNKNOWN
+        self._lock = LockKnowledge.UNKNOWN
         self._stand_at = now  # not before; moved on by resigning
         self._doubt = False
         self._seen: object = None
@@ -96,15 +96,15 @@ class Election:
 
     # ------------------------------------------------------------ in and out
 
-    def handle(self, event: c.Event, now: float) -> c.Effects:
+    def handle(self, event: c.ElectionEvent, now: float) -> c.ElectionEffects:
         if self.state is State.CLOSED:
             return []
         if now - self._last_at > GAP_S and self.state is State.LEADER:
             self._doubt = True
         self._last_at = now
-        effects: c.Effects = []
+        effects: c.ElectionEffects = []
         match event:
-            case c.Ticked():
+            case c.ElectionTicked():
                 pass
             case c.LoopLived(at):
                 self._lived_at = max(self._lived_at, at)
@@ -146,11 +146,11 @@ class Election:
 
     # ------------------------------------------------------------ what is to be called
 
-    def _calls_due(self, now: float) -> c.Effects:
+    def _calls_due(self, now: float) -> c.ElectionEffects:
         """In the order in which they are to be made; each kind only once at a time."""
         if self.state is State.CLOSED:
             return []
-        effects: c.Effects = []
+        effects: c.ElectionEffects = []
         for call in self._wanted(now):
             kind = type(call)
             if kind in self._asked_at or now < self._due.get(kind, 0.0):
@@ -168,7 +168,7 @@ class Election:
         if self.state is State.RESIGNING:
             wanted.append(c.ReleaseLock(self.session))
         stands = self.state is State.CANDIDATE and alive and now >= self._stand_at
-        if stands and self._lock is not Known.HELD:
+        if stands and self._lock is not LockKnowledge.HELD:
             wanted.append(c.AcquireLock(self.session))
         if alive:
             wanted.append(c.PassCheck(self._condition.note) if self.registered else self._entry())
@@ -176,7 +176,7 @@ class Election:
                 wanted.append(self._entry())
         if self.session:
             wanted.append(c.RenewSession(self.session))
-        elif self.registered and alive and self.me.role is Role.MASTER:
+        elif self.registered and alive and self.me.role is MemberRole.MASTER:
             wanted.append(c.CreateSession())
         if self.state is State.LEADER and not self._doubt:
             wanted += self.members.dead(now)
@@ -202,7 +202,7 @@ class Election:
 
     # ------------------------------------------------------------ answers
 
-    def _on_done(self, call: c.Call, now: float) -> c.Effects:
+    def _on_done(self, call: c.Call, now: float) -> c.ElectionEffects:
         self._succeeded(call, now)
         effects = self._met(need_of(call))
         match call:
@@ -226,16 +226,16 @@ class Election:
                 pass
         return effects
 
-    def _on_session(self, session: str, now: float) -> c.Effects:
+    def _on_session(self, session: str, now: float) -> c.ElectionEffects:
         self._succeeded(c.CreateSession(), now)
         effects = self._met(need_of(c.CreateSession()))
         if self.state is State.OUTSIDE:
             self.state, self.session = State.CANDIDATE, session
             self._due[c.RenewSession] = now + RENEW_EVERY_S
-            self._lock = Known.UNKNOWN
+            self._lock = LockKnowledge.UNKNOWN
         return effects
 
-    def _on_won(self, session: str, hint: int, now: float) -> c.Effects:
+    def _on_won(self, session: str, hint: int, now: float) -> c.ElectionEffects:
         asked = self._succeeded(c.AcquireLock(session), now)
         effects = self._met(LOCK)
         if session != self.session:
@@ -250,7 +250,7 @@ class Election:
             effects += self._lead(hint)
         return effects
 
-    def _on_refused(self, session: str, now: float) -> c.Effects:
+    def _on_refused(self, session: str, now: float) -> c.ElectionEffects:
         self._succeeded(c.AcquireLock(session), now)
         effects = self._met(LOCK)
         if session != self.session:
@@ -258,12 +258,14 @@ class Election:
         if self.state is State.LEADER:
             self.state = State.CANDIDATE
             effects += self._lose("another holds the lock")
-        if self._lock is Known.UNKNOWN:
-            self._lock = Known.HELD  # until the watch reads otherwise
+        if self._lock is LockKnowledge.UNKNOWN:
+            self._lock = LockKnowledge.HELD  # until the watch reads otherwise
         self._due[c.AcquireLock] = now + ACQUIRE_AGAIN_S
         return effects
 
-    def _on_failed(self, call: c.Call, trouble: c.Trouble, reason: str, now: float) -> c.Effects:
+    def _on_failed(
+        self, call: c.Call, trouble: c.Trouble, reason: str, now: float
+    ) -> c.ElectionEffects:
         kind = type(call)
         self._asked_at.pop(kind, None)
         if trouble is c.Trouble.GONE:
@@ -296,14 +298,16 @@ class Election:
 
     # ------------------------------------------------------------ the lock
 
-    def _on_lock_read(self, entry: c.LockEntry | None) -> c.Effects:
+    def _on_lock_read(self, entry: c.LockEntry | None) -> c.ElectionEffects:
         effects = self._met(f"watch {LOCK}")
         holder = entry.session if entry is not None else NO_SESSION
-        self._lock = Known.FREE if holder in (NO_SESSION, self.session) else Known.HELD
+        self._lock = (
+            LockKnowledge.FREE if holder in (NO_SESSION, self.session) else LockKnowledge.HELD
+        )
         spoilt = entry is not None and not is_value_of(self.me, entry.value)
         if self.state is State.LEADER and (holder != self.session or spoilt):
             self._doubt = True  # acquiring again also writes the value again
-        elif self._lock is Known.FREE:
+        elif self._lock is LockKnowledge.FREE:
             self._due.pop(c.AcquireLock, None)
         seen = read_lock(self.me, self.session, entry)
         if seen != self._seen and not (self._doubt and holder == self.session):
@@ -311,45 +315,45 @@ class Election:
             effects.append(c.Tell(seen))
         return effects
 
-    def _lead(self, hint: int) -> c.Effects:
+    def _lead(self, hint: int) -> c.ElectionEffects:
         self.state, self.hint = State.LEADER, hint
         self._doubt = False
         return [c.Tell(Elected(hint, alone=False))]
 
-    def _lose(self, reason: str) -> c.Effects:
+    def _lose(self, reason: str) -> c.ElectionEffects:
         self._doubt = False
         return [c.Tell(Deposed(reason))]
 
-    def _session_gone(self, session: str) -> c.Effects:
+    def _session_gone(self, session: str) -> c.ElectionEffects:
         if session != self.session:
             return []
         led = self.state is State.LEADER
         self.state, self.session = State.OUTSIDE, NO_SESSION
-        self._lock = Known.UNKNOWN
+        self._lock = LockKnowledge.UNKNOWN
         effects = self._lose("the session is gone") if led else []
         for call in (c.AcquireLock(session), c.RenewSession(session)):
             effects += self._met(need_of(call))  # or given up: there is nothing to renew
         return effects
 
-    def _on_resign(self) -> c.Effects:
+    def _on_resign(self) -> c.ElectionEffects:
         if self.state is not State.LEADER:
             return []  # it was deposed before it asked
         self.state = State.RESIGNING
         # Told before the lock is free: nobody else can be elected earlier.
         return self._lose("resigned")
 
-    def _on_close(self) -> c.Effects:
+    def _on_close(self) -> c.ElectionEffects:
         held = self.state in (State.LEADER, State.RESIGNING)
         self.state = State.CLOSED
         # Released first: a destroyed session would keep others out for its lock-delay.
-        effects: c.Effects = [c.ReleaseLock(self.session)] if held else []
+        effects: c.ElectionEffects = [c.ReleaseLock(self.session)] if held else []
         if self.session:
             effects.append(c.DestroySession(self.session))
         return [*effects, c.Deregister()]
 
     # ------------------------------------------------------------ away and back
 
-    def _failed(self, need: str, trouble: c.Trouble, reason: str) -> c.Effects:
+    def _failed(self, need: str, trouble: c.Trouble, reason: str) -> c.ElectionEffects:
         first = not self._failing
         self._failing[need] = reason
         # A missing right is told although Consul was away before: only a person can mend it.
@@ -357,18 +361,18 @@ class Election:
         self._told_denied = self._told_denied or news
         return [c.Tell(CoordAway(f"{need}: {reason}"))] if first or news else []
 
-    def _met(self, need: str) -> c.Effects:
+    def _met(self, need: str) -> c.ElectionEffects:
         if self._failing.pop(need, None) is None or self._failing:
             return []
         self._told_denied = False
-        if self._lock is Known.HELD:
-            self._lock = Known.UNKNOWN  # the watch may learn late what happened meanwhile
+        if self._lock is LockKnowledge.HELD:
+            self._lock = LockKnowledge.UNKNOWN  # the watch may learn late what happened meanwhile
         return [c.Tell(CoordBack())]
 
     def check(self) -> None:
         leads = self.state in (State.LEADER, State.RESIGNING)
         assert not leads or self.session, "who leads has a session"
-        assert self.me.role is Role.MASTER or not self.session, "a worker has no session"
+        assert self.me.role is MemberRole.MASTER or not self.session, "a worker has no session"
         assert not self._doubt or self.state is State.LEADER, "only a leader can doubt"
         assert (self.state is State.CANDIDATE) <= bool(self.session), "no candidate without session"
 

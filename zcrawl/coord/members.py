@@ -13,7 +13,7 @@ from zcrawl.coord.ports import (
     IdTaken,
     MastersChanged,
     Member,
-    Role,
+    MemberRole,
     Sighting,
     WorkersChanged,
 )
@@ -27,29 +27,33 @@ ID_TAKEN_AFTER_S: Final = 6.0  # our earlier life counts as living until its che
 class Members:
     def __init__(self, me: Member) -> None:
         self._me = me
-        self._told: dict[Role, tuple[Sighting, ...]] = {}
+        self._told: dict[MemberRole, tuple[Sighting, ...]] = {}
         self._dead_since: dict[tuple[str, str], float] = {}
         self._doubles: dict[int, tuple[Member, float]] = {}
         self._double_told: set[int] = set()
 
-    def read(self, role: Role, rows: tuple[c.CatalogueRow, ...], now: float) -> c.Effects:
+    def read(
+        self, role: MemberRole, rows: tuple[c.CatalogueRow, ...], now: float
+    ) -> c.ElectionEffects:
         self._note_dead(role, rows, now)
-        effects: c.Effects = []
+        effects: c.ElectionEffects = []
         ordered = sorted(rows, key=lambda row: (row.sighting.member.id, row.node))
         sightings = tuple(row.sighting for row in ordered)
         if self._told.get(role) != sightings:
             self._told[role] = sightings
             changed = (
-                MastersChanged(sightings) if role is Role.MASTER else WorkersChanged(sightings)
+                MastersChanged(sightings)
+                if role is MemberRole.MASTER
+                else WorkersChanged(sightings)
             )
             effects.append(c.Tell(changed))
         if role is self._me.role:
             self._note_doubles(sightings, now)
         return effects
 
-    def doubles(self, now: float) -> c.Effects:
+    def doubles(self, now: float) -> c.ElectionEffects:
         """Who has had our id for too long to be our own past; told once each."""
-        effects: c.Effects = []
+        effects: c.ElectionEffects = []
         for incarnation, (other, since) in self._doubles.items():
             if now - since >= ID_TAKEN_AFTER_S and incarnation not in self._double_told:
                 self._double_told.add(incarnation)
@@ -68,7 +72,7 @@ class Members:
         """Or not to be removed now: if it is still read as dead, its time begins anew."""
         self._dead_since.pop((node, service_id), None)
 
-    def _note_dead(self, role: Role, rows: tuple[c.CatalogueRow, ...], now: float) -> None:
+    def _note_dead(self, role: MemberRole, rows: tuple[c.CatalogueRow, ...], now: float) -> None:
         dead = {
             (row.node, row.service_id) for row in rows if row.sighting.health is Health.CRITICAL
         }

@@ -18,7 +18,7 @@ import msgspec
 from zcrawl.mesh.ports import Endpoints
 
 
-class Role(enum.StrEnum):
+class MemberRole(enum.StrEnum):
     MASTER = "master"  # stands for election
     WORKER = "worker"  # is registered and watches, nothing more
 
@@ -31,7 +31,7 @@ class Health(enum.StrEnum):
 class Member(msgspec.Struct, frozen=True):
     """One process of the cluster, as it presents itself."""
 
-    role: Role
+    role: MemberRole
     id: str
     cluster: str
     version: str

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from zcrawl.coord.calls import CatalogueRow, LockEntry
-from zcrawl.coord.ports import Condition, Health, LeaderSeen, Member, Role, Sighting
+from zcrawl.coord.ports import Condition, Health, LeaderSeen, Member, MemberRole, Sighting
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
@@ -49,7 +49,7 @@ class LockValue(msgspec.Struct, frozen=True):
     since: str
 
 
-def service_name(role: Role) -> str:
+def service_name(role: MemberRole) -> str:
     return f"zcrawl-{role.value}"
 
 
@@ -67,7 +67,7 @@ def lock_key(cluster: str) -> str:
 
 
 def tags_of(member: Member, leads: bool, condition: Condition) -> list[str]:
-    place = [LEADER_TAG if leads else FOLLOWER_TAG] if member.role is Role.MASTER else []
+    place = [LEADER_TAG if leads else FOLLOWER_TAG] if member.role is MemberRole.MASTER else []
     return [member.cluster, *place, *condition.tags]
 
 
@@ -118,7 +118,7 @@ def check_of(member: Member, condition: Condition) -> dict[str, Any]:
 # ------------------------------------------------------------ reading
 
 
-def read_row(role: Role, cluster: str, row: Any) -> CatalogueRow | None:
+def read_row(role: MemberRole, cluster: str, row: Any) -> CatalogueRow | None:
     """One entry of /v1/health/service; None for another cluster's and for what is not ours."""
     try:
         service, meta = row["Service"], row["Service"]["Meta"]
@@ -143,7 +143,7 @@ def read_row(role: Role, cluster: str, row: Any) -> CatalogueRow | None:
         return None  # somebody else's service under our name: not a member
 
 
-def _read_member(role: Role, meta: Mapping[str, str]) -> Member:
+def _read_member(role: MemberRole, meta: Mapping[str, str]) -> Member:
     return Member(
         role,
         meta["id"],

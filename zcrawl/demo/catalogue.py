@@ -41,7 +41,7 @@ class _Dice:
         return options[self.number(len(options), *what)]
 
 
-class Catalogue:
+class DemoCatalogue:
     """A site: home → tags → lists with pagination → books. The same arguments, the same site."""
 
     def __init__(self, seed: int = 1, books: int = 600, tags: int = 24) -> None:

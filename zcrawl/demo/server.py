@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from urllib.parse import unquote
 
-from zcrawl.demo.catalogue import ROBOTS_TXT, Catalogue
+from zcrawl.demo.catalogue import ROBOTS_TXT, DemoCatalogue
 
 LOOPBACK = "127.0.0.1"
 HEAD_LIMIT_BYTES = 16_384
@@ -30,10 +30,10 @@ REASONS = {
 
 
 class DemoServer:
-    """`async with DemoServer(Catalogue(seed=1)) as server: ... server.url`"""
+    """`async with DemoServer(DemoCatalogue(seed=1)) as server: ... server.url`"""
 
-    def __init__(self, catalogue: Catalogue | None = None, port: int = 0) -> None:
-        self._catalogue = catalogue if catalogue is not None else Catalogue()
+    def __init__(self, catalogue: DemoCatalogue | None = None, port: int = 0) -> None:
+        self._catalogue = catalogue if catalogue is not None else DemoCatalogue()
         self._port = port  # 0: a free one
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -99,7 +99,7 @@ class DemoServer:
         return keep
 
 
-def respond(catalogue: Catalogue, head: bytes) -> tuple[bytes, bool]:
+def respond(catalogue: DemoCatalogue, head: bytes) -> tuple[bytes, bool]:
     """The bytes that answer one request head, and whether the connection stays open."""
     first, *lines = head.decode("latin-1").split("\r\n")
     fields = {
@@ -141,7 +141,7 @@ def _answer(
 
 
 @contextlib.contextmanager
-def demo_site(catalogue: Catalogue | None = None) -> Iterator[DemoServer]:
+def demo_site(catalogue: DemoCatalogue | None = None) -> Iterator[DemoServer]:
     """A DemoServer in a thread with its own event loop, for callers that have none."""
     server = DemoServer(catalogue)
     started = threading.Event()

@@ -20,7 +20,7 @@ import math
 
 import msgspec
 
-from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, Group
+from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, LimitGroup
 from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
 from zcrawl.model.process_name import worker_of
@@ -125,7 +125,7 @@ class HostState(msgspec.Struct):
     # Of jobs that limit domains or addresses, and of hosts with a robots.txt elsewhere (`groups`):
     address: str = ""  # where it is; empty: not known
     pins: bool = False  # it is to be connected to at that address only
-    groups: tuple[Group, ...] = ()
+    groups: tuple[LimitGroup, ...] = ()
     clan: Clan | None = None
     asked: dict[str, tuple[Asker, ...]] = msgspec.field(default_factory=dict)  # group → who asks
 
@@ -354,15 +354,15 @@ class HostState(msgspec.Struct):
         """A job limits its address: it is connected to there only. Or no job does any more."""
         self.pins = pins
 
-    def join_group(self, group: Group) -> None:
+    def join_group(self, group: LimitGroup) -> None:
         self.groups = (*self.groups, group)
         self.asked[group.key] = ()
 
-    def leave_group(self, group: Group) -> None:
+    def leave_group(self, group: LimitGroup) -> None:
         del self.asked[group.key]
         self.groups = tuple(one for one in self.groups if one is not group)
 
-    def set_askers(self, group: Group, askers: tuple[Asker, ...]) -> None:
+    def set_askers(self, group: LimitGroup, askers: tuple[Asker, ...]) -> None:
         """These ask for the limit of a group, for its sake."""
         self.asked[group.key] = askers
 

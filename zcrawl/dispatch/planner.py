@@ -52,7 +52,7 @@ from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import QueuedRow
 
 
-class Sending(msgspec.Struct):
+class WorkerBatch(msgspec.Struct):
     """What one worker is to be sent now."""
 
     worker: WorkerInfo
@@ -61,8 +61,8 @@ class Sending(msgspec.Struct):
     hosts: dict[int, None] = msgspec.field(default_factory=dict)
 
 
-class Plan(msgspec.Struct):
-    sendings: dict[str, Sending] = msgspec.field(default_factory=dict)
+class DispatchPlan(msgspec.Struct):
+    sendings: dict[str, WorkerBatch] = msgspec.field(default_factory=dict)
     owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
 
 
@@ -114,7 +114,7 @@ class Planner:
         self._turn = 0
         self._parked: dict[str, dict[int, None]] = {}  # process name → hosts that wait for it
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
-        self._plan = Plan()
+        self._plan = DispatchPlan()
         self.overdue: set[int] = set()  # requests whose attempts were all lost: they end
 
     # ------------------------------------------------------------ hosts and runs
@@ -302,8 +302,8 @@ class Planner:
 
     # ------------------------------------------------------------ planning
 
-    def plan(self, now: float) -> Plan:
-        self._plan = Plan()
+    def plan(self, now: float) -> DispatchPlan:
+        self._plan = DispatchPlan()
         for run, host_id in self.frontier.mature(now):
             self.lane_opened(run, host_id)
         self._settle_dirty(now)
@@ -354,10 +354,10 @@ class Planner:
         if worker is not None and worker.name == name:
             self._sending(worker).hosts[host.id] = None
 
-    def _sending(self, worker: WorkerInfo) -> Sending:
+    def _sending(self, worker: WorkerInfo) -> WorkerBatch:
         sending = self._plan.sendings.get(worker.name)
         if sending is None:
-            sending = self._plan.sendings[worker.name] = Sending(worker, worker.next_number())
+            sending = self._plan.sendings[worker.name] = WorkerBatch(worker, worker.next_number())
         return sending
 
     def _dispatch(self, host: HostState, now: float) -> None:

@@ -69,7 +69,7 @@ Asker: TypeAlias = int | AllRuns  # a run, or a host for all its runs
 Limit: TypeAlias = tuple[float, int]  # seconds between two starts, requests at a time; 0: none
 
 
-class Group(msgspec.Struct, eq=False):
+class LimitGroup(msgspec.Struct, eq=False):
     """All hosts of one registered domain, or at one address, that a job limits together."""
 
     key: str
@@ -120,7 +120,7 @@ MOST_IDLE = 50_000  # groups without hosts that are remembered
 
 class Groups:
     def __init__(self, hosts: dict[int, HostState]) -> None:
-        self.by_key: dict[str, Group] = {}
+        self.by_key: dict[str, LimitGroup] = {}
         self.began = -math.inf  # when this leader took over from another one
         self._hosts = hosts
         self._revision = 0
@@ -151,7 +151,7 @@ class Groups:
                 moved += self.released(host)  # it may be what they wait for
                 self._leave(host, group)
         for key, asks in wanted.items():
-            group = self.by_key.setdefault(key, Group(key))
+            group = self.by_key.setdefault(key, LimitGroup(key))
             if group not in host.groups:
                 moved += self._join(host, group)
             self._count_runs(host, group, asks)
@@ -206,7 +206,7 @@ class Groups:
         host.locate(address)
         return True
 
-    def _join(self, host: HostState, group: Group) -> list[int]:
+    def _join(self, host: HostState, group: LimitGroup) -> list[int]:
         host.join_group(group)
         group.hosts += 1
         group.held += host.leased
@@ -233,7 +233,7 @@ class Groups:
         kept.refused.update(gone.refused)
         return list(gone.hosts)
 
-    def _leave(self, host: HostState, group: Group) -> None:
+    def _leave(self, host: HostState, group: LimitGroup) -> None:
         """The rest of the clan stays together, also if only this host linked it."""
         self._count_runs(host, group, {})
         host.leave_group(group)
@@ -250,7 +250,7 @@ class Groups:
                 names.pop(host.id, None)
             host.set_clan(None)
 
-    def _count_runs(self, host: HostState, group: Group, asks: Mapping[Asker, Limit]) -> None:
+    def _count_runs(self, host: HostState, group: LimitGroup, asks: Mapping[Asker, Limit]) -> None:
         for asker in host.asked[group.key]:
             group.members[asker] -= 1
             if not group.members[asker]:
@@ -348,7 +348,7 @@ class Groups:
         self._arm(group, ready_at if ready_at > now else now + CALL_AGAIN_S)
         return False
 
-    def obstacle(self, host: HostState, now: float) -> Group | None:
+    def obstacle(self, host: HostState, now: float) -> LimitGroup | None:
         """The first of its groups that admits no URL of the host now."""
         for group in host.groups:
             if group.ready_at() > now or group.held >= group.hold_limit:
@@ -387,7 +387,7 @@ class Groups:
     def next_due_at(self) -> float:
         return self._alarms[0][0] if self._alarms else math.inf
 
-    def _arm(self, group: Group, moment: float) -> None:
+    def _arm(self, group: LimitGroup, moment: float) -> None:
         if moment < group.alarm_at:
             group.alarm_at = moment
             self._turn += 1

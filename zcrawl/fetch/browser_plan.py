@@ -73,7 +73,7 @@ class Step(enum.Enum):
     LEAVE = "leave"  # a redirect or a failure: its head says all
 
 
-class Move(enum.Enum):
+class NavigationDecision(enum.Enum):
     """What becomes of a page that wants to be somewhere else."""
 
     FOLLOW = "follow"  # go along
@@ -81,7 +81,7 @@ class Move(enum.Enum):
     REFUSE = "refuse"  # stay
 
 
-class Budget:
+class RequestBudget:
     """What one page may still ask for."""
 
     def __init__(self, orders: Browser) -> None:
@@ -132,14 +132,14 @@ def on_later_answer(status: int, location: str, origin: str) -> bool:
         return False
 
 
-def on_move(here: str, target: str, reloads: int, clicked: bool) -> Move:
+def on_move(here: str, target: str, reloads: int, clicked: bool) -> NavigationDecision:
     """The page's main frame is about to leave `here` for `target`."""
     if target.partition("#")[0] == here.partition("#")[0]:
-        return Move.FOLLOW if reloads < MOST_RELOADS else Move.REFUSE
+        return NavigationDecision.FOLLOW if reloads < MOST_RELOADS else NavigationDecision.REFUSE
     if not clicked:
-        return Move.REPORT
+        return NavigationDecision.REPORT
     same = target.startswith(("http://", "https://")) and origin_of(target) == origin_of(here)
-    return Move.FOLLOW if same else Move.REFUSE
+    return NavigationDecision.FOLLOW if same else NavigationDecision.REFUSE
 
 
 def own_headers(headers: Mapping[str, str]) -> dict[str, str]:

@@ -56,7 +56,7 @@ _MAX_AGE = lazy_pattern(r"-?[0-9]+")
 _Key = tuple[str, bool, str, str]
 
 
-class Place(msgspec.Struct, frozen=True):
+class CookiePlace(msgspec.Struct, frozen=True):
     """Where an answer came from, or a request goes to."""
 
     host: str  # lower case, without brackets and port
@@ -77,7 +77,7 @@ class Cookie(msgspec.Struct, frozen=True):
     def key(self) -> _Key:
         return self.domain, self.host_only, self.path, self.name
 
-    def goes_to(self, place: Place, now: float) -> bool:
+    def goes_to(self, place: CookiePlace, now: float) -> bool:
         return (
             (self.secure <= place.secure)
             and not self.is_over(now)
@@ -130,14 +130,14 @@ class Jar:
         if not own:
             self._domains.pop(cookie.domain, None)
 
-    def set_by(self, place: Place, header: str, now: float) -> None:
+    def set_by(self, place: CookiePlace, header: str, now: float) -> None:
         """Take a Set-Cookie header of an answer; what breaks the rules changes nothing."""
         cookie = read_set_cookie(header, place, now)
         if cookie is None or (not place.secure and self._has_secure(cookie, place.host)):
             return
         self.put(cookie, now)
 
-    def for_request(self, place: Place, now: float) -> list[Cookie]:
+    def for_request(self, place: CookiePlace, now: float) -> list[Cookie]:
         """What is sent, the longest path first."""
         own = [cookie for cookie in self.of_host(place.host) if cookie.goes_to(place, now)]
         return sorted(own, key=lambda cookie: -len(cookie.path))
@@ -150,7 +150,7 @@ class Jar:
         )
 
 
-def read_set_cookie(header: str, place: Place, now: float) -> Cookie | None:
+def read_set_cookie(header: str, place: CookiePlace, now: float) -> Cookie | None:
     """The cookie that a Set-Cookie header of `place` sets; None if it may not, or sets none."""
     pair, *rest = header.split(";")
     name, equals, value = (part.strip(_SPACES) for part in pair.partition("="))
@@ -198,7 +198,7 @@ def _attributes(parts: list[str]) -> Iterator[tuple[str, str]]:
             yield name.strip(_SPACES).lower(), value
 
 
-def _keeps_its_promise(name: str, attributes: dict[str, str], place: Place) -> bool:
+def _keeps_its_promise(name: str, attributes: dict[str, str], place: CookiePlace) -> bool:
     """Of a cookie without a name its value is asked: servers would read it as a name."""
     lower = name.lower()
     if lower.startswith("__secure-"):

@@ -42,7 +42,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _MAX_REMEMBERED: Final = 10_000  # origins
 
 
-class Kind(enum.StrEnum):
+class AddressKind(enum.StrEnum):
     """What an address is, if it is not an ordinary public one."""
 
     LOOPBACK = "loopback"
@@ -58,7 +58,9 @@ class Kind(enum.StrEnum):
 
 # What `allow_private` and a vouched name open. Metadata services, multicast and what nobody can
 # have an address in stay closed: no page is there that anybody wants to crawl.
-OPENED_KINDS: Final = frozenset({Kind.LOOPBACK, Kind.PRIVATE, Kind.UNIQUE_LOCAL, Kind.CGNAT})
+OPENED_KINDS: Final = frozenset(
+    {AddressKind.LOOPBACK, AddressKind.PRIVATE, AddressKind.UNIQUE_LOCAL, AddressKind.CGNAT}
+)
 
 _METADATA_ADDRESSES: Final = frozenset(
     ipaddress.ip_address(text)
@@ -82,36 +84,36 @@ _METADATA_ADDRESSES: Final = frozenset(
 _NETS_4: Final = tuple(
     (ipaddress.IPv4Network(net), kind)
     for net, kind in (
-        ("0.0.0.0/32", Kind.UNSPECIFIED),
-        ("0.0.0.0/8", Kind.RESERVED),  # "this network"; Linux connects some of it to itself
-        ("10.0.0.0/8", Kind.PRIVATE),
-        ("100.64.0.0/10", Kind.CGNAT),
-        ("127.0.0.0/8", Kind.LOOPBACK),
-        ("169.254.0.0/16", Kind.LINK_LOCAL),
-        ("172.16.0.0/12", Kind.PRIVATE),
-        ("192.0.0.0/24", Kind.RESERVED),
-        ("192.0.2.0/24", Kind.RESERVED),
-        ("192.88.99.0/24", Kind.RESERVED),
-        ("192.168.0.0/16", Kind.PRIVATE),
-        ("198.18.0.0/15", Kind.RESERVED),
-        ("198.51.100.0/24", Kind.RESERVED),
-        ("203.0.113.0/24", Kind.RESERVED),
-        ("224.0.0.0/4", Kind.MULTICAST),
-        ("240.0.0.0/4", Kind.RESERVED),
+        ("0.0.0.0/32", AddressKind.UNSPECIFIED),
+        ("0.0.0.0/8", AddressKind.RESERVED),  # "this network"; Linux connects some of it to itself
+        ("10.0.0.0/8", AddressKind.PRIVATE),
+        ("100.64.0.0/10", AddressKind.CGNAT),
+        ("127.0.0.0/8", AddressKind.LOOPBACK),
+        ("169.254.0.0/16", AddressKind.LINK_LOCAL),
+        ("172.16.0.0/12", AddressKind.PRIVATE),
+        ("192.0.0.0/24", AddressKind.RESERVED),
+        ("192.0.2.0/24", AddressKind.RESERVED),
+        ("192.88.99.0/24", AddressKind.RESERVED),
+        ("192.168.0.0/16", AddressKind.PRIVATE),
+        ("198.18.0.0/15", AddressKind.RESERVED),
+        ("198.51.100.0/24", AddressKind.RESERVED),
+        ("203.0.113.0/24", AddressKind.RESERVED),
+        ("224.0.0.0/4", AddressKind.MULTICAST),
+        ("240.0.0.0/4", AddressKind.RESERVED),
     )
 )
 _NETS_6: Final = tuple(
     (ipaddress.IPv6Network(net), kind)
     for net, kind in (
-        ("::/128", Kind.UNSPECIFIED),
-        ("::1/128", Kind.LOOPBACK),
-        ("fc00::/7", Kind.UNIQUE_LOCAL),
-        ("fe80::/10", Kind.LINK_LOCAL),
-        ("fec0::/10", Kind.PRIVATE),  # site-local, deprecated and still routed by some
-        ("ff00::/8", Kind.MULTICAST),
-        ("2001:db8::/32", Kind.RESERVED),
-        ("2001::/23", Kind.RESERVED),  # Teredo is judged before by what it holds
-        ("3fff::/20", Kind.RESERVED),
+        ("::/128", AddressKind.UNSPECIFIED),
+        ("::1/128", AddressKind.LOOPBACK),
+        ("fc00::/7", AddressKind.UNIQUE_LOCAL),
+        ("fe80::/10", AddressKind.LINK_LOCAL),
+        ("fec0::/10", AddressKind.PRIVATE),  # site-local, deprecated and still routed by some
+        ("ff00::/8", AddressKind.MULTICAST),
+        ("2001:db8::/32", AddressKind.RESERVED),
+        ("2001::/23", AddressKind.RESERVED),  # Teredo is judged before by what it holds
+        ("3fff::/20", AddressKind.RESERVED),
     )
 )
 _PUBLIC_6: Final = ipaddress.IPv6Network("2000::/3")  # all that is given out; the rest is reserved
@@ -160,12 +162,12 @@ _BAD_PORTS = """
 BAD_PORTS: Final = frozenset(map(int, _BAD_PORTS.split()))
 
 
-def kind_of(address: Address) -> Kind | None:
+def kind_of(address: Address) -> AddressKind | None:
     """What is special about an address; None for an ordinary one of the public internet."""
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         address = ipaddress.IPv6Address(int(address))  # fe80::1%eth0 is fe80::1
     if address in _METADATA_ADDRESSES:
-        return Kind.METADATA
+        return AddressKind.METADATA
     if isinstance(address, ipaddress.IPv4Address):
         return next((kind for net, kind in _NETS_4 if address in net), None)
     own = next((kind for net, kind in _NETS_6[:6] if address in net), None)
@@ -181,7 +183,7 @@ def kind_of(address: Address) -> Kind | None:
     if address in _TEREDO:
         return None
     if address not in _PUBLIC_6:
-        return Kind.RESERVED
+        return AddressKind.RESERVED
     return next((kind for net, kind in _NETS_6 if address in net), None)
 
 
@@ -259,7 +261,7 @@ class Guard:
             opened = self._vouches(f"{name}:{port}", name, address, kind)
         return None if opened else f"{kind} ({address})"
 
-    def _vouches(self, netloc: str, name: str, address: str, kind: Kind) -> bool:
+    def _vouches(self, netloc: str, name: str, address: str, kind: AddressKind) -> bool:
         spelt_out, target = as_address(name), as_address(address)
         if spelt_out is not None:
             return target == spelt_out
@@ -285,9 +287,9 @@ class Guard:
             return f"port ({port})"
         bare = name.rstrip(".")
         if bare in _METADATA_NAMES:
-            return f"{Kind.METADATA} ({bare})"
+            return f"{AddressKind.METADATA} ({bare})"
         if bare in _LOCAL_NAMES or bare.endswith(".localhost"):
-            return None if vouched or self._allow_private else f"{Kind.LOOPBACK} ({bare})"
+            return None if vouched or self._allow_private else f"{AddressKind.LOOPBACK} ({bare})"
         return None
 
 
@@ -312,9 +314,11 @@ def as_address(name: str) -> Address | None:
 
 
 @functools.lru_cache(_MAX_REMEMBERED)
-def _kind_of_text(address: str) -> Kind | None:
+def _kind_of_text(address: str) -> AddressKind | None:
     found = as_address(address)
-    return Kind.RESERVED if found is None else kind_of(found)  # no address: nothing to connect to
+    return (
+        AddressKind.RESERVED if found is None else kind_of(found)
+    )  # no address: nothing to connect to
 
 
 STRICT: Final = Guard()

@@ -101,7 +101,7 @@ class Meaning(enum.Enum):
     FAILED = "failed"  # see `retry` and `reason`
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class StatusVerdict(msgspec.Struct, frozen=True):
     """What a status means for the request. `retry` and `reason` are set when it failed."""
 
     meaning: Meaning
@@ -112,11 +112,11 @@ class Verdict(msgspec.Struct, frozen=True):
 REDIRECT_STATUSES = frozenset({301, 302, 303, 307, 308})
 _THROTTLED_STATUSES = frozenset({429, 503})
 _TRANSIENT_STATUSES = frozenset({408, 425})
-_DONE = Verdict(Meaning.DONE)
-_REDIRECT = Verdict(Meaning.REDIRECT)
+_DONE = StatusVerdict(Meaning.DONE)
+_REDIRECT = StatusVerdict(Meaning.REDIRECT)
 
 
-def classify_status(status: int) -> Verdict:
+def classify_status(status: int) -> StatusVerdict:
     """What to make of an answer with this status. 3xx without a target (300, 304) has failed."""
     if 200 <= status < 300:
         return _DONE
@@ -128,7 +128,7 @@ def classify_status(status: int) -> Verdict:
         retry = RetryClass.TRANSIENT
     else:
         retry = RetryClass.PERMANENT
-    return Verdict(Meaning.FAILED, http_status(status), retry)
+    return StatusVerdict(Meaning.FAILED, http_status(status), retry)
 
 
 MAX_RETRY_AFTER_S = 3600.0
@@ -160,7 +160,7 @@ def parse_retry_after(value: str, now_utc: float) -> float | None:
 # ---------------------------------------------------------------- redirects
 
 
-class Follow(msgspec.Struct, frozen=True):
+class FollowRedirect(msgspec.Struct, frozen=True):
     """The same origin: the worker that holds the host goes on."""
 
     url: str
@@ -184,7 +184,7 @@ class RedirectChain:
     def hops(self) -> int:
         return len(self._seen) - 1
 
-    def next_hop(self, current_url: str, location: str | None) -> Follow | HandOver:
+    def next_hop(self, current_url: str, location: str | None) -> FollowRedirect | HandOver:
         """Where the answer of `current_url` points to; FetchError if that leads nowhere."""
         if location is None or not location.strip():
             raise fetch_error(BAD_REDIRECT, f"redirect without a Location from {current_url}")
@@ -201,4 +201,4 @@ class RedirectChain:
                 TOO_MANY_REDIRECTS, f"more than {self._max_redirects} redirects, next: {url}"
             )
         self._seen.add(url)
-        return Follow(url)
+        return FollowRedirect(url)

@@ -66,7 +66,7 @@ _UNIT_S: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _MARK: Final = b"\xef\xbb\xbf"
 
 
-class Group(msgspec.Struct):
+class RobotsGroup(msgspec.Struct):
     """What a robots.txt says to one crawler. A rule is (allowed, path as written)."""
 
     rules: list[tuple[bool, str]] = msgspec.field(default_factory=list)
@@ -74,10 +74,10 @@ class Group(msgspec.Struct):
     request_delay_s: float | None = None  # of Request-rate
 
 
-def read_group(body: bytes, user_agent: str) -> tuple[Group, tuple[str, ...]]:
+def read_group(body: bytes, user_agent: str) -> tuple[RobotsGroup, tuple[str, ...]]:
     """The group for this user agent, and the sitemaps that the file names for everybody."""
     lines = list(_lines(_text(body)))
-    group = Group()
+    group = RobotsGroup()
     own = _best_name(user_agent, {value for field, value in lines if field == "agent"})
     rules_are_ours = delay_is_ours = False  # whether we are among the names above
     rules_came = delay_came = False  # whether the next name begins a new list
@@ -390,7 +390,7 @@ def _whole_lines(body: bytes) -> bytes:
     return body
 
 
-def _delay_s(group: Group) -> float | None:
+def _delay_s(group: RobotsGroup) -> float | None:
     delays = [d for d in (group.crawl_delay_s, group.request_delay_s) if d is not None]
     if not delays:
         return None

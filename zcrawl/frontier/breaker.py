@@ -1,6 +1,6 @@
 """Decides when a host counts as away, and when it is asked again.
 
-The worker that owns a host keeps one `Breaker` for it:
+The worker that owns a host keeps one `HostBreaker` for it:
 
     unknown ──answer──▶ closed ──5 failures in a row──▶ open ──wait──▶ half open
        │ failures            ▲                            ▲ probe failed   │
@@ -39,7 +39,7 @@ UNREACHABLE = frozenset({DNS, CONNECT, CONNECT_TIMEOUT})
 SILENT = UNREACHABLE | {RESET, READ_TIMEOUT, TOTAL_TIMEOUT, http_status(502), http_status(504)}
 
 
-class Breaker(msgspec.Struct):
+class HostBreaker(msgspec.Struct):
     failures: int = 0
     opens: int = 0  # since the last answer
     known: bool = False  # it has answered before

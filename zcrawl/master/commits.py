@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import CommitUnknown, RetryClass, StoreDataError, StoreError
-from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.events import Execute, MasterEffects, Note, SendToWorker
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import Ack, BadBody, Header, Result
 from zcrawl.model.host import RobotsFile
@@ -102,7 +102,7 @@ class Commits:
 
     # ------------------------------------------------------------ committing
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         self._send_acks(effects)
         if self._batch is not None or self.reloading or now < self._retry_at:
             return
@@ -127,7 +127,7 @@ class Commits:
             return self._retry_at
         return max(queue[0].received_at + BATCH_WAIT_S, self._retry_at) if queue else float("inf")
 
-    def _commit(self, results: list[Received], now: float, effects: Effects) -> None:
+    def _commit(self, results: list[Received], now: float, effects: MasterEffects) -> None:
         offset = self._state.clock_offset
         changes = [self._plan(one, offset, now, effects) for one in results]
         for change in changes:
@@ -135,7 +135,7 @@ class Commits:
                 effects.append(Note(BAD_RESULT, str(change.seq)))
         self._execute(Batch(results, changes), now, effects)
 
-    def _plan(self, one: Received, offset: float, now: float, effects: Effects) -> Change:
+    def _plan(self, one: Received, offset: float, now: float, effects: MasterEffects) -> Change:
         """Planning changes nothing, so a result at which it fails is bad, and no more than that:
         it would come again, to whoever leads."""
         try:
@@ -144,12 +144,12 @@ class Commits:
             effects.append(Note(PLAN_ERROR, f"result {one.number} of {one.stream[0]}: {error!r}"))
             return self._results.bury(one)
 
-    def _execute(self, batch: Batch, now: float, effects: Effects) -> None:
+    def _execute(self, batch: Batch, now: float, effects: MasterEffects) -> None:
         state = self._state
         self._batch = batch
         effects.append(Execute(ApplyResults(state.epoch, batch.changes, state.utc(now))))
 
-    def applied(self, applied: Applied, now: float, effects: Effects) -> None:
+    def applied(self, applied: Applied, now: float, effects: MasterEffects) -> None:
         state, batch = self._state, self._batch
         if batch is None:
             return
@@ -233,7 +233,7 @@ class Commits:
 
     # ------------------------------------------------------------ failing
 
-    def failed(self, error: StoreError, now: float, effects: Effects) -> None:
+    def failed(self, error: StoreError, now: float, effects: MasterEffects) -> None:
         batch = self._batch
         if batch is None:
             return
@@ -257,7 +257,7 @@ class Commits:
         self._retry_at = now + self._retry_s
         self._retry_s = min(self._retry_s * 2, RETRY_MOST_S)
 
-    def _bisect(self, batch: Batch, now: float, effects: Effects) -> None:
+    def _bisect(self, batch: Batch, now: float, effects: MasterEffects) -> None:
         if len(batch.results) > 1:
             middle = len(batch.results) // 2
             self._halves[:0] = [batch.results[:middle], batch.results[middle:]]
@@ -273,7 +273,7 @@ class Commits:
         effects.append(Note(BAD_RESULT, str(culprit.seq)))
         self._execute(Batch([culprit], [buried]), now, effects)
 
-    def reload(self, now: float, effects: Effects) -> None:
+    def reload(self, now: float, effects: MasterEffects) -> None:
         """Ask the database what is true; nothing is committed meanwhile."""
         self._reloads += 1
         effects.append(Execute(Reload(self._state.epoch, self._state.utc(now))))
@@ -311,7 +311,9 @@ class Commits:
 
     # ------------------------------------------------------------ acks
 
-    def _ack_batch(self, batch: Batch, dispositions: list[Disposition], effects: Effects) -> None:
+    def _ack_batch(
+        self, batch: Batch, dispositions: list[Disposition], effects: MasterEffects
+    ) -> None:
         firsts: dict[StreamKey, int] = {}
         told: dict[StreamKey, bytearray] = {}
         for one, change, disposition in zip(
@@ -325,12 +327,12 @@ class Commits:
             self._ack(key, first, bytes(told[key]), effects)
             self._acks.pop(key, None)
 
-    def _send_acks(self, effects: Effects) -> None:
+    def _send_acks(self, effects: MasterEffects) -> None:
         for key in self._acks:
             self._ack(key, self._state.receiver.stream(key).committed + 1, b"", effects)
         self._acks.clear()
 
-    def _ack(self, key: StreamKey, first: int, told: bytes, effects: Effects) -> None:
+    def _ack(self, key: StreamKey, first: int, told: bytes, effects: MasterEffects) -> None:
         stream = self._state.receiver.stream(key)
         ack = Ack(stream.committed, first, told, stream.received, stream.missing())
         info = self._state.roster.process(*key)

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.master.events import Event, MessageCame
-from zcrawl.mesh.messages import BadBody, Header, Kind
+from zcrawl.master.events import MasterEvent, MessageCame
+from zcrawl.mesh.messages import BadBody, Header, MessageKind
 from zcrawl.model.snapshot import MishapsView
 
 FIRST_WAIT_S: Final = 0.2
@@ -39,7 +39,7 @@ class Mishaps:
         self._led_at: float | None = None  # None: nobody has led since the last one
         self.marked: dict[Mark, tuple[int, float]] = {}  # how often, and when the last time
 
-    def happened(self, event: Event, text: str, now: float) -> None:
+    def happened(self, event: MasterEvent, text: str, now: float) -> None:
         """A machine failed at this event, with an error of this text."""
         self._in_row = self.in_row(now) + 1
         self.total += 1
@@ -52,7 +52,7 @@ class Mishaps:
         """The database is loaded: this master leads again."""
         self._led_at = now
 
-    def filtered(self, event: Event, now: float) -> Event | None:
+    def filtered(self, event: MasterEvent, now: float) -> MasterEvent | None:
         """The event as it may be handled; None: not at all."""
         if not isinstance(event, MessageCame):
             return event
@@ -60,7 +60,7 @@ class Mishaps:
         times, at = self.marked.get(_mark(header), (0, 0.0))
         if not times:
             return event
-        if header.kind == Kind.RESULT:
+        if header.kind == MessageKind.RESULT:
             bad = BadBody(header, f"the leader failed at it: {self._last}")
             return msgspec.structs.replace(event, message=bad)
         return None if times > 1 and now - at < IGNORED_S else event
@@ -87,7 +87,7 @@ class Mishaps:
 
 
 def _mark(header: Header) -> Mark:
-    number = header.sequence if header.kind == Kind.RESULT else 0
+    number = header.sequence if header.kind == MessageKind.RESULT else 0
     return header.source, header.incarnation, int(header.kind), number
 
 

@@ -10,18 +10,17 @@ from typing import TypeAlias
 
 import msgspec
 
+from zcrawl.coord.ports import Deposed as Deposed
+from zcrawl.coord.ports import Elected as Elected
 from zcrawl.errors import StoreError
-from zcrawl.mesh.messages import BadBody, Body, Lines, Message, Reply, Request
+from zcrawl.mesh.messages import BadBody, Body, ClientRequest, LogRecords, Message, Reply
 from zcrawl.mesh.ports import Endpoints
+from zcrawl.model.note import Note as Note
 from zcrawl.store.commands import Command, CommandOutcome
 from zcrawl.store.queries import Query, QueryOutcome
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
-
-class NodeEntry(_Data, frozen=True):
+class NodeEntry(msgspec.Struct, frozen=True):
     """A node as the catalogue has it."""
 
     id: str
@@ -36,20 +35,7 @@ class NodeEntry(_Data, frozen=True):
 # ---------------------------------------------------------------- events
 
 
-class Elected(_Data, frozen=True):
-    """The lock is ours. `alone`: no process of an earlier leader can be alive."""
-
-    hint: int  # the lock's own fencing number
-    alone: bool
-
-
-class Deposed(_Data, frozen=True):
-    """The lock is gone, or must be taken as gone."""
-
-    reason: str
-
-
-class CatalogueSeen(_Data, frozen=True):
+class CatalogueSeen(msgspec.Struct, frozen=True):
     """Who is registered, as whoever coordinates tells it; None: not told this time."""
 
     masters: tuple[NodeEntry, ...] | None = None
@@ -58,63 +44,63 @@ class CatalogueSeen(_Data, frozen=True):
     own: Endpoints | None = None  # as others reach us, whether we are registered or not
 
 
-class MessageCame(_Data, frozen=True):
+class MessageCame(msgspec.Struct, frozen=True):
     message: Message | BadBody
     route: bytes = b""  # the way back; empty: it was published, there is none
     by_master: bool = False  # it came over a line to another master
 
 
-class ClientAsked(_Data, frozen=True):
+class ClientAsked(msgspec.Struct, frozen=True):
     client: bytes  # the route back
-    request: Request
+    request: ClientRequest
 
 
-class ReplyCame(_Data, frozen=True):
+class ReplyCame(msgspec.Struct, frozen=True):
     """The leader's answer to a request that was forwarded to it."""
 
     reply: Reply
 
 
-class CommandDone(_Data, frozen=True):
+class CommandDone(msgspec.Struct, frozen=True):
     command: Command
     outcome: CommandOutcome
 
 
-class CommandFailed(_Data, frozen=True):
+class CommandFailed(msgspec.Struct, frozen=True):
     command: Command
     error: StoreError
 
 
-class QueryDone(_Data, frozen=True):
+class QueryDone(msgspec.Struct, frozen=True):
     query: Query
     tag: str
     outcome: QueryOutcome
 
 
-class QueryFailed(_Data, frozen=True):
+class QueryFailed(msgspec.Struct, frozen=True):
     query: Query
     tag: str
     error: StoreError
 
 
-class Measured(_Data, frozen=True):
+class Measured(msgspec.Struct, frozen=True):
     """What this process takes, once a second."""
 
     rss_bytes: int
     lag_ms: float  # how late its loop was at worst
 
 
-class LinesLogged(_Data, frozen=True):
+class LinesLogged(msgspec.Struct, frozen=True):
     """What this process logged besides the notes of its leader."""
 
-    lines: Lines
+    lines: LogRecords
 
 
-class Ticked(_Data, frozen=True):
+class MasterTicked(msgspec.Struct, frozen=True):
     """Time passed, or a batch of messages was handed over: plan, commit, beat."""
 
 
-Event: TypeAlias = (
+MasterEvent: TypeAlias = (
     Elected
     | Deposed
     | CatalogueSeen
@@ -127,13 +113,13 @@ Event: TypeAlias = (
     | QueryFailed
     | Measured
     | LinesLogged
-    | Ticked
+    | MasterTicked
 )
 
 # ---------------------------------------------------------------- effects
 
 
-class SendToWorker(_Data, frozen=True):
+class SendToWorker(msgspec.Struct, frozen=True):
     worker: str
     incarnation: int  # of the process that is meant; another one of the same id ignores it
     route: bytes  # as its HELLO came
@@ -141,60 +127,55 @@ class SendToWorker(_Data, frozen=True):
     sequence: int = 0
 
 
-class Publish(_Data, frozen=True):
+class Publish(msgspec.Struct, frozen=True):
     body: Body
 
 
-class Execute(_Data, frozen=True):
+class Execute(msgspec.Struct, frozen=True):
     """Run a command on the writer thread, in order."""
 
     command: Command
 
 
-class Ask(_Data, frozen=True):
+class Ask(msgspec.Struct, frozen=True):
     """Run a query on the reader thread."""
 
     query: Query
     tag: str
 
 
-class Forward(_Data, frozen=True):
+class Forward(msgspec.Struct, frozen=True):
     """Hand a client's request to the master that leads."""
 
     master: str
-    request: Request
+    request: ClientRequest
 
 
-class ReplyTo(_Data, frozen=True):
+class ReplyTo(msgspec.Struct, frozen=True):
     client: bytes
     reply: Reply
 
 
-class StepDown(_Data, frozen=True):
+class StepDown(msgspec.Struct, frozen=True):
     """Give the lock back; this master leads no more."""
 
     reason: str
 
 
-class Note(_Data, frozen=True):
-    """A counter and a log event (G7)."""
-
-    name: str
-    detail: str = ""
-    run: int = 0  # that it is about; 0: about none
+# that it is about; 0: about none
 
 
-class LeadershipBegan(_Data, frozen=True):
+class LeadershipBegan(msgspec.Struct, frozen=True):
     """The database is loaded: this master leads. Whoever waits for that goes on."""
 
 
-class TakeoverFailed(_Data, frozen=True):
+class TakeoverFailed(msgspec.Struct, frozen=True):
     """It is tried again; a process that gives up waiting says why."""
 
     reason: str
 
 
-Effect: TypeAlias = (
+MasterEffect: TypeAlias = (
     SendToWorker
     | Publish
     | Execute
@@ -206,4 +187,4 @@ Effect: TypeAlias = (
     | TakeoverFailed
     | Note
 )
-Effects: TypeAlias = list[Effect]
+MasterEffects: TypeAlias = list[MasterEffect]

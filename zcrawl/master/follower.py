@@ -27,10 +27,11 @@ from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.events import (
     Ask,
     ClientAsked,
-    Effects,
-    Event,
     Forward,
     LinesLogged,
+    MasterEffects,
+    MasterEvent,
+    MasterTicked,
     Measured,
     MessageCame,
     Publish,
@@ -39,7 +40,6 @@ from zcrawl.master.events import (
     ReplyCame,
     ReplyTo,
     SendToWorker,
-    Ticked,
 )
 from zcrawl.mesh.messages import Beat, Hello, Message, NotLeader, Reply, Snapshot
 from zcrawl.model.reasons.cluster import NO_LEADER
@@ -65,8 +65,8 @@ class Follower:
         self._waiting: dict[str, Pending] = {}  # for the leader's answer
         self._reading: dict[str, Pending] = {}  # for the database's
 
-    def handle(self, event: Event, now: float, utc: float) -> Effects:
-        effects: Effects = []
+    def handle(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
+        effects: MasterEffects = []
         match event:
             case MessageCame(Message() as message, route, by_master):
                 self._on_message(message, route, by_master, now, effects)
@@ -88,7 +88,7 @@ class Follower:
                 vitals = Vitals(rss_bytes, lag_ms)
                 self._catalogue.hear(self.me, vitals, now)
                 effects.append(Publish(vitals))  # the leader shows it, and whoever leads next
-            case Ticked():
+            case MasterTicked():
                 self._on_tick(now, effects)
             case _:
                 pass  # answers to commands of an epoch that has ended
@@ -107,7 +107,7 @@ class Follower:
     # ------------------------------------------------------------ messages
 
     def _on_message(
-        self, message: Message, route: bytes, by_master: bool, now: float, effects: Effects
+        self, message: Message, route: bytes, by_master: bool, now: float, effects: MasterEffects
     ) -> None:
         header, body = message.header, message.body
         # A restored database may count from a lower epoch: one that nobody speaks of any more
@@ -133,7 +133,7 @@ class Follower:
 
     # ------------------------------------------------------------ requests
 
-    def _on_asked(self, pending: Pending, now: float, effects: Effects) -> None:
+    def _on_asked(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         request = pending.request
         if request.forwarded:
             self._refuse_no_leader(pending, effects)
@@ -145,7 +145,7 @@ class Follower:
         else:
             self._answer_here(pending, now, effects)
 
-    def _on_reply(self, answer: Reply, now: float, effects: Effects) -> None:
+    def _on_reply(self, answer: Reply, now: float, effects: MasterEffects) -> None:
         pending = self._waiting.pop(answer.id, None)
         if pending is None:
             return
@@ -154,14 +154,14 @@ class Follower:
         else:
             effects.append(ReplyTo(pending.client, answer))
 
-    def _on_tick(self, now: float, effects: Effects) -> None:
+    def _on_tick(self, now: float, effects: MasterEffects) -> None:
         for pending in [one for one in self._waiting.values() if one.until <= now]:
             del self._waiting[pending.request.id]
             self._answer_here(pending, now, effects)
 
     # ------------------------------------------------------------ answers of its own
 
-    def _answer_here(self, pending: Pending, now: float, effects: Effects) -> None:
+    def _answer_here(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         request = pending.request
         operation = find(request.op)
         try:
@@ -177,7 +177,12 @@ class Follower:
             refuse_error(pending, error, effects)
 
     def _on_read(
-        self, pending: Pending, outcome: QueryOutcome, now: float, utc: float, effects: Effects
+        self,
+        pending: Pending,
+        outcome: QueryOutcome,
+        now: float,
+        utc: float,
+        effects: MasterEffects,
     ) -> None:
         try:
             found = reads.proceed(pending, outcome, lambda run: None, utc)
@@ -208,6 +213,6 @@ class Follower:
         why = self._mishaps.why(now)
         return {**data, "stale": {"answered_by": self.me, "leader_silent_s": age_s, "why": why}}
 
-    def _refuse_no_leader(self, pending: Pending, effects: Effects) -> None:
+    def _refuse_no_leader(self, pending: Pending, effects: MasterEffects) -> None:
         error = UnreachableError(f"{self.me} does not lead, and nobody else does", code=NO_LEADER)
         refuse(pending, error, effects)

@@ -3,8 +3,8 @@
 Built at takeover, dropped when leadership ends.
 
 It composes membership (workers), commits (results), the desk (clients) and the planner, and keeps
-time: beats, the stored lease, refills, sweeps. `handle(Ticked)` follows every batch of messages;
-planning and committing happen there, once per batch.
+time: beats, the stored lease, refills, sweeps. `handle(MasterTicked)` follows every batch of
+messages; planning and committing happen there, once per batch.
 
 A plan's share for one worker becomes messages: what it has to know first, then ASSIGN. A worker is
 told of a run's configuration and code before it gets the first of its URLs, and of each later
@@ -13,7 +13,7 @@ revision.
 
 from __future__ import annotations
 
-from zcrawl.dispatch.planner import Sending
+from zcrawl.dispatch.planner import WorkerBatch
 from zcrawl.errors import CommitUnknown, Fenced, StoreDataError, StoreError
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
@@ -24,10 +24,11 @@ from zcrawl.master.events import (
     ClientAsked,
     CommandDone,
     CommandFailed,
-    Effects,
-    Event,
     Execute,
     LinesLogged,
+    MasterEffects,
+    MasterEvent,
+    MasterTicked,
     Measured,
     MessageCame,
     Note,
@@ -35,7 +36,6 @@ from zcrawl.master.events import (
     QueryDone,
     QueryFailed,
     StepDown,
-    Ticked,
 )
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.membership import Membership
@@ -50,13 +50,13 @@ from zcrawl.mesh.messages import (
     BadBody,
     Beat,
     Bye,
-    Config,
     Heartbeat,
     Hello,
-    Kind,
-    Lines,
+    LogRecords,
+    MessageKind,
     Reject,
     Result,
+    RunConfigs,
     Snapshot,
     Stale,
 )
@@ -100,7 +100,7 @@ from zcrawl.store.commands import (
 from zcrawl.store.queries import KnownPages, ReadEpoch, ReadKnown, Refill, StoredEpoch
 
 
-def assigned(state: LeaderState, sending: Sending, now: float) -> Effects:
+def assigned(state: LeaderState, sending: WorkerBatch, now: float) -> MasterEffects:
     worker = sending.worker
     fresh, codes = [], []
     for url in sending.urls:
@@ -110,9 +110,9 @@ def assigned(state: LeaderState, sending: Sending, now: float) -> Effects:
                 codes.append(active.code())
             worker.runs[url.run] = active.revision
             fresh.append(active.config())
-    effects: Effects = []
+    effects: MasterEffects = []
     if fresh:
-        effects.append(to_worker(worker, Config(fresh)))
+        effects.append(to_worker(worker, RunConfigs(fresh)))
     effects.extend(to_worker(worker, code) for code in codes if code is not None)
     planner = state.planner
     grants = [
@@ -182,8 +182,8 @@ class Leader:
 
     # ------------------------------------------------------------ the one mutator
 
-    def handle(self, event: Event, now: float) -> Effects:
-        effects: Effects = []
+    def handle(self, event: MasterEvent, now: float) -> MasterEffects:
+        effects: MasterEffects = []
         match event:
             case MessageCame():
                 self._on_message(event, now, effects)
@@ -219,7 +219,7 @@ class Leader:
                 self.state.catalogue.hear(self.state.me, Vitals(rss_bytes, lag_ms), now)
             case LinesLogged(lines):
                 self.state.watch.hear(self.state.me, lines, self.state.utc(now), effects)
-            case Ticked():
+            case MasterTicked():
                 self._on_tick(now, effects)
             case _:
                 pass  # Elected and Deposed are the master's business
@@ -243,17 +243,17 @@ class Leader:
 
     # ------------------------------------------------------------ messages
 
-    def _on_message(self, came: MessageCame, now: float, effects: Effects) -> None:
+    def _on_message(self, came: MessageCame, now: float, effects: MasterEffects) -> None:
         message, header, route = came.message, came.message.header, came.route
         if header.epoch > self.state.epoch:
             self._hints.heard(header, came.by_master, now, effects)
             return
         if not self.membership.speaks_for_itself(header, route):
-            effects.append(Note(WRONG_ROUTE, f"{header.source}: {Kind(header.kind).name}"))
+            effects.append(Note(WRONG_ROUTE, f"{header.source}: {MessageKind(header.kind).name}"))
             return
         if isinstance(message, BadBody):
             effects.append(Note(BAD_BODY, message.error))
-            if header.kind == Kind.RESULT:
+            if header.kind == MessageKind.RESULT:
                 self.commits.receive(header, message, now)
             return
         body = message.body
@@ -271,7 +271,7 @@ class Leader:
                 self.membership.reject(header, body, now, effects)
             case Bye():
                 self.membership.bye(header, body, now, effects)
-            case Lines():
+            case LogRecords():
                 self.state.watch.hear(header.source, body, self.state.utc(now), effects)
             case Vitals():
                 self.state.catalogue.hear(header.source, body, now)
@@ -290,7 +290,7 @@ class Leader:
     # ------------------------------------------------------------ the store's answers
 
     def _on_done(
-        self, command: Command, outcome: CommandOutcome, now: float, effects: Effects
+        self, command: Command, outcome: CommandOutcome, now: float, effects: MasterEffects
     ) -> None:
         state = self.state
         match command, outcome:
@@ -326,7 +326,9 @@ class Leader:
                 if self.desk.done(command, outcome, now, effects):
                     self.commits.reload(now, effects)
 
-    def _on_failed(self, command: Command, error: StoreError, now: float, effects: Effects) -> None:
+    def _on_failed(
+        self, command: Command, error: StoreError, now: float, effects: MasterEffects
+    ) -> None:
         if isinstance(error, Fenced):
             effects.append(StepDown("a newer leader wrote"))
             return
@@ -373,7 +375,7 @@ class Leader:
 
     # ------------------------------------------------------------ time
 
-    def _on_tick(self, now: float, effects: Effects) -> None:
+    def _on_tick(self, now: float, effects: MasterEffects) -> None:
         for run, text in self._old_keys:
             effects.append(Note("run_of_another_version", text, run))
         self._old_keys.clear()
@@ -403,7 +405,7 @@ class Leader:
             self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))
 
-    def _keep_lease(self, now: float, effects: Effects) -> None:
+    def _keep_lease(self, now: float, effects: MasterEffects) -> None:
         if not self._extending and self._lease_until - now < LEASE_S - LEASE_MARGIN_S / 2:
             self._extending = True
             until = self.state.utc(now) + LEASE_S
@@ -413,7 +415,7 @@ class Leader:
         if now - self._lease_wanted_since > LEASE_LOST_S and not self._alone:
             effects.append(StepDown("the database has not answered for too long"))
 
-    def _beat(self, now: float, effects: Effects) -> None:
+    def _beat(self, now: float, effects: MasterEffects) -> None:
         due = now >= self._beat_at or self.state.beat_soon
         if not due or now + LEASE_MARGIN_S > self._lease_until:
             return
@@ -438,7 +440,7 @@ class Leader:
     def _may_dispatch(self, now: float) -> bool:
         return not self.commits.reloading and now <= self._lease_until
 
-    def _dispatch(self, now: float, effects: Effects) -> None:
+    def _dispatch(self, now: float, effects: MasterEffects) -> None:
         state = self.state
         if not self._may_dispatch(now):
             return
@@ -452,7 +454,7 @@ class Leader:
         for sending in plan.sendings.values():
             effects.extend(assigned(state, sending, now))
 
-    def _refill(self, now: float, effects: Effects) -> None:
+    def _refill(self, now: float, effects: MasterEffects) -> None:
         if now < self._refill_at:
             return  # every failure is an event, and a tick follows every event
         wants = self.state.frontier.wants()
@@ -463,7 +465,7 @@ class Leader:
         """Also unlike those of an earlier epoch of this process: another led in between."""
         return f"{self.state.epoch}.{self.state.frontier.generation}"
 
-    def _sweep(self, effects: Effects) -> None:
+    def _sweep(self, effects: MasterEffects) -> None:
         if self.state.sweeps and not self._sweeping:
             self._sweeping = True
             run = next(iter(self.state.sweeps))

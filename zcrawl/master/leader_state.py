@@ -24,7 +24,7 @@ from zcrawl.frontier.frontier import Frontier
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.master.catalogue import Catalogue
 from zcrawl.master.crash_guard import Mishaps
-from zcrawl.master.events import Effects, Measured, Note, SendToWorker
+from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
@@ -153,7 +153,7 @@ class LeaderState:
 
     # ------------------------------------------------------------ runs and rows
 
-    def load(self, loaded: Loaded, now: float, effects: Effects) -> None:
+    def load(self, loaded: Loaded, now: float, effects: MasterEffects) -> None:
         """What the database holds becomes the window (takeover and reload)."""
         for row in loaded.runs:
             self.put_run(row, now, effects)
@@ -206,7 +206,7 @@ class LeaderState:
             self.planner.close_lease(lease)
         return lease
 
-    def put_run(self, row: RunRow, now: float, effects: Effects) -> None:
+    def put_run(self, row: RunRow, now: float, effects: MasterEffects) -> None:
         """The run as it is stored now; when it ended, nothing of it stays in memory."""
         known = self.runs.get(row.id)
         dispatched = known is not None and known.dispatches
@@ -238,7 +238,7 @@ class LeaderState:
             self.watch.forget_run(old)
         self._end_run(row.id, now, effects)
 
-    def _pace_changed(self, run: int, effects: Effects) -> None:
+    def _pace_changed(self, run: int, effects: MasterEffects) -> None:
         """Its workers hear of it at once, and hold no more than the new pace allows."""
         self.withdraw(self.leases.of_run(run), effects)
         for host in self.planner.hosts.values():
@@ -247,7 +247,7 @@ class LeaderState:
                 self.planner.granter.news[host.id] = None
                 self.planner.wake(host.id)
 
-    def withdraw(self, leases: Iterable[Lease], effects: Effects) -> None:
+    def withdraw(self, leases: Iterable[Lease], effects: MasterEffects) -> None:
         """What workers hold of these and have not started goes back: they reject it."""
         tokens: dict[str, list[Token]] = {}
         workers = {}
@@ -273,7 +273,7 @@ class LeaderState:
             and (lease.row.run in paused or self.planner.is_closed(lease.row.host, now))
         ]
 
-    def _end_run(self, run: int, now: float, effects: Effects) -> None:
+    def _end_run(self, run: int, now: float, effects: MasterEffects) -> None:
         """Nothing of a run that ended stays in memory, here and at the workers."""
         self.frontier.drop_run(run)
         for lease in self.leases.of_run(run):
@@ -287,7 +287,7 @@ class LeaderState:
                 del worker.runs[run]
                 effects.append(to_worker(worker, Cancel([run])))
 
-    def set_drain(self, worker: str, row: DrainRow | None, effects: Effects) -> None:
+    def set_drain(self, worker: str, row: DrainRow | None, effects: MasterEffects) -> None:
         """What is stored of a worker: that it gets no work (`row`), or may have some."""
         if row is None:
             self.drains.pop(worker, None)

@@ -27,11 +27,11 @@ from zcrawl.master.events import (
     CommandDone,
     CommandFailed,
     Deposed,
-    Effects,
     Elected,
-    Event,
     Execute,
     LeadershipBegan,
+    MasterEffects,
+    MasterEvent,
     Note,
     QueryDone,
     QueryFailed,
@@ -41,7 +41,7 @@ from zcrawl.master.events import (
 )
 from zcrawl.master.follower import Follower
 from zcrawl.master.leader import Leader
-from zcrawl.mesh.messages import Reply, Request
+from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import MESSAGE_IGNORED, TAKEOVER_FAILED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
 from zcrawl.store.commands import CancelOffline, Command, Loaded, TakeOver
@@ -51,7 +51,7 @@ TAKEOVER_AGAIN_S = 0.5
 TAKEOVER_PATIENCE_S = 10.0  # then another master may try: the database may be away only from here
 
 
-class Role(enum.Enum):
+class MasterState(enum.Enum):
     FOLLOWER = "follower"
     TAKING_OVER = "taking over"
     LEADER = "leader"
@@ -74,7 +74,7 @@ class Master:
         self._outputs = outputs or OutputRights()
         self._allow_code = allow_code  # jobs may bring a spider's file (submit.code)
         self._allow_private = allow_private  # jobs may reach private addresses (submit.private)
-        self.role = Role.FOLLOWER
+        self.role = MasterState.FOLLOWER
         self.leader: Leader | None = None
         self.catalogue: Catalogue = Catalogue()
         self.mishaps = Mishaps()
@@ -90,7 +90,7 @@ class Master:
     def epoch(self) -> int:
         return self.leader.state.epoch if self.leader is not None else 0
 
-    def handle(self, event: Event, now: float, utc: float) -> Effects:
+    def handle(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
         """`utc` is the wall clock; it counts at a takeover from a database that has no clock."""
         if self.mishaps.marked:
             wanted = self.mishaps.filtered(event, now)
@@ -127,18 +127,18 @@ class Master:
                 return [*effects, *self._step_down(effect.reason)]
         return effects
 
-    def _own_answer(self, request: Request) -> dict[str, Any] | None:
+    def _own_answer(self, request: ClientRequest) -> dict[str, Any] | None:
         """The answer to what every master answers by itself; None: it is for the leader."""
         operation = find(request.op)
         if operation is None or not isinstance(operation.handler, EveryMaster):
             return None
         return operation.handler.answer(self, request)
 
-    def failed(self, event: Event, text: str, now: float) -> Effects:
+    def failed(self, event: MasterEvent, text: str, now: float) -> MasterEffects:
         """`handle` raised at this event, or what it wanted could not be done: its memory is not to
         be trusted any more. Who asked is told, and does not ask again."""
         self.mishaps.happened(event, text, now)
-        effects: Effects = []
+        effects: MasterEffects = []
         pending, desk = None, None if self.leader is None else self.leader.desk
         if isinstance(event, ClientAsked):
             pending = Pending(event.client, event.request)
@@ -163,21 +163,21 @@ class Master:
 
     # ------------------------------------------------------------ roles
 
-    def _on_elected(self, elected: Elected, now: float, utc: float) -> Effects:
+    def _on_elected(self, elected: Elected, now: float, utc: float) -> MasterEffects:
         self._elected = elected
         self.leader = None
-        self.role = Role.TAKING_OVER
+        self.role = MasterState.TAKING_OVER
         self._takeover_since = now
         return self._take_over(now, utc)
 
-    def _take_over(self, now: float, utc: float) -> Effects:
+    def _take_over(self, now: float, utc: float) -> MasterEffects:
         assert self._elected is not None
         self._takeover_at = float("inf")
         self._clock_offset = utc - now
         self._takeover = TakeOver(self.me, self._elected.hint, utc)
         return [Execute(self._takeover)]
 
-    def _on_loaded(self, event: CommandDone, now: float) -> Effects:
+    def _on_loaded(self, event: CommandDone, now: float) -> MasterEffects:
         if event.command is not self._takeover or self._elected is None:
             return []
         assert isinstance(event.outcome, Loaded)
@@ -185,7 +185,7 @@ class Master:
         if event.outcome.utc:
             # Stored moments are by the database's clock: masters' own may differ by an hour.
             self._clock_offset = event.outcome.utc - now
-        self.role = Role.LEADER
+        self.role = MasterState.LEADER
         self.leader = Leader(
             self.me,
             event.outcome,
@@ -200,12 +200,14 @@ class Master:
         self.leader.state.join_master(self.mishaps, self._outputs, vouches=self._vouches)
         self.mishaps.led(now)
         text = f"{self.me} leads in epoch {self.epoch}"
-        effects: Effects = [LeadershipBegan(), Note("leader", text)]
+        effects: MasterEffects = [LeadershipBegan(), Note("leader", text)]
         for pending in self.follower.take_waiting():
             effects += self.leader.handle(ClientAsked(pending.client, pending.request), now)
         return effects
 
-    def _on_takeover_failed(self, event: CommandFailed, error: StoreError, now: float) -> Effects:
+    def _on_takeover_failed(
+        self, event: CommandFailed, error: StoreError, now: float
+    ) -> MasterEffects:
         if event.command is not self._takeover:
             return []
         self._takeover = None
@@ -220,26 +222,32 @@ class Master:
     def _is_alone(self) -> bool:
         return self._elected is not None and self._elected.alone
 
-    def _step_down(self, reason: str) -> Effects:
-        effects: Effects = [Note("step_down", reason)]
+    def _step_down(self, reason: str) -> MasterEffects:
+        effects: MasterEffects = [Note("step_down", reason)]
         if self.leader is not None:
             self.leader.desk.abandon(effects)
         self.leader = None
         self._elected = None
         self._takeover = None
         self._takeover_at = float("inf")
-        self.role = Role.FOLLOWER
+        self.role = MasterState.FOLLOWER
         return effects
 
     # ------------------------------------------------------------ as a follower
 
-    def _as_follower(self, event: Event, now: float, utc: float) -> Effects:
-        effects: Effects = []
-        if self.role is Role.TAKING_OVER and self._takeover is None and now >= self._takeover_at:
+    def _as_follower(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
+        effects: MasterEffects = []
+        if (
+            self.role is MasterState.TAKING_OVER
+            and self._takeover is None
+            and now >= self._takeover_at
+        ):
             effects = self._take_over(now, utc)
         return effects + self.follower.handle(event, now, utc)
 
     def check(self, now: float) -> None:
-        assert (self.leader is None) == (self.role is not Role.LEADER), "a leader has its state"
+        assert (self.leader is None) == (self.role is not MasterState.LEADER), (
+            "a leader has its state"
+        )
         if self.leader is not None:
             self.leader.check(now)

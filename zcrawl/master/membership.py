@@ -12,7 +12,7 @@ import msgspec
 
 from zcrawl.dispatch.crash_suspects import suspects
 from zcrawl.dispatch.roster import LOSSES_MOST, PATIENCE_S, Greeting, WorkerInfo
-from zcrawl.master.events import Effects, Execute, Note, SendToWorker
+from zcrawl.master.events import Execute, MasterEffects, Note, SendToWorker
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.master.overdue import OverdueLeases
 from zcrawl.mesh.messages import (
@@ -22,7 +22,7 @@ from zcrawl.mesh.messages import (
     Heartbeat,
     HeldLease,
     Hello,
-    Kind,
+    MessageKind,
     Rehello,
     Reject,
     Stale,
@@ -46,7 +46,11 @@ from zcrawl.store.commands import CountCrash, SetDrain
 
 REJECT_PAUSE_S = 0.1  # a rejected URL is not assigned again at once
 QUARANTINE_AFTER = 3  # crashes with the request alone
-BY_LINE = (Kind.ACCEPT, Kind.REJECT, Kind.BYE)  # a worker publishes no such message
+BY_LINE = (
+    MessageKind.ACCEPT,
+    MessageKind.REJECT,
+    MessageKind.BYE,
+)  # a worker publishes no such message
 
 
 class Membership:
@@ -59,12 +63,12 @@ class Membership:
         """Whether a message comes over the line of the process that it names. What was published
         has no route, and its sender was judged where it came in."""
         info = self._state.roster.find(header.source, header.incarnation)
-        if info is None or header.kind == Kind.HELLO:
+        if info is None or header.kind == MessageKind.HELLO:
             return True
         return route == info.route or (not route and header.kind not in BY_LINE)
 
     def hello(
-        self, header: Header, hello: Hello, route: bytes, now: float, effects: Effects
+        self, header: Header, hello: Hello, route: bytes, now: float, effects: MasterEffects
     ) -> None:
         if not route:
             effects.append(Note(NO_ROUTE, f"{header.source}: a HELLO that cannot be answered"))
@@ -118,7 +122,7 @@ class Membership:
             info = state.roster.workers[header.source]
         self._welcome(info, effects, now)
 
-    def _meet_drained(self, info: WorkerInfo, now: float, effects: Effects) -> None:
+    def _meet_drained(self, info: WorkerInfo, now: float, effects: MasterEffects) -> None:
         """A drain holds for whatever process has the name, until a person starts the node anew."""
         state = self._state
         life = state.drains.get(info.id)
@@ -131,7 +135,7 @@ class Membership:
             Execute(SetDrain(state.epoch, info.id, on=on, life=info.life, now=state.utc(now)))
         )
 
-    def _welcome(self, info: WorkerInfo, effects: Effects, now: float) -> None:
+    def _welcome(self, info: WorkerInfo, effects: MasterEffects, now: float) -> None:
         state = self._state
         grants = state.planner.granter.grants_for_welcome(info, now)
         stream = state.receiver.stream((info.id, info.incarnation))
@@ -213,7 +217,9 @@ class Membership:
 
     # ------------------------------------------------------------ speaking
 
-    def heartbeat(self, header: Header, beat: Heartbeat, now: float, effects: Effects) -> None:
+    def heartbeat(
+        self, header: Header, beat: Heartbeat, now: float, effects: MasterEffects
+    ) -> None:
         state = self._state
         info = state.roster.process(header.source, header.incarnation)
         if info is None:
@@ -254,7 +260,7 @@ class Membership:
             self._note_deaf(info, effects)
             effects.append(to_worker(info, Rehello("deaf", beat.hello)))
 
-    def _note_deaf(self, info: WorkerInfo, effects: Effects) -> None:
+    def _note_deaf(self, info: WorkerInfo, effects: MasterEffects) -> None:
         text = f"{info.id} is heard, but does not hear: {LOSSES_MOST} losses in a row"
         effects.append(Note(WORKER_DEAF, f"{text}; its hosts go to others"))
 
@@ -265,7 +271,7 @@ class Membership:
             for host, revision in accept.grants:
                 self._state.planner.granter.confirmed(info.name, host, revision, now)
 
-    def reject(self, header: Header, reject: Reject, now: float, effects: Effects) -> None:
+    def reject(self, header: Header, reject: Reject, now: float, effects: MasterEffects) -> None:
         state = self._state
         info = state.roster.find(header.source, header.incarnation)
         if info is None:
@@ -290,14 +296,14 @@ class Membership:
 
     # ------------------------------------------------------------ going
 
-    def bye(self, header: Header, bye: Bye, now: float, effects: Effects) -> None:
+    def bye(self, header: Header, bye: Bye, now: float, effects: MasterEffects) -> None:
         info = self._state.roster.find(header.source, header.incarnation)
         if info is not None:
             self._gone(info, now, effects, blame=False)
             self._state.roster.leave(info)
             effects.append(Note("worker_left", f"{info.id}: {bye.reason}"))
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         for info in self._state.roster.tick(now):
             effects.append(Note(WORKER_LOST, info.id))
             blame = not info.deaf  # one that only does not hear has not crashed
@@ -305,12 +311,12 @@ class Membership:
             self._state.planner.process_lost(info.name, info.heard_at + PERMISSION_S)
             self._release(info, now, effects, blame)
 
-    def _gone(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
+    def _gone(self, info: WorkerInfo, now: float, effects: MasterEffects, blame: bool) -> None:
         """The process is certainly dead: its hosts are free at once."""
         self._state.planner.process_gone(info.name, now)
         self._release(info, now, effects, blame)
 
-    def _release(self, info: WorkerInfo, now: float, effects: Effects, blame: bool) -> None:
+    def _release(self, info: WorkerInfo, now: float, effects: MasterEffects, blame: bool) -> None:
         state = self._state
         state.promises_broken(info.name)
         on_trial, alone = info.on_trial, info.reserved
@@ -325,7 +331,7 @@ class Membership:
             self._put_on_trial(lease.row, seq == on_trial, seq == alone, now, effects)
 
     def _put_on_trial(
-        self, row: QueuedRow, again: bool, was_alone: bool, now: float, effects: Effects
+        self, row: QueuedRow, again: bool, was_alone: bool, now: float, effects: MasterEffects
     ) -> None:
         """A crash blames nobody by itself; only a crash with one alone counts against it."""
         state = self._state

@@ -37,7 +37,7 @@ import msgspec
 from zcrawl.dispatch.crash_suspects import longest_attempt_s
 from zcrawl.dispatch.leases import Lease, Token
 from zcrawl.dispatch.roster import WorkerInfo
-from zcrawl.master.events import Effects, Note
+from zcrawl.master.events import MasterEffects, Note
 from zcrawl.master.leader_state import LeaderState, to_worker
 from zcrawl.mesh.messages import Cancel
 from zcrawl.model.spec import JobSpec
@@ -52,7 +52,7 @@ class OverdueLeases:
         self._state = state
         self._look_at = 0.0
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         if now < self._look_at:
             return
         slept = self._look_at and now - self._look_at > LOOK_S
@@ -74,7 +74,7 @@ class OverdueLeases:
         if strays or worker.strays:
             worker.strays = {token: worker.strays.get(token, now) for token in strays}
 
-    def _recall_strays(self, worker: WorkerInfo, now: float, effects: Effects) -> None:
+    def _recall_strays(self, worker: WorkerInfo, now: float, effects: MasterEffects) -> None:
         runs = self._state.runs.active.values()
         patience_s = max(
             (longest_attempt_s(active.spec, None, worker.vitals.slots) for active in runs),
@@ -100,7 +100,7 @@ class OverdueLeases:
         since = lease.started_at if host is None else max(lease.started_at, host.waits_until)
         return now - since > longest_attempt_s(active.spec, host, lease.worker.vitals.slots)
 
-    def _recall(self, lease: Lease, now: float, effects: Effects) -> None:
+    def _recall(self, lease: Lease, now: float, effects: MasterEffects) -> None:
         state = self._state
         if lease.recalled_at is None:
             state.count("leases_overdue")
@@ -111,7 +111,7 @@ class OverdueLeases:
         lease.recalled_at = now
         effects.append(to_worker(lease.worker, Cancel([], [lease.token])))
 
-    def take_back(self, lease: Lease, effects: Effects) -> None:
+    def take_back(self, lease: Lease, effects: MasterEffects) -> None:
         """Its worker has let go of it: it counts as a failed attempt."""
         state, row = self._state, lease.row
         active = state.runs.get(row.run)

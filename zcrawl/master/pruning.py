@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.master.events import Effects, Execute
+from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.result.receive import StreamKey
 from zcrawl.store.commands import Forget, Forgotten
@@ -50,7 +50,7 @@ class Pruning:
         self._next_at = now + FIRST_S
         self._asked = False
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         if self._asked or now < self._next_at:
             return
         self._asked = True

@@ -18,7 +18,7 @@ from zcrawl.errors import BadUrl, ParseError, StoreError
 from zcrawl.frontier.extra import decode, is_key_of, request_key
 from zcrawl.frontier.scope import ScopeFilter
 from zcrawl.frontier.url import CanonicalRules, canonicalize
-from zcrawl.master.events import Ask, Effects, Execute, Note
+from zcrawl.master.events import Ask, Execute, MasterEffects, Note
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.rows import KnownRow, NewLink
 from zcrawl.model.spec import Scope
@@ -36,7 +36,7 @@ class Recall:
         self._busy: int | None = None  # the run that a chunk is under way for
         self._not_before = 0.0
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         state = self._state
         if not state.recalls or self._busy is not None or now < self._not_before:
             return
@@ -56,7 +56,7 @@ class Recall:
         return f"recall.{self._state.epoch}.{run}"
 
     def found(
-        self, query: ReadKnown, tag: str, known: KnownPages, now: float, effects: Effects
+        self, query: ReadKnown, tag: str, known: KnownPages, now: float, effects: MasterEffects
     ) -> None:
         run = self._busy
         if run is None or tag != self._tag(run):
@@ -79,12 +79,12 @@ class Recall:
         command = AdmitKnown(self._state.epoch, run, query.after, upto, links, last, utc)
         effects.append(Execute(command))
 
-    def read_failed(self, tag: str, error: StoreError, now: float, effects: Effects) -> None:
+    def read_failed(self, tag: str, error: StoreError, now: float, effects: MasterEffects) -> None:
         if self._busy is not None and tag == self._tag(self._busy):
             effects.append(Note("recall_failed", f"{error.code}: {error}"))
             self._busy, self._not_before = None, now + AGAIN_S
 
-    def admitted(self, done: KnownAdmitted, now: float, effects: Effects) -> bool:
+    def admitted(self, done: KnownAdmitted, now: float, effects: MasterEffects) -> bool:
         """True when the store says more than memory knows: reload."""
         self._busy = None
         if done.row is None:

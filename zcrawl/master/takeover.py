@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import Final
 
 from zcrawl.errors import StoreError
-from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
+from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.mesh.messages import Header
 from zcrawl.model.log_event import EPOCH_CHECK_FAILED, HIGHER_EPOCH_HEARD
@@ -64,7 +64,7 @@ class Refusals:
         self._state = state
         self._again_at: dict[int, float] = {}  # run → when its command is repeated
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         state = self._state
         refused = state.runs.refused
         if not refused:
@@ -89,7 +89,7 @@ class EpochHints:
         self._check_at = float("-inf")  # not before
         self._checking = False
 
-    def heard(self, header: Header, by_master: bool, now: float, effects: Effects) -> None:
+    def heard(self, header: Header, by_master: bool, now: float, effects: MasterEffects) -> None:
         """A message with a higher epoch. Its sender repeats it if it is true."""
         if by_master:
             effects.append(StepDown(f"{header.source} leads in epoch {header.epoch}"))
@@ -99,12 +99,12 @@ class EpochHints:
             effects.append(Note(HIGHER_EPOCH_HEARD, f"{text}: asking the database"))
             effects.append(Ask(ReadEpoch(), f"epoch {self._epoch}"))
 
-    def answered(self, answer: StoredEpoch, effects: Effects) -> None:
+    def answered(self, answer: StoredEpoch, effects: MasterEffects) -> None:
         self._checking = False
         if answer.epoch > self._epoch:
             effects.append(StepDown(f"the database holds epoch {answer.epoch}"))
 
-    def failed(self, error: StoreError, effects: Effects) -> None:
+    def failed(self, error: StoreError, effects: MasterEffects) -> None:
         """The next hint asks again."""
         self._checking = False
         effects.append(Note(EPOCH_CHECK_FAILED, f"{error.code}: {error}"))

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.master.events import Effects, Note, Publish
-from zcrawl.mesh.messages import Event, Line, Lines, Page
+from zcrawl.master.events import MasterEffects, Note, Publish
+from zcrawl.mesh.messages import Event, LogRecord, LogRecords, PageRecord
 from zcrawl.model.log_event import INFO, LEFT_OUT, LEVELS, NOT_TOLD, WARNING, level_of
 from zcrawl.telemetry.history import History, Second, Trends
 
@@ -54,9 +54,9 @@ class Watch:
 
     # ------------------------------------------------------------ events
 
-    def tell(self, effects: Effects, utc: float) -> None:
+    def tell(self, effects: MasterEffects, utc: float) -> None:
         """Notes become EVENTs, a few of a kind in a second."""
-        events: Effects = []
+        events: MasterEffects = []
         for effect in effects:
             if isinstance(effect, Note):
                 event = self.note(effect.name, effect.detail, utc, effect.run)
@@ -68,12 +68,12 @@ class Watch:
         self._told[name] += 1
         if self._told[name] > EVENTS_PER_NAME_S:
             return None
-        line = Line(0.0, level_of(name), name, text, run)
+        line = LogRecord(0.0, level_of(name), name, text, run)
         fields = self._fields(self._source, line, utc)
         self.events.append(fields)
         return Event(name, fields)
 
-    def hear(self, source: str, lines: Lines, utc: float, effects: Effects) -> None:
+    def hear(self, source: str, lines: LogRecords, utc: float, effects: MasterEffects) -> None:
         """What another node, or this process besides its notes, has logged."""
         for line in lines.lines:
             self._heard += 1
@@ -83,14 +83,14 @@ class Watch:
             self._line(source, msgspec.structs.replace(line, level=level), utc, effects)
         if lines.left_out and self._heard <= LINES_S:
             text = f"{lines.left_out} more that second"
-            self._line(source, Line(0.0, WARNING, LEFT_OUT, text), utc, effects)
+            self._line(source, LogRecord(0.0, WARNING, LEFT_OUT, text), utc, effects)
 
-    def _line(self, source: str, line: Line, utc: float, effects: Effects) -> None:
+    def _line(self, source: str, line: LogRecord, utc: float, effects: MasterEffects) -> None:
         fields = self._fields(source, line, utc)
         self.lines.append(fields)
         effects.append(Publish(Event(line.name, fields)))
 
-    def _fields(self, source: str, line: Line, utc: float) -> dict[str, Any]:
+    def _fields(self, source: str, line: LogRecord, utc: float) -> dict[str, Any]:
         self._numbers += 1
         return {
             "n": self._numbers,
@@ -104,7 +104,7 @@ class Watch:
 
     # ------------------------------------------------------------ results
 
-    def page(self, run: int, page: Page, depth: int) -> None:
+    def page(self, run: int, page: PageRecord, depth: int) -> None:
         self.second.page(page.size, page.elapsed_ms)
         depths = self.depths.get(run)
         if depths is None:

@@ -27,8 +27,8 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.mesh.messages import Header, Kind, Request
-from zcrawl.mesh.roles import ANYBODY, WORKER_KINDS, Channel, Role, body_most, kinds_on
+from zcrawl.mesh.messages import ClientRequest, Header, MessageKind
+from zcrawl.mesh.roles import ANYBODY, WORKER_KINDS, Channel, KeyRole, body_most, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey
 from zcrawl.model.log_event import FRAME_REFUSED, FRAME_TOO_LARGE, NAME_REFUSED, REQUEST_LIMITED
 
@@ -79,10 +79,10 @@ class Allowance(msgspec.Struct, frozen=True):
 
 # A console asks a few questions a second, `submit` streams 1,000 seeds in each request, and people
 # share keys. A pool of workers that shares one key asks where the masters are.
-REQUESTS: Final[Mapping[Role, Allowance]] = {
-    Role.OPERATOR: Allowance(200, 1_000),
-    Role.VIEWER: Allowance(50, 50),
-    Role.WORKER: Allowance(100, 500),
+REQUESTS: Final[Mapping[KeyRole, Allowance]] = {
+    KeyRole.OPERATOR: Allowance(200, 1_000),
+    KeyRole.VIEWER: Allowance(50, 50),
+    KeyRole.WORKER: Allowance(100, 500),
 }
 REFUSALS: Final = Allowance(20, 50)  # answers to what was refused, for each key
 # A long answer counts as many requests: `jobs` with 1.5 MB of specs takes a leader 0.1 s, and 45 of
@@ -122,7 +122,7 @@ class Sender:
     """One key, as the border sees it: what may arrive from it, and under which names."""
 
     def __init__(
-        self, key: str, name: str, roles: frozenset[Role], allowed: AllowedKey | None = None
+        self, key: str, name: str, roles: frozenset[KeyRole], allowed: AllowedKey | None = None
     ) -> None:
         """`allowed` is the key's line in the list. None: any name is its own."""
         self.key, self.name, self.roles, self.allowed = key, name, roles, allowed
@@ -133,10 +133,10 @@ class Sender:
         self._names: dict[str, bool] = {}
 
     @property
-    def request_role(self) -> Role:
+    def request_role(self) -> KeyRole:
         """The highest of its roles."""
-        ranked = (Role.OPERATOR, Role.VIEWER, Role.WORKER)
-        return next((role for role in ranked if role in self.roles), Role.VIEWER)
+        ranked = (KeyRole.OPERATOR, KeyRole.VIEWER, KeyRole.WORKER)
+        return next((role for role in ranked if role in self.roles), KeyRole.VIEWER)
 
     def owns(self, worker: str) -> bool:
         """Return whether it may speak as this worker. Remembered: every result asks."""
@@ -178,7 +178,7 @@ class Border:
         """From the next message on, also of those who are connected."""
         self._senders = {key: Sender(key, one.name, one.roles, one) for key, one in allowed.items()}
         if self._server:
-            masters = Sender(self._server, MASTERS, frozenset({Role.MASTER}))
+            masters = Sender(self._server, MASTERS, frozenset({KeyRole.MASTER}))
             self._senders[self._server] = masters
 
     def sender(self, key: str) -> Sender:
@@ -205,13 +205,13 @@ class Border:
 
     def may_ask(self, sender: Sender, now: float) -> bool:
         """Count a request. Masters forward what another border has counted."""
-        if sender is LOCAL or Role.MASTER in sender.roles:
+        if sender is LOCAL or KeyRole.MASTER in sender.roles:
             return True
         return self._requests.take(sender.key, REQUESTS[sender.request_role], now)
 
     def asks(self, sender: Sender, route: bytes) -> None:
         """A request of it is let in; the answer goes back by this route."""
-        if sender is LOCAL or Role.MASTER in sender.roles:
+        if sender is LOCAL or KeyRole.MASTER in sender.roles:
             return
         self._askers.pop(route, None)
         self._askers[route] = sender.key  # the newest last
@@ -238,21 +238,21 @@ class Border:
         return True
 
 
-def mark(request: Request, sender: Sender) -> Request:
+def mark(request: ClientRequest, sender: Sender) -> ClientRequest:
     """Put the key's name and role on a request, in place of what its client wrote there.
 
     A master's forwarded request keeps what the first master established. Without keys there is no
     name but the client's own word.
     """
-    if sender is LOCAL or (Role.MASTER in sender.roles and request.forwarded):
+    if sender is LOCAL or (KeyRole.MASTER in sender.roles and request.forwarded):
         return request
-    is_master = Role.MASTER in sender.roles
+    is_master = KeyRole.MASTER in sender.roles
     return msgspec.structs.replace(
         request,
         forwarded=False,
         by=sender.name,
         via="",
-        role=Role.OPERATOR if is_master else sender.request_role,
+        role=KeyRole.OPERATOR if is_master else sender.request_role,
         key=sender.name,
     )
 
@@ -262,7 +262,7 @@ def mark(request: Request, sender: Sender) -> Request:
 
 def describe(refusal: Refusal, sender: Sender, channel: Channel, header: Header, size: int) -> str:
     """For the master's log: who sent what, and what to do."""
-    kind = Kind(header.kind).name
+    kind = MessageKind(header.kind).name
     who = sender.text()
     if refusal is Refusal.NAME:
         return worker_advice(sender, header.source)
@@ -278,7 +278,7 @@ def worker_advice(sender: Sender, worker: str) -> str:
     shown = repr(worker[:100])
     if sender.allowed is None:
         return f"the worker {shown} is refused: its key is no longer in the masters' list"
-    if Role.WORKER not in sender.roles:
+    if KeyRole.WORKER not in sender.roles:
         return (
             f"the worker {shown} is refused: its key {sender.name} is not one of a worker; give it "
             "a line with the role worker in the masters' list"

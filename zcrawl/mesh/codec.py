@@ -25,9 +25,9 @@ from zcrawl.mesh.messages import (
     PROTOCOL_VERSION,
     BadBody,
     Body,
+    ClientRequest,
     Header,
     Message,
-    Request,
 )
 from zcrawl.model.reasons.cluster import MESSAGE_TOO_LARGE, UNKNOWN_TYPE
 
@@ -78,7 +78,7 @@ def decode_body(header: Header, frame: bytes) -> Message | BadBody:
     except RecursionError:
         return BadBody(header, f"values that nest more than {MAX_DEPTH} deep")
     # All other bodies have fields of types that do not nest, or come from masters.
-    if isinstance(body, Request) and not _is_flat(body.args):
+    if isinstance(body, ClientRequest) and not _is_flat(body.args):
         return BadBody(header, f"arguments that nest more than {MAX_DEPTH} deep")
     return Message(header, body)
 

@@ -19,7 +19,7 @@ from zcrawl.errors import DecodeError
 from zcrawl.mesh.border import Refusal
 from zcrawl.mesh.codec import decode, encode, encode_report
 from zcrawl.mesh.messages import Beat, Body
-from zcrawl.mesh.ports import Arrived, Handler, stamp
+from zcrawl.mesh.ports import Arrived, BatchHandler, stamp
 from zcrawl.mesh.roles import ANYBODY, Channel, kinds_on
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class _Peer:
 
     def __init__(self, hub: MemoryHub, source: str, incarnation: int) -> None:
         self.counters: Counter[str] = Counter()
-        self.handler: Handler | None = None
+        self.handler: BatchHandler | None = None
         self.waiting: list[Arrived] = []  # before `listen`, as in a socket's queue
         self._hub = hub
         self._source = source
         self._incarnation = incarnation
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self.handler = handler
         waiting, self.waiting = self.waiting, []
         if waiting:

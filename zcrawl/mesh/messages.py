@@ -28,7 +28,7 @@ from zcrawl.model.states import Outcome
 from zcrawl.model.vitals import Slots, Vitals, WorkerVitals
 
 
-class Kind(enum.IntEnum):
+class MessageKind(enum.IntEnum):
     """The type field of the header."""
 
     HELLO = 1
@@ -60,7 +60,7 @@ LINE_TEXT_MOST = 500
 LINES_MOST = 100
 
 
-class Line(msgspec.Struct, frozen=True, array_like=True):
+class LogRecord(msgspec.Struct, frozen=True, array_like=True):
     """One event of a process's log."""
 
     ago_s: Annotated[float, Meta(ge=0, le=100_000)]
@@ -70,8 +70,8 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
     run: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0  # that it is about; 0: about none
 
 
-class Lines(msgspec.Struct, frozen=True, array_like=True):
-    lines: Annotated[list[Line], Meta(max_length=LINES_MOST)]
+class LogRecords(msgspec.Struct, frozen=True, array_like=True):
+    lines: Annotated[list[LogRecord], Meta(max_length=LINES_MOST)]
     left_out: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
 
 
@@ -81,10 +81,10 @@ LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
 
 PageSize: TypeAlias = Annotated[int, Meta(ge=0, le=2**40)]  # sums of it stay numbers
 Url: TypeAlias = Annotated[str, Meta(max_length=8_192)]
-Key: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+UrlKey: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 HostName: TypeAlias = Annotated[str, Meta(max_length=255)]
 CookieBytes: TypeAlias = Annotated[bytes, Meta(max_length=16_384)]
-Link: TypeAlias = tuple[Url, Key]  # canonical
+CanonicalLink: TypeAlias = tuple[Url, UrlKey]  # canonical
 ShortText: TypeAlias = Annotated[str, Meta(max_length=500)]
 Detail: TypeAlias = Annotated[str, Meta(max_length=5_000)]
 Label: TypeAlias = Annotated[str, Meta(max_length=100)]
@@ -94,7 +94,7 @@ Files: TypeAlias = Annotated[
 ]
 Priority: TypeAlias = Annotated[int, Meta(ge=-1_000, le=1_000)]  # low goes first
 Extras: TypeAlias = Annotated[bytes, Meta(max_length=60_000)]  # frontier.extra
-Asked: TypeAlias = tuple[Url, Key, Priority, Extras]  # a spider's request
+SpiderRequest: TypeAlias = tuple[Url, UrlKey, Priority, Extras]  # a spider's request
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
@@ -198,7 +198,7 @@ class Reject(_Body, frozen=True):
     leases: list[Rejection]
 
 
-class Page(_Body, frozen=True):
+class PageRecord(_Body, frozen=True):
     final_url: str
     title: str | None
     content_type: str
@@ -211,7 +211,7 @@ class Page(_Body, frozen=True):
     files: Files = {}  # what a browser made of it (screenshot, pdf) → blob name
 
 
-class Extracted(_Body, frozen=True):
+class ExtractionReport(_Body, frozen=True):
     """What an extraction tells besides its items."""
 
     rejected: list[bytes] = []  # JSON objects: items that were set aside, with the reason
@@ -245,28 +245,30 @@ class Result(_Body, frozen=True):
     retry: RetryClass | None = None  # of a failure
     retry_after_s: Seconds | None = None
     depth: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    page: Page | None = None
+    page: PageRecord | None = None
     items: list[bytes] = []  # JSON objects
-    links: list[Link] = []
+    links: list[CanonicalLink] = []
     rejected: dict[str, Number] = {}  # links that nobody can crawl: reason → count
-    handover: Link | None = None  # target of a redirect to another host
+    handover: CanonicalLink | None = None  # target of a redirect to another host
     host_next_in_s: Seconds = 0.0  # until the host's next request may start
     crawl_delay_s: Seconds = 0.0  # what robots.txt asks for
     detail: str = ""  # for people: the error's text, cut
-    labels: list[tuple[Label, list[Key]]] = []  # links that go to a certain block
-    extracted: Extracted | None = None  # of a job that extracts
+    labels: list[tuple[Label, list[UrlKey]]] = []  # links that go to a certain block
+    extracted: ExtractionReport | None = None  # of a job that extracts
     cookies: tuple[HostName, CookieBytes] | None = None  # a host's, when they changed
     manner: Manner | None = None  # of the host, when it has changed
     robots: RobotsFile | None = None  # of the host, when it was fetched
-    trapped: list[tuple[Url, Key, str]] = []  # links that are not to be crawled, with the reason
-    sitemaps: list[Link] = []  # sitemaps that were named; of the same depth as this request
+    trapped: list[tuple[Url, UrlKey, str]] = []  # links that are not to be crawled, with the reason
+    sitemaps: list[
+        CanonicalLink
+    ] = []  # sitemaps that were named; of the same depth as this request
     prios: list[int] = []  # of `links`, one each, when they have any
-    requests: list[Asked] = []  # what a spider wants next
+    requests: list[SpiderRequest] = []  # what a spider wants next
     traits: Traits | None = None  # of a page of a job that asks for them
     address: Address = ""  # of the host, if it was not the one wanted
     dropped: dict[str, Number] = {}  # links outside of the crawl: reason → count
-    paging: list[Key] = []  # of `links`: those that add no depth
-    redirected_to: Link | None = None  # of a page: what answered, if it was another URL
+    paging: list[UrlKey] = []  # of `links`: those that add no depth
+    redirected_to: CanonicalLink | None = None  # of a page: what answered, if it was another URL
 
 
 class Bye(_Body, frozen=True):
@@ -352,7 +354,7 @@ class RunConfig(_Body, frozen=True):
     canonical: int = 1  # version of the canonical form by which its keys are made
 
 
-class Config(_Body, frozen=True):
+class RunConfigs(_Body, frozen=True):
     runs: list[RunConfig]
 
 
@@ -385,7 +387,7 @@ class Snapshot(_Body, frozen=True):
 # ---------------------------------------------------------------- client → any master
 
 
-class Request(_Body, frozen=True):
+class ClientRequest(_Body, frozen=True):
     id: str
     op: str
     args: dict[str, Any]
@@ -409,7 +411,7 @@ Body: TypeAlias = (
     | Reject
     | Result
     | Bye
-    | Lines
+    | LogRecords
     | Welcome
     | Assign
     | Ack
@@ -418,43 +420,43 @@ Body: TypeAlias = (
     | Stale
     | NotLeader
     | Drain
-    | Config
+    | RunConfigs
     | Code
     | Beat
     | Event
     | Snapshot
     | Vitals
-    | Request
+    | ClientRequest
     | Reply
 )
 
-BODY_TYPES: dict[Kind, type[Body]] = {
-    Kind.HELLO: Hello,
-    Kind.HEARTBEAT: Heartbeat,
-    Kind.ACCEPT: Accept,
-    Kind.REJECT: Reject,
-    Kind.RESULT: Result,
-    Kind.BYE: Bye,
-    Kind.LINES: Lines,
-    Kind.WELCOME: Welcome,
-    Kind.ASSIGN: Assign,
-    Kind.ACK: Ack,
-    Kind.CANCEL: Cancel,
-    Kind.REHELLO: Rehello,
-    Kind.STALE: Stale,
-    Kind.NOT_LEADER: NotLeader,
-    Kind.DRAIN: Drain,
-    Kind.CONFIG: Config,
-    Kind.CODE: Code,
-    Kind.BEAT: Beat,
-    Kind.EVENT: Event,
-    Kind.SNAPSHOT: Snapshot,
-    Kind.VITALS: Vitals,
-    Kind.REQUEST: Request,
-    Kind.REPLY: Reply,
+BODY_TYPES: dict[MessageKind, type[Body]] = {
+    MessageKind.HELLO: Hello,
+    MessageKind.HEARTBEAT: Heartbeat,
+    MessageKind.ACCEPT: Accept,
+    MessageKind.REJECT: Reject,
+    MessageKind.RESULT: Result,
+    MessageKind.BYE: Bye,
+    MessageKind.LINES: LogRecords,
+    MessageKind.WELCOME: Welcome,
+    MessageKind.ASSIGN: Assign,
+    MessageKind.ACK: Ack,
+    MessageKind.CANCEL: Cancel,
+    MessageKind.REHELLO: Rehello,
+    MessageKind.STALE: Stale,
+    MessageKind.NOT_LEADER: NotLeader,
+    MessageKind.DRAIN: Drain,
+    MessageKind.CONFIG: RunConfigs,
+    MessageKind.CODE: Code,
+    MessageKind.BEAT: Beat,
+    MessageKind.EVENT: Event,
+    MessageKind.SNAPSHOT: Snapshot,
+    MessageKind.VITALS: Vitals,
+    MessageKind.REQUEST: ClientRequest,
+    MessageKind.REPLY: Reply,
 }
 
-KIND_OF: dict[type[Body], Kind] = {body: kind for kind, body in BODY_TYPES.items()}
+KIND_OF: dict[type[Body], MessageKind] = {body: kind for kind, body in BODY_TYPES.items()}
 
 
 class Message(msgspec.Struct, frozen=True):

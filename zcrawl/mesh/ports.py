@@ -37,8 +37,8 @@ class Arrived(msgspec.Struct, frozen=True):
     message: Message | BadBody
 
 
-Handler: TypeAlias = Callable[[list[Arrived]], None]  # called with one drained batch
-Log: TypeAlias = Callable[[str, str], None]  # an event's name, and its detail for people
+BatchHandler: TypeAlias = Callable[[list[Arrived]], None]  # called with one drained batch
+MeshLog: TypeAlias = Callable[[str, str], None]  # an event's name, and its detail for people
 
 
 def no_log(name: str, detail: str) -> None:
@@ -59,7 +59,7 @@ class MasterMesh(Protocol):
 
     counters: Counter[str]
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         """Begin to receive; before that messages wait in the sockets."""
         ...
 
@@ -75,7 +75,7 @@ class WorkerMesh(Protocol):
 
     counters: Counter[str]
 
-    def listen(self, handler: Handler) -> None: ...
+    def listen(self, handler: BatchHandler) -> None: ...
 
     def send(
         self, master: str, epoch: int, body: Body, sequence: int = 0, subject: int = 0
@@ -89,7 +89,7 @@ class Peers(Protocol):
 
     counters: Counter[str]
 
-    def listen(self, handler: Handler) -> None: ...
+    def listen(self, handler: BatchHandler) -> None: ...
 
     def send(self, master: str, body: Body) -> bool: ...
 

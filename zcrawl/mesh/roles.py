@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from zcrawl.mesh.codec import MAX_FRAME_BYTES
-from zcrawl.mesh.messages import Kind
+from zcrawl.mesh.messages import MessageKind
 
 
-class Role(enum.StrEnum):
+class KeyRole(enum.StrEnum):
     """What a key may be used for."""
 
     WORKER = "worker"  # fetches: speaks under its own names, and asks where the masters are
@@ -42,40 +42,40 @@ class Channel(enum.Enum):
     WATCHER_EVENTS = "watcher events"  # what a console hears
 
 
-_WORKER: Final = frozenset({Role.WORKER})
-_MASTER: Final = frozenset({Role.MASTER})
-ANYBODY: Final = frozenset(Role)
+_WORKER: Final = frozenset({KeyRole.WORKER})
+_MASTER: Final = frozenset({KeyRole.MASTER})
+ANYBODY: Final = frozenset(KeyRole)
 _TO_LEADER: Final = {Channel.CONTROL: _WORKER}
 _TO_WORKER: Final = {Channel.WORKER_CONTROL: _MASTER}
 
-ARRIVALS: Final[Mapping[Kind, Mapping[Channel, frozenset[Role]]]] = {
-    Kind.HELLO: _TO_LEADER,
-    Kind.HEARTBEAT: {Channel.REPORTS: _WORKER},
-    Kind.ACCEPT: _TO_LEADER,
-    Kind.REJECT: _TO_LEADER,
-    Kind.RESULT: {Channel.REPORTS: _WORKER, Channel.CONTROL: _WORKER},
-    Kind.BYE: _TO_LEADER,
-    Kind.LINES: {Channel.REPORTS: _WORKER, Channel.PEER_EVENTS: _MASTER},
-    Kind.WELCOME: _TO_WORKER,
-    Kind.ASSIGN: _TO_WORKER,
-    Kind.ACK: _TO_WORKER,
-    Kind.CANCEL: _TO_WORKER,
-    Kind.REHELLO: _TO_WORKER,
-    Kind.STALE: {**_TO_LEADER, **_TO_WORKER},
-    Kind.NOT_LEADER: _TO_WORKER,
-    Kind.DRAIN: _TO_WORKER,
-    Kind.CONFIG: _TO_WORKER,
-    Kind.CODE: _TO_WORKER,
-    Kind.BEAT: {
+ARRIVALS: Final[Mapping[MessageKind, Mapping[Channel, frozenset[KeyRole]]]] = {
+    MessageKind.HELLO: _TO_LEADER,
+    MessageKind.HEARTBEAT: {Channel.REPORTS: _WORKER},
+    MessageKind.ACCEPT: _TO_LEADER,
+    MessageKind.REJECT: _TO_LEADER,
+    MessageKind.RESULT: {Channel.REPORTS: _WORKER, Channel.CONTROL: _WORKER},
+    MessageKind.BYE: _TO_LEADER,
+    MessageKind.LINES: {Channel.REPORTS: _WORKER, Channel.PEER_EVENTS: _MASTER},
+    MessageKind.WELCOME: _TO_WORKER,
+    MessageKind.ASSIGN: _TO_WORKER,
+    MessageKind.ACK: _TO_WORKER,
+    MessageKind.CANCEL: _TO_WORKER,
+    MessageKind.REHELLO: _TO_WORKER,
+    MessageKind.STALE: {**_TO_LEADER, **_TO_WORKER},
+    MessageKind.NOT_LEADER: _TO_WORKER,
+    MessageKind.DRAIN: _TO_WORKER,
+    MessageKind.CONFIG: _TO_WORKER,
+    MessageKind.CODE: _TO_WORKER,
+    MessageKind.BEAT: {
         Channel.WORKER_EVENTS: _MASTER,
         Channel.PEER_EVENTS: _MASTER,
         Channel.WATCHER_EVENTS: _MASTER,
     },
-    Kind.EVENT: {Channel.WATCHER_EVENTS: _MASTER},
-    Kind.SNAPSHOT: {Channel.PEER_EVENTS: _MASTER, Channel.WATCHER_EVENTS: _MASTER},
-    Kind.VITALS: {Channel.PEER_EVENTS: _MASTER},
-    Kind.REQUEST: {Channel.CONTROL: ANYBODY},
-    Kind.REPLY: {Channel.CLIENT_CONTROL: _MASTER, Channel.PEER_CONTROL: _MASTER},
+    MessageKind.EVENT: {Channel.WATCHER_EVENTS: _MASTER},
+    MessageKind.SNAPSHOT: {Channel.PEER_EVENTS: _MASTER, Channel.WATCHER_EVENTS: _MASTER},
+    MessageKind.VITALS: {Channel.PEER_EVENTS: _MASTER},
+    MessageKind.REQUEST: {Channel.CONTROL: ANYBODY},
+    MessageKind.REPLY: {Channel.CLIENT_CONTROL: _MASTER, Channel.PEER_CONTROL: _MASTER},
 }
 
 # A worker says these in its own name, which `header.source` has.
@@ -88,10 +88,10 @@ WORKER_KINDS: Final = frozenset(
 HEADER_MOST: Final = 1_000  # bytes; a name has at most 255
 SMALL_REQUEST_MOST: Final = 64_000  # of one who may not submit: no question is longer
 REPORT_MOST: Final = 1_000_000  # of what a worker says besides its results and what it holds
-_LARGE: Final = frozenset({Kind.RESULT, Kind.HELLO})
+_LARGE: Final = frozenset({MessageKind.RESULT, MessageKind.HELLO})
 
 
-def kinds_on(channel: Channel, roles: Iterable[Role]) -> frozenset[Kind]:
+def kinds_on(channel: Channel, roles: Iterable[KeyRole]) -> frozenset[MessageKind]:
     """Return what may arrive on a channel from a sender with these roles."""
     having = frozenset(roles)
     return frozenset(
@@ -99,10 +99,10 @@ def kinds_on(channel: Channel, roles: Iterable[Role]) -> frozenset[Kind]:
     )
 
 
-def body_most(kind: Kind, roles: Iterable[Role]) -> int:
+def body_most(kind: MessageKind, roles: Iterable[KeyRole]) -> int:
     """Return how many bytes the body of such a message may have. Compared before it is decoded."""
-    if kind is Kind.REQUEST:
-        may_submit = not {Role.OPERATOR, Role.MASTER}.isdisjoint(roles)
+    if kind is MessageKind.REQUEST:
+        may_submit = not {KeyRole.OPERATOR, KeyRole.MASTER}.isdisjoint(roles)
         return MAX_FRAME_BYTES if may_submit else SMALL_REQUEST_MOST
     if kind in WORKER_KINDS and kind not in _LARGE:
         return REPORT_MOST

@@ -18,7 +18,7 @@ import msgspec
 from zcrawl.errors import ConfigError
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.ports import Endpoints
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.reasons.cluster import BAD_ALLOW_LIST, BAD_KEY, BAD_NAME, BAD_ROLE, INSECURE_BIND
 from zcrawl.text.patterns import lazy_pattern
 from zcrawl.text.wildcards import matches
@@ -30,8 +30,8 @@ UNNAMED = "unnamed"
 MASTERS = "masters"  # the name under which masters let each other in; no line may have it
 WATCH = "watch"  # the old name of the role viewer
 NAMES = "names="  # begins the word with the patterns of a worker's names
-DEFAULT_ROLES = frozenset({Role.WORKER, Role.OPERATOR})  # of a line without a role
-GIVEN_ROLES = (Role.WORKER, Role.VIEWER, Role.OPERATOR)  # what a line may say
+DEFAULT_ROLES = frozenset({KeyRole.WORKER, KeyRole.OPERATOR})  # of a line without a role
+GIVEN_ROLES = (KeyRole.WORKER, KeyRole.VIEWER, KeyRole.OPERATOR)  # what a line may say
 REPORTS_DOMAIN = b"zcrawl-reports"  # where workers' results come in: for workers only
 ZAP_VERSION = b"1.0"
 _ZAP_FIELDS = 7  # version, request id, domain, address, identity, mechanism, key
@@ -110,13 +110,13 @@ class AllowedKey(msgspec.Struct, frozen=True):
     """One line of the list: `KEY NAME [ROLE[,ROLE]] [names=PATTERN[,PATTERN...]]`."""
 
     name: str
-    roles: frozenset[Role] = DEFAULT_ROLES
+    roles: frozenset[KeyRole] = DEFAULT_ROLES
     patterns: tuple[str, ...] = ()  # of the worker ids it may use; none: its own name
     has_roles: bool = False  # the line says them
 
     def may_be(self, worker: str) -> bool:
         """Return whether a worker with this key may have this id."""
-        if Role.WORKER not in self.roles:
+        if KeyRole.WORKER not in self.roles:
             return False
         if self.patterns:
             return any(matches(worker, pattern) for pattern in self.patterns)
@@ -130,20 +130,20 @@ class AllowedKey(msgspec.Struct, frozen=True):
 
 
 def allow_list_line(
-    public: str, name: str, roles: Iterable[Role] = (), patterns: Sequence[str] = ()
+    public: str, name: str, roles: Iterable[KeyRole] = (), patterns: Sequence[str] = ()
 ) -> str:
     words = [public, name, ",".join(roles), NAMES + ",".join(patterns) if patterns else ""]
     return " ".join(filter(None, words)) + "\n"
 
 
-def parse_role(text: str, where: str = "role") -> Role:
+def parse_role(text: str, where: str = "role") -> KeyRole:
     """`watch` is the old name of viewer."""
     if text == WATCH:
-        return Role.VIEWER
+        return KeyRole.VIEWER
     if text not in GIVEN_ROLES:
         offered = ", ".join(GIVEN_ROLES)
         raise ConfigError(f"{where}: {text!r} is not a role; there are {offered}", code=BAD_ROLE)
-    return Role(text)
+    return KeyRole(text)
 
 
 def parse_allow_list(text: str, source: str) -> dict[str, AllowedKey]:
@@ -184,7 +184,7 @@ def _parse_line(words: list[str], where: str) -> AllowedKey:
 
 
 def check_patterns(
-    patterns: Sequence[str], roles: frozenset[Role], where: str = "names"
+    patterns: Sequence[str], roles: frozenset[KeyRole], where: str = "names"
 ) -> tuple[str, ...]:
     for pattern in patterns:
         if not _PATTERN.fullmatch(pattern):
@@ -193,7 +193,7 @@ def check_patterns(
                 "* for any characters",
                 code=BAD_NAME,
             )
-    if patterns and Role.WORKER not in roles:
+    if patterns and KeyRole.WORKER not in roles:
         raise ConfigError(f"{where}: {NAMES} is for workers, which this key is not", code=BAD_ROLE)
     return tuple(patterns)
 
@@ -214,7 +214,7 @@ def check_bind(endpoints: Endpoints, keys: MeshKeys | None, insecure: bool = Fal
         )
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class AccessDecision(msgspec.Struct, frozen=True):
     """The answer to one ZAP request, and who asked."""
 
     reply: list[bytes]
@@ -225,7 +225,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
 def judge(
     request: Sequence[bytes], server: str, allowed: Mapping[str, AllowedKey]
-) -> Verdict | None:
+) -> AccessDecision | None:
     """A peer's handshake, as ZAP (RFC 27) asks about it; None for what is no such question.
 
     The answer to a stranger is 400: unlike 300 it tells the peer why, so that its log can say it.
@@ -239,10 +239,10 @@ def judge(
     admitted = mechanism == b"CURVE" and _may_enter(key, domain, server, allowed)
     outcome = [b"200", b"OK", key.encode()] if admitted else [b"400", b"unknown key", b""]
     reply = [ZAP_VERSION, id, *outcome, b""]
-    return Verdict(reply, admitted, address.decode("ascii", "replace"), key)
+    return AccessDecision(reply, admitted, address.decode("ascii", "replace"), key)
 
 
 def _may_enter(key: str, domain: bytes, server: str, allowed: Mapping[str, AllowedKey]) -> bool:
     if domain == REPORTS_DOMAIN:  # masters hear reports, and make none
-        return key in allowed and Role.WORKER in allowed[key].roles
+        return key in allowed and KeyRole.WORKER in allowed[key].roles
     return key == server or key in allowed

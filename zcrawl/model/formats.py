@@ -11,7 +11,7 @@ import enum
 from typing import Final, NamedTuple
 
 
-class Display(enum.Enum):
+class StdoutKind(enum.Enum):
     """What becomes of a format's bytes on standard output."""
 
     JSON = "JSON"  # control characters are escaped, which changes no value
@@ -33,7 +33,7 @@ class Format(NamedTuple):
     endings: tuple[str, ...]  # of file names; the first is for files that only the format names
     writer: str  # module:class
     appendable: bool
-    display: Display
+    display: StdoutKind
     about: str  # for docs: what is in a file, and when it appears
     has_columns: bool = False  # the writer must know the fields of items beforehand
     captures: bool = False  # it holds captured exchanges instead of items
@@ -121,7 +121,7 @@ JSONL: Final = declare(
         endings=(".jsonl", ".ndjson"),
         writer="zcrawl.outputs.records:JsonLines",
         appendable=True,
-        display=Display.JSON,
+        display=StdoutKind.JSON,
         about=GROWS,
     )
 )
@@ -132,7 +132,7 @@ CSV: Final = declare(
         endings=(".csv",),
         writer="zcrawl.outputs.records:Csv",
         appendable=True,
-        display=Display.TEXT,
+        display=StdoutKind.TEXT,
         about=GROWS,
         has_columns=True,
     )
@@ -144,7 +144,7 @@ PARQUET: Final = declare(
         endings=(".parquet",),
         writer="zcrawl.outputs.files.parquet:ParquetRows",
         appendable=False,
-        display=Display.BINARY,
+        display=StdoutKind.BINARY,
         about="Appears when it is complete: at the end of the run or of the part. Types are those "
         "of the fields; objects and lists are nested; what has no single type is JSON text.",
         has_columns=True,
@@ -159,7 +159,7 @@ WARC: Final = declare(
         endings=(".warc.gz",),
         writer="zcrawl.outputs.records:Warc",
         appendable=True,
-        display=Display.BINARY,
+        display=StdoutKind.BINARY,
         about=f"{GROWS} WARC 1.1: a request, a response and a metadata record for each answer and "
         "each redirect before it, gzip for each record.",
         captures=True,

@@ -9,11 +9,7 @@ from zcrawl.model.sitemap_request import SITEMAP_PRIO, has_sitemap_prio
 from zcrawl.model.states import RunState
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
-
-class NewLink(_Data, frozen=True):
+class NewLink(msgspec.Struct, frozen=True):
     """A URL that may be new to a run. The store finds out, and gives it its seq if it is."""
 
     url: str
@@ -34,7 +30,7 @@ class NewLink(_Data, frozen=True):
         return msgspec.structs.replace(self, prio=SITEMAP_PRIO)
 
 
-class StoredRobots(_Data, frozen=True):
+class StoredRobots(msgspec.Struct, frozen=True):
     """A host's robots.txt, as answered, for all workers and the next leader."""
 
     status: int
@@ -42,7 +38,7 @@ class StoredRobots(_Data, frozen=True):
     until: float  # UTC
 
 
-class QueuedRow(_Data, frozen=True):
+class QueuedRow(msgspec.Struct, frozen=True):
     """A queued request as the frontier's window holds it."""
 
     run: int
@@ -64,7 +60,7 @@ class QueuedRow(_Data, frozen=True):
         return (self.prio, self.depth, self.seq)
 
 
-class RunCounters(_Data, frozen=True):
+class RunCounters(msgspec.Struct, frozen=True):
     """`admitted = pending + done + failed + skipped`, always (G2)."""
 
     admitted: int = 0
@@ -77,7 +73,7 @@ class RunCounters(_Data, frozen=True):
     unchanged: int = 0  # of `done`: pages that are as an earlier run has found them
 
 
-class RunRow(_Data, frozen=True):
+class RunRow(msgspec.Struct, frozen=True):
     id: int
     job: int
     name: str  # the job's name
@@ -97,7 +93,7 @@ class RunRow(_Data, frozen=True):
     recalled: bool = False  # all that its job knows is admitted
 
 
-class HostRow(_Data, frozen=True):
+class HostRow(msgspec.Struct, frozen=True):
     id: int
     origin: str
     owners: tuple[str, ...]  # workers that may start requests; empty: free
@@ -108,7 +104,7 @@ class HostRow(_Data, frozen=True):
     address: str = ""  # that it was found at, if a job limits addresses
 
 
-class KnownRow(_Data, frozen=True):
+class KnownRow(msgspec.Struct, frozen=True):
     """A page that a job knows from earlier runs."""
 
     id: int
@@ -120,20 +116,20 @@ class KnownRow(_Data, frozen=True):
     extra: bytes = b""
 
 
-class LaneCount(_Data, frozen=True):
+class LaneCount(msgspec.Struct, frozen=True):
     run: int
     host: int
     queued: int
 
 
-class LaneWant(_Data, frozen=True):
+class LaneWant(msgspec.Struct, frozen=True):
     run: int
     host: int
     after: tuple[int, int, int] | None  # rows that sort after this (prio, depth, seq)
     limit: int
 
 
-class Refilled(_Data, frozen=True):
+class Refilled(msgspec.Struct, frozen=True):
     """For each wanted lane its next rows in order, and whether the lane ends there."""
 
     lanes: list[tuple[LaneWant, list[QueuedRow], bool]]

@@ -18,29 +18,29 @@ from zcrawl.model.spec import CRAWL, MARK, JobSpec
 from zcrawl.outputs.render import COLUMNS
 
 # "string", "int", "float", "bool", "json" (anything, written as JSON text), or nested:
-Kind: TypeAlias = "str | ListOf | ObjectOf"
+ColumnKind: TypeAlias = "str | ListOf | ObjectOf"
 
 
 class ListOf(msgspec.Struct, frozen=True):
-    inner: Kind
+    inner: ColumnKind
 
 
 class ObjectOf(msgspec.Struct, frozen=True):
-    fields: tuple[tuple[str, Kind], ...]
+    fields: tuple[tuple[str, ColumnKind], ...]
 
 
 class Layout(msgspec.Struct, frozen=True):
     """`columns` None: those of the first items. `rest` is the column of what has none; empty:
     the items have exactly these. `csv_safe`: no cell of a CSV is a formula to a spreadsheet."""
 
-    columns: dict[str, Kind] | None
+    columns: dict[str, ColumnKind] | None
     rest: str = ""
     csv_safe: bool = False
 
 
 REST: Final = "_more"
 _NUMBERS: Final = {"status", "depth", "bytes"}
-DEFAULT_COLUMNS: Final[dict[str, Kind]] = {
+DEFAULT_COLUMNS: Final[dict[str, ColumnKind]] = {
     name: "int" if name in _NUMBERS else "string" for name in COLUMNS
 }
 _PLAIN: Final = {"int": "int", "float": "float", "bool": "bool"}
@@ -63,9 +63,11 @@ def rest_name(columns: Iterable[str]) -> str:
     return name
 
 
-def columns_of(spec: JobSpec) -> dict[str, Kind] | None:
+def columns_of(spec: JobSpec) -> dict[str, ColumnKind] | None:
     """Name → kind. A name that two blocks use for different kinds holds JSON."""
-    marked: dict[str, Kind] = {"duplicate_of": "string"} if spec.duplicates.near == MARK else {}
+    marked: dict[str, ColumnKind] = (
+        {"duplicate_of": "string"} if spec.duplicates.near == MARK else {}
+    )
     if spec.extract:
         return {**_of_blocks(spec), **marked}
     properties = spec.schema.get("properties")
@@ -77,12 +79,12 @@ def columns_of(spec: JobSpec) -> dict[str, Kind] | None:
     return DEFAULT_COLUMNS | {name: "string" for name, wanted in files.items() if wanted} | marked
 
 
-def _of_blocks(spec: JobSpec) -> dict[str, Kind]:
-    columns: dict[str, Kind] = {}
+def _of_blocks(spec: JobSpec) -> dict[str, ColumnKind]:
+    columns: dict[str, ColumnKind] = {}
     for block in spec.extract:
         if not block.fields and not block.structured:
             continue
-        found: dict[str, Kind] = {} if "url" in block.fields else {"url": "string"}
+        found: dict[str, ColumnKind] = {} if "url" in block.fields else {"url": "string"}
         found |= {name: kind_of(field) for name, field in block.fields.items()}
         found |= dict.fromkeys(block.structured, "json")
         for name, kind in found.items():
@@ -90,9 +92,11 @@ def _of_blocks(spec: JobSpec) -> dict[str, Kind]:
     return columns
 
 
-def kind_of(field: Field) -> Kind:
+def kind_of(field: Field) -> ColumnKind:
     if field.fields:
-        inner: Kind = ObjectOf(tuple((name, kind_of(one)) for name, one in field.fields.items()))
+        inner: ColumnKind = ObjectOf(
+            tuple((name, kind_of(one)) for name, one in field.fields.items())
+        )
     elif field.type == "str" and (field.json or field.jsonld or field.microdata):
         inner = "json"  # untyped paths may lead to anything
     else:
@@ -102,7 +106,7 @@ def kind_of(field: Field) -> Kind:
     return ListOf(inner) if field.list else inner
 
 
-def _default_fits(default: Any, kind: Kind, many: bool) -> bool:
+def _default_fits(default: Any, kind: ColumnKind, many: bool) -> bool:
     if many or not isinstance(kind, str) or kind == "json":
         return kind == "json" and not many
     if isinstance(default, bool) and kind != "bool":
@@ -113,7 +117,7 @@ def _default_fits(default: Any, kind: Kind, many: bool) -> bool:
 # ---------------------------------------------------------------- what a schema or items tell
 
 
-def _of_schema(schema: Any) -> Kind:
+def _of_schema(schema: Any) -> ColumnKind:
     if not isinstance(schema, Mapping):
         return "json"
     kinds = schema.get("type")
@@ -126,7 +130,7 @@ def _of_schema(schema: Any) -> Kind:
     return _OF_SCHEMA.get(str(named[0]), "json")
 
 
-def inferred(items: list[dict[str, Any]]) -> dict[str, Kind]:
+def inferred(items: list[dict[str, Any]]) -> dict[str, ColumnKind]:
     """The columns of these items: the keys in the order in which they come."""
     values: dict[str, list[Any]] = {}
     for item in items:
@@ -136,7 +140,7 @@ def inferred(items: list[dict[str, Any]]) -> dict[str, Kind]:
     return {name: _of_values(found) for name, found in values.items()}
 
 
-def _of_values(values: list[Any]) -> Kind:
+def _of_values(values: list[Any]) -> ColumnKind:
     kinds = {_of_value(value) for value in values if value is not None}
     if kinds == {"int", "float"}:
         return "float"

@@ -14,7 +14,7 @@ from zcrawl import plugins
 from zcrawl.errors import PluginError, StoreUnavailable
 from zcrawl.model.reasons.storage import OUTPUT_PLUGIN
 from zcrawl.model.spec import JobSpec
-from zcrawl.store.output_mark import Mark, WholeSink, is_bare
+from zcrawl.store.output_mark import OutputMark, WholeSink, is_bare
 from zcrawl.store.queries import ItemRow, OutputRow
 
 
@@ -34,17 +34,17 @@ class PluginSink(WholeSink):
             text = f"{row.path}: {why}; the items wait in the database"
             raise PluginError(text, code=error.code) from error
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark:
         self._put([row.data for row in rows])
         self.cursor = rows[-1].id
-        return Mark(self.cursor, 0, 0, 0.0)
+        return OutputMark(self.cursor, 0, 0, 0.0)
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         if not (ended and self._bare and not self.cursor):
             return None
         self._put([])
         self._bare = False
-        return Mark(0, 0, 0, utc)
+        return OutputMark(0, 0, 0, utc)
 
     def _put(self, items: list[bytes]) -> None:
         try:

@@ -4,10 +4,10 @@
 fake disk, so what the simulation tries is the order that runs. Between any two effects the master
 may be paused, replaced, or die; an error at an effect ends the attempt, and the sink is closed.
 
-    Fence ▸ Open ▸ ( Read ▸ take ▸ Commit )… ▸ settle ▸ Commit
-                            │
-                            └ the part ends: begin_join ▸ ( copy | Read ▸ rebuild )… ▸ complete
-                              ▸ Commit, which is the fence ▸ publish ▸ Commit ▸ tidy
+    Fence ▸ Open ▸ ( ReadRows ▸ take ▸ Commit )… ▸ settle ▸ Commit
+                                │
+                                └ the part ends: begin_join ▸ ( copy | ReadRows ▸ rebuild )…
+                                  ▸ complete ▸ Commit, which is the fence ▸ publish ▸ Commit ▸ tidy
 
 What makes it safe is in `store.output_pieces`. Two orders matter here: a file appears under its
 final name only after a commit under the fence that came after the file was complete; and nothing is
@@ -24,33 +24,33 @@ import msgspec
 
 from zcrawl.errors import StoreError
 from zcrawl.model.reasons.storage import OUTPUT_ROWS_GONE
-from zcrawl.store.output_mark import Mark
-from zcrawl.store.output_pieces import Copy, Piece, Rebuild, Step
+from zcrawl.store.output_mark import OutputMark
+from zcrawl.store.output_pieces import Copy, JoinStep, Piece, Rebuild
 from zcrawl.store.queries import ItemRow, OutputRow
 
 
-class Sink(Protocol):
+class ScriptSink(Protocol):
     """What the script needs of a sink (`outputs.files.sinks`)."""
 
     cursor: int  # the last item that it has taken, committed or not
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None: ...
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark | None: ...
 
     def part_ends(self, ended: bool, utc: float) -> bool: ...
 
-    def begin_join(self, utc: float) -> list[Step]: ...
+    def begin_join(self, utc: float) -> list[JoinStep]: ...
 
     def copy(self, piece: Piece) -> None: ...
 
     def rebuild(self, rows: Sequence[ItemRow]) -> None: ...
 
-    def complete(self) -> Mark: ...
+    def complete(self) -> OutputMark: ...
 
-    def publish(self) -> Mark: ...
+    def publish(self) -> OutputMark: ...
 
     def tidy(self) -> None: ...
 
-    def settle(self, ended: bool, utc: float) -> Mark | None: ...
+    def settle(self, ended: bool, utc: float) -> OutputMark | None: ...
 
 
 class Fence(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ class Open(msgspec.Struct, frozen=True):
     """Open the sink; it is the outcome."""
 
 
-class Read(msgspec.Struct, frozen=True):
+class ReadRows(msgspec.Struct, frozen=True):
     """Read committed rows after one; they are the outcome."""
 
     after: int
@@ -77,21 +77,23 @@ class Write(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    mark: Mark
+    mark: OutputMark
 
 
-Effect: TypeAlias = Fence | Open | Read | Write | Commit
-Script: TypeAlias = Generator[Effect, Any, None]
+ScriptEffect: TypeAlias = Fence | Open | ReadRows | Write | Commit
+Script: TypeAlias = Generator[ScriptEffect, Any, None]
 
 
-def write_output(row: OutputRow, sink: Sink | None, batch: int, utc: Callable[[], float]) -> Script:
+def write_output(
+    row: OutputRow, sink: ScriptSink | None, batch: int, utc: Callable[[], float]
+) -> Script:
     """Write what is committed; `sink` is the one that is open already."""
     if sink is None:
         yield Fence()
         sink = yield Open()
         assert sink is not None
     while sink.cursor < row.last_item:
-        rows: list[ItemRow] = yield Read(sink.cursor, batch)
+        rows: list[ItemRow] = yield ReadRows(sink.cursor, batch)
         if not rows:
             return
         if sink.part_ends(False, utc()):  # what comes after its time is not of the old part
@@ -105,8 +107,8 @@ def write_output(row: OutputRow, sink: Sink | None, batch: int, utc: Callable[[]
     yield from _commit((yield Write("writing", settle, True)))
 
 
-def _complete_part(sink: Sink, batch: int, utc: Callable[[], float]) -> Script:
-    steps: list[Step] = yield Write("joining", functools.partial(sink.begin_join, utc()), True)
+def _complete_part(sink: ScriptSink, batch: int, utc: Callable[[], float]) -> Script:
+    steps: list[JoinStep] = yield Write("joining", functools.partial(sink.begin_join, utc()), True)
     for step in steps:
         match step:
             case Copy(piece):
@@ -118,9 +120,9 @@ def _complete_part(sink: Sink, batch: int, utc: Callable[[], float]) -> Script:
     yield Write("tidying up", sink.tidy)
 
 
-def _rebuild(sink: Sink, after: int, upto: int, batch: int) -> Script:
+def _rebuild(sink: ScriptSink, after: int, upto: int, batch: int) -> Script:
     while after < upto:
-        read: list[ItemRow] = yield Read(after, batch)
+        read: list[ItemRow] = yield ReadRows(after, batch)
         rows = [row for row in read if row.id <= upto]
         if not rows:
             raise StoreError(
@@ -130,6 +132,6 @@ def _rebuild(sink: Sink, after: int, upto: int, batch: int) -> Script:
         after = rows[-1].id
 
 
-def _commit(mark: Mark | None) -> Script:
+def _commit(mark: OutputMark | None) -> Script:
     if mark is not None:
         yield Commit(mark)

@@ -27,7 +27,7 @@ holds in a thread as well.
 
 What the tags of a page are like is found by `parse.tags`, in one pass.
 
-The rest (links, fields, items) is Python, and asks a `Budget` between its steps.
+The rest (links, fields, items) is Python, and asks a `TimeBudget` between its steps.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class TooCostly(Exception):
     """This page belongs into a child process. The text says what it has too much of."""
 
 
-class Place(Enum):
+class ParsePlace(Enum):
     """Where in a worker's own process a page is parsed."""
 
     LOOP = "loop"
@@ -85,11 +85,11 @@ class Place(Enum):
 class Judgement(NamedTuple):
     """What is known of a page before it is parsed."""
 
-    place: Place
+    place: ParsePlace
     only_a: bool = False  # no element but <a> has a link, and none changes what links mean
 
 
-class Budget:
+class TimeBudget:
     """The time that one page may take inside the event loop, parser and all."""
 
     __slots__ = ("_clock", "_seconds", "_until")
@@ -152,7 +152,7 @@ def judge(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> J
     if selectors is not None:
         _check_selectors(size, selectors)
     if size <= HARMLESS_BYTES:
-        return Judgement(Place.LOOP)
+        return Judgement(ParsePlace.LOOP)
     seen = Survey._make(survey(markup))
     if seen.quoted_bracket:
         raise TooCostly("a quoted >")
@@ -166,10 +166,10 @@ def judge(markup: bytes, fingerprint: bool, selectors: SelectorCost | None) -> J
         and (seen.tags <= MOST_TAGS or size <= SHORT_BYTES)
         and copies_ms <= MOST_COPIES_MS
     ):
-        return Judgement(Place.LOOP, only_a=not seen.references)
+        return Judgement(ParsePlace.LOOP, only_a=not seen.references)
     if copies_ms > THREAD_COPIES_MS or selectors is not None or fingerprint:
         raise TooCostly(f"{size} bytes, {seen.tags} tags, {copies_ms:.0f} ms for copied elements")
-    return Judgement(Place.THREAD)
+    return Judgement(ParsePlace.THREAD)
 
 
 def _check_selectors(size: int, selectors: SelectorCost) -> None:

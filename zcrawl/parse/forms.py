@@ -12,12 +12,12 @@ from selectolax.lexbor import LexborHTMLParser
 MAX_FORM_BYTES = 1_000_000
 
 
-class Form(msgspec.Struct, frozen=True):
+class HtmlForm(msgspec.Struct, frozen=True):
     action: str  # as written; empty: the page itself
     hidden: dict[str, str]  # values that the server wants back, such as a token
 
 
-def find_form(body: bytes, fields: Iterable[str]) -> Form | None:
+def find_form(body: bytes, fields: Iterable[str]) -> HtmlForm | None:
     wanted = set(fields)
     for form in LexborHTMLParser(body[:MAX_FORM_BYTES]).css("form"):
         inputs = {
@@ -27,5 +27,5 @@ def find_form(body: bytes, fields: Iterable[str]) -> Form | None:
         }
         if wanted <= inputs.keys():
             hidden = {name: value for name, (kind, value) in inputs.items() if kind == "hidden"}
-            return Form((form.attributes.get("action") or "").strip(), hidden)
+            return HtmlForm((form.attributes.get("action") or "").strip(), hidden)
     return None

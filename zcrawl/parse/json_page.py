@@ -11,8 +11,8 @@ from zcrawl.frontier.url import LinkResolver
 from zcrawl.model.reasons.failure import BAD_JSON
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.parse.charset import decode
-from zcrawl.parse.cost import INLINE_BYTES, Budget, TooCostly
-from zcrawl.parse.extract.page_facts import PageFacts, SourcePage
+from zcrawl.parse.cost import INLINE_BYTES, TimeBudget, TooCostly
+from zcrawl.parse.extract.page_facts import PageContext, SourcePage
 from zcrawl.parse.page import PageOptions, ParsedPage
 
 
@@ -21,8 +21,8 @@ def parse_json(
     content_type: str,
     options: PageOptions,
     resolver: LinkResolver,
-    facts: PageFacts,
-    budget: Budget | None = None,
+    facts: PageContext,
+    budget: TimeBudget | None = None,
 ) -> ParsedPage:
     """Raises ParseError for what is no JSON; TooCostly, with a budget, for what takes too long."""
     if budget is not None and len(body) > INLINE_BYTES:

@@ -38,7 +38,7 @@ _UNKNOWN_REFERENCE = lazy_pattern(r"&[^\W\d][\w.-]*;")
 _CHARACTERS: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
-class Handler(Protocol):
+class XmlHandler(Protocol):
     """Told what a document says, elements by their local names in lower case."""
 
     def start(self, name: str, parent: str, attributes: str) -> None: ...
@@ -52,7 +52,7 @@ class LooseXml:
     """Feed it text; it calls the handler. Raises ValueError for what nests deeper than 50, and for
     what is no XML at all."""
 
-    def __init__(self, handler: Handler) -> None:
+    def __init__(self, handler: XmlHandler) -> None:
         self.faults = 0
         self._handler = handler
         self._rest = ""

@@ -21,15 +21,15 @@ from zcrawl.frontier.url import LinkResolver, Resolver
 from zcrawl.model.reasons.failure import BINARY_CONTENT, FORBIDDEN_CHARSET
 from zcrawl.model.reasons.skip import UNSUPPORTED_SCHEME
 from zcrawl.parse.charset import encoding_of, looks_binary, text_as
-from zcrawl.parse.cost import Budget, Place, check_depth, judge
+from zcrawl.parse.cost import ParsePlace, TimeBudget, check_depth, judge
 from zcrawl.parse.directives import forbids_following, forbids_index
 from zcrawl.parse.encodings import REPLACEMENT
 from zcrawl.parse.links import links_of, tag_id
 from zcrawl.text.patterns import lazy_pattern
 
 if TYPE_CHECKING:  # loaded by jobs that extract
-    from zcrawl.parse.extract.page_facts import PageFacts
-    from zcrawl.parse.extract.plan import Extracted, Plan
+    from zcrawl.parse.extract.page_facts import PageContext
+    from zcrawl.parse.extract.plan import Extracted, ExtractionPlan
 
 MAX_TITLE_CHARS: Final = 500
 MAX_ALTERNATES: Final = 200
@@ -71,7 +71,7 @@ class PageOptions(msgspec.Struct, frozen=True):
     """What a job may decide about reading pages."""
 
     follow_nofollow: bool = False  # True when the job ignores robots rules
-    plan: Plan | None = None  # of a job that extracts
+    plan: ExtractionPlan | None = None  # of a job that extracts
     token: str = ""  # the crawler's name, which <meta name=...> may address
     fingerprint: bool = False  # of the text; the job looks for near duplicates
 
@@ -135,8 +135,8 @@ def parse_page(
     url: str,
     options: PageOptions,
     resolver: LinkResolver,
-    facts: PageFacts | None = None,
-    budget: Budget | None = None,
+    facts: PageContext | None = None,
+    budget: TimeBudget | None = None,
     tree: LexborHTMLParser | None = None,
 ) -> ParsedPage:
     """Read the page that `url` (canonical, after redirects) answered with.
@@ -162,7 +162,7 @@ def parse_page(
         if tree is None:
             cost = None if plan is None else plan.cost
             place, only_a = judge(markup, options.fingerprint, cost)
-            if place is Place.THREAD:
+            if place is ParsePlace.THREAD:
                 raise ForThread(markup)
         budget.begin()
     if tree is None:

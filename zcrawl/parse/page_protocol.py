@@ -1,10 +1,10 @@
 """What a worker and the child that parses pages tell each other, and how it is framed.
 
 Used on both sides: `children.pages` asks, `children.page_child` answers. Pure. A message is
-MessagePack with its length before it. A `Prepare` comes before the first `Read` that names its
-number and has no answer. A `Read` is answered by any number of `Links` and then by one `Parsed`,
-`Listed` or `Failed`: a page can have half a million links, and no single frame may keep the event
-loop busy. The child's first word, before any question, is `Ready`.
+MessagePack with its length before it. A `Prepare` comes before the first `ReadPage` that names its
+number and has no answer. A `ReadPage` is answered by any number of `Links` and then by one
+`PageParsed`, `Listed` or `Failed`: a page can have half a million links, and no single frame may
+keep the event loop busy. The child's first word, before any question, is `Ready`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PageSetup(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True, array_like=True):
-    """`extract.page_facts.PageFacts` on its way."""
+    """`extract.page_facts.PageContext` on its way."""
 
     url: str
     label: str
@@ -49,7 +49,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="prepare"):
     setup: PageSetup
 
 
-class Read(msgspec.Struct, frozen=True, array_like=True, tag="read"):
+class ReadPage(msgspec.Struct, frozen=True, array_like=True, tag="read"):
     """A page, or JSON, to be read as the run of that number wants it."""
 
     setup: int
@@ -64,7 +64,7 @@ class ReadSitemap(msgspec.Struct, frozen=True, array_like=True, tag="sitemap"):
     utc: float
 
 
-Question: TypeAlias = Prepare | Read | ReadSitemap
+PageQuestion: TypeAlias = Prepare | ReadPage | ReadSitemap
 
 
 class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
@@ -89,7 +89,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True):
     examples: dict[str, str]
 
 
-class Parsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
+class PageParsed(msgspec.Struct, frozen=True, array_like=True, tag="parsed"):
     """A `ParsedPage` without its links, which came before."""
 
     title: str | None
@@ -120,14 +120,14 @@ class Failed(msgspec.Struct, frozen=True, array_like=True, tag="failed"):
     text: str
 
 
-Answer: TypeAlias = Ready | Links | Parsed | Listed | Failed
+PageAnswer: TypeAlias = Ready | Links | PageParsed | Listed | Failed
 
 _encode = msgspec.msgpack.Encoder().encode
-decode_question = msgspec.msgpack.Decoder(Question).decode
-decode_answer = msgspec.msgpack.Decoder(Answer).decode
+decode_question = msgspec.msgpack.Decoder(PageQuestion).decode
+decode_answer = msgspec.msgpack.Decoder(PageAnswer).decode
 
 
-def frame(message: Question | Answer) -> bytes:
+def frame(message: PageQuestion | PageAnswer) -> bytes:
     data = _encode(message)
     return LENGTH.pack(len(data)) + data
 
@@ -137,14 +137,14 @@ def options_of(setup: PageSetup) -> PageOptions:
     plan = None
     if setup.spec:
         from zcrawl.model.spec import JobSpec
-        from zcrawl.parse.extract.plan import Plan  # of jobs that extract
+        from zcrawl.parse.extract.plan import ExtractionPlan  # of jobs that extract
 
         spec = msgspec.json.decode(setup.spec, type=JobSpec)
-        plan = Plan(spec.extract, spec.schema)
+        plan = ExtractionPlan(spec.extract, spec.schema)
     return PageOptions(setup.follow_nofollow, plan, setup.token, setup.fingerprint)
 
 
-def as_answer(page: ParsedPage) -> Parsed:
+def as_answer(page: ParsedPage) -> PageParsed:
     """Without the links."""
     found = page.extracted
     extracted = None
@@ -160,7 +160,7 @@ def as_answer(page: ParsedPage) -> Parsed:
             found.size,
             found.examples,
         )
-    return Parsed(
+    return PageParsed(
         page.title,
         page.encoding,
         page.noindex,
@@ -172,7 +172,7 @@ def as_answer(page: ParsedPage) -> Parsed:
     )
 
 
-def as_page(answer: Parsed, links: list[Link]) -> ParsedPage:
+def as_page(answer: PageParsed, links: list[Link]) -> ParsedPage:
     """What `read` gave in the child, but for `extracted.links`: they are the page's."""
     extracted = None
     if answer.extracted is not None:

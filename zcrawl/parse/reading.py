@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 from selectolax.lexbor import LexborHTMLParser
 
 from zcrawl.frontier.url import LinkResolver
-from zcrawl.parse.cost import Budget
+from zcrawl.parse.cost import TimeBudget
 from zcrawl.parse.page import PageOptions, ParsedPage, is_html, parse_page
 
 if TYPE_CHECKING:  # of jobs that extract
-    from zcrawl.parse.extract.page_facts import PageFacts
+    from zcrawl.parse.extract.page_facts import PageContext
 
 
 def read_page(
     body: bytes,
     content_type: str,
     url: str,
-    facts: PageFacts | None,
+    facts: PageContext | None,
     options: PageOptions,
     resolver: LinkResolver,
-    budget: Budget | None = None,
+    budget: TimeBudget | None = None,
     tree: LexborHTMLParser | None = None,
 ) -> ParsedPage:
     """Raises ParseError for what cannot be read; with a budget TooCostly (`parse.cost`) or

@@ -33,7 +33,7 @@ from zcrawl.frontier.extra import (
 from zcrawl.frontier.retry import Retry, decide
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import canonicalize, origin_of
-from zcrawl.mesh.messages import BadBody, Extracted, Result
+from zcrawl.mesh.messages import BadBody, ExtractionReport, Result
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.reasons.failure import BAD_RESULT, TOO_MANY_REDIRECTS
 from zcrawl.model.reasons.skip import CANONICAL, REDIRECTED, START
@@ -70,7 +70,7 @@ MOST_COUNT: Final = 1_000_000
 _KINDS: Final = ("filled", "empty", "unread")
 
 
-def others_of(extracted: Extracted | None) -> tuple[tuple[Kept, bytes], ...]:
+def others_of(extracted: ExtractionReport | None) -> tuple[tuple[Kept, bytes], ...]:
     if extracted is None:
         return ()
     rows = [(Kept.REJECTED, data) for data in extracted.rejected[:MOST_ROWS]]
@@ -80,7 +80,7 @@ def others_of(extracted: Extracted | None) -> tuple[tuple[Kept, bytes], ...]:
     return tuple(rows)
 
 
-def tallies_of(extracted: Extracted | None) -> tuple[tuple[str, str, int], ...]:
+def tallies_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str, int], ...]:
     """(kind, name, count): how often each field was filled, empty or unreadable, and why items
     were set aside."""
     if extracted is None:
@@ -98,7 +98,7 @@ def tallies_of(extracted: Extracted | None) -> tuple[tuple[str, str, int], ...]:
     return tuple(tallies)
 
 
-def examples_of(extracted: Extracted | None) -> tuple[tuple[str, str], ...]:
+def examples_of(extracted: ExtractionReport | None) -> tuple[tuple[str, str], ...]:
     """(reason, what is wrong with the first item) for each reason that `tallies_of` counts."""
     if extracted is None or not extracted.reasons:
         return ()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from zcrawl.coord.agents.local_lock import is_locked
 from zcrawl.errors import RefusedError, UnreachableError, UsageError, ZcrawlError
 from zcrawl.mesh.border import TRY_AGAIN_S
-from zcrawl.mesh.messages import BadBody, Reply, Request
+from zcrawl.mesh.messages import BadBody, ClientRequest, Reply
 from zcrawl.mesh.ports import Arrived
 from zcrawl.model.reasons.cluster import NO_LEADER, REFUSED, TOO_MANY_REQUESTS, VERSION
 from zcrawl.roles.place import read_mesh_file
@@ -82,7 +82,7 @@ class MeshClient:
         self._mesh.close()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
-        request = Request(secrets.token_hex(16), op, args, by=self._by)
+        request = ClientRequest(secrets.token_hex(16), op, args, by=self._by)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._give_up_s
         why, code = "", None
@@ -105,7 +105,7 @@ class MeshClient:
                     code=TOO_MANY_REQUESTS if code == TOO_MANY_REQUESTS else None,
                 )
 
-    async def _once(self, request: Request, wait_s: float) -> Reply | None:
+    async def _once(self, request: ClientRequest, wait_s: float) -> Reply | None:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[request.id] = future
         self._mesh.send(request)

@@ -19,7 +19,7 @@ from zcrawl.model.reasons.cluster import CONSUL_AWAY, NO_MASTER
 
 if TYPE_CHECKING:
     from zcrawl.coord.agents.consul_client import ConsulSettings
-    from zcrawl.coord.ports import Coordinator, Role, Sighting
+    from zcrawl.coord.ports import Coordinator, MemberRole, Sighting
     from zcrawl.fetch.keyring import JobRights
     from zcrawl.mesh.security import MeshKeys
     from zcrawl.store.ports import Store
@@ -103,16 +103,16 @@ async def find_masters(config: Config) -> list[Endpoints]:
 
 
 def _registered_masters(config: Config) -> list[Endpoints]:
-    from zcrawl.coord.ports import Health, Role
+    from zcrawl.coord.ports import Health, MemberRole
 
     seen = sorted(
-        registered(config, Role.MASTER),
+        registered(config, MemberRole.MASTER),
         key=lambda one: (one.health is not Health.PASSING, not one.leads),
     )
     return [one.member.endpoints for one in seen if one.member.endpoints is not None]
 
 
-def registered(config: Config, role: Role) -> list[Sighting]:
+def registered(config: Config, role: MemberRole) -> list[Sighting]:
     """What Consul's catalogue shows now. Blocks."""
     from zcrawl.coord.agents.consul_client import ConsulClient
     from zcrawl.coord.ports import Member

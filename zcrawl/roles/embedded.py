@@ -20,7 +20,7 @@ from zcrawl.coord.agents.local_lock import FileLock
 from zcrawl.coord.ports import Leadership
 from zcrawl.errors import RefusedError, StoreError, UnreachableError
 from zcrawl.fetch.keyring import JobRights
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.mesh.ports import Endpoints
 from zcrawl.model.reasons.cluster import NO_LEADER, WORKERS_FAIL
 from zcrawl.model.snapshot import EmbeddedSnapshot, OutputTrouble, OutputTroubles
@@ -221,7 +221,7 @@ class EmbeddedCluster:
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
         assert self._master is not None
-        request = Request(secrets.token_hex(16), op, args, by=who_asks())
+        request = ClientRequest(secrets.token_hex(16), op, args, by=who_asks())
         try:
             async with asyncio.timeout(ASK_TIMEOUT_S):
                 while True:

@@ -136,7 +136,7 @@ class MasterNode:
             self._master.handle(m.CatalogueSeen(own=me.endpoints))
             self._master.listen()
             if self._look is not None:
-                await require_free([self.id], coord.Role.MASTER, self._look, stop)
+                await require_free([self.id], coord.MemberRole.MASTER, self._look, stop)
             self._coordinator.start(me, self._on_coordination)
             await self._serve()
             self._master.handle(m.Deposed("this master is leaving"))
@@ -155,7 +155,7 @@ class MasterNode:
         mesh = self._config.mesh
         hostname = os.uname().nodename
         return coord.Member(
-            coord.Role.MASTER,
+            coord.MemberRole.MASTER,
             self.id,
             self._config.cluster.name,
             __version__,
@@ -241,7 +241,7 @@ class MasterNode:
             case coord.WorkersChanged(workers):
                 master.handle(m.CatalogueSeen(workers=tuple(_entry(one) for one in workers)))
             case coord.IdTaken(other):
-                self._failure = id_taken(coord.Role.MASTER, other)
+                self._failure = id_taken(coord.MemberRole.MASTER, other)
                 self._stop.set()
             case coord.CoordAway(reason):
                 self._tell("consul_away", reason)

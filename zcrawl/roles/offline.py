@@ -18,7 +18,7 @@ from zcrawl.model.reasons.cluster import NO_SUCH_RUN, RUN_ENDED
 from zcrawl.model.reasons.storage import NO_DATABASE
 from zcrawl.roles.client import who_asks
 from zcrawl.roles.place import DATABASE
-from zcrawl.store.commands import Asked, CancelOffline, RunChanged
+from zcrawl.store.commands import CancelOffline, ClientAction, RunChanged
 from zcrawl.store.ports import Store
 from zcrawl.store.queries import JobList, JobRow, ListJobs
 from zcrawl.store.rules import run_reply
@@ -58,7 +58,9 @@ def _open(data: Path, *, readonly: bool) -> Store:
 def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> dict[str, Any]:
     """End a run of a job, by default the newest; what a client of the leader would be told."""
     run = chosen_run(job, number)
-    asked = Asked(secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1)
+    asked = ClientAction(
+        secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1
+    )
     outcome = store.execute(CancelOffline(HOLDER, run.id, now, asked))
     assert isinstance(outcome, RunChanged)
     if outcome.row is None or outcome.refused not in ("", RUN_ENDED):

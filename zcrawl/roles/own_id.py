@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from zcrawl.coord.members import ID_TAKEN_AFTER_S
-from zcrawl.coord.ports import Health, Member, Role, Sighting
+from zcrawl.coord.ports import Health, Member, MemberRole, Sighting
 from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.model.reasons.cluster import ID_TAKEN
 
@@ -23,7 +23,7 @@ Look = Callable[[], list[Sighting]]
 
 async def require_free(
     ids: Collection[str],
-    role: Role,
+    role: MemberRole,
     look: Look,
     stop: asyncio.Event,
     patience_s: float = ID_TAKEN_AFTER_S,
@@ -55,7 +55,7 @@ def _living(seen: list[Sighting], ids: Collection[str]) -> Member | None:
     return None
 
 
-def id_taken(role: Role, other: Member) -> ConfigError:
+def id_taken(role: MemberRole, other: Member) -> ConfigError:
     return ConfigError(
         f"another living {role.value} is registered as {other.id}: pid {other.pid} on "
         f"{other.hostname}; give this one a cluster.id of its own",

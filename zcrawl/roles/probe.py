@@ -51,7 +51,7 @@ MOST_HANDOVERS: Final = 10
 _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
-class Recorder:
+class ExchangeRecorder:
     """An engine that notes each exchange; `hidden` are the headers whose values it keeps to
     itself."""
 
@@ -119,7 +119,7 @@ async def probe(
     page = Assignment(1, 1, 1, 1, start, 0 if start in seeds else 1, 1, None, label=label)
     async with HttpEngine() as plain:
         engine = make_engine(spec, lambda: plain)
-        recorder = Recorder(engine, _secret_headers(spec))
+        recorder = ExchangeRecorder(engine, _secret_headers(spec))
         try:
             results, config, notes = await _fetch(recorder, spec, config, keyring, page)
         finally:
@@ -164,7 +164,7 @@ def _request(url: str, extra: bytes) -> dict[str, Any]:
 class ProbeOwner:
     """One request at a time: permits come at once, and there is no pace to keep."""
 
-    def __init__(self, recorder: Recorder, keyring: Keyring) -> None:
+    def __init__(self, recorder: ExchangeRecorder, keyring: Keyring) -> None:
         self.notes: list[str] = []  # what a worker would log
         self.ended: asyncio.Queue[Result] = asyncio.Queue()
         settings = PipelineSettings(keyring=keyring)
@@ -185,7 +185,7 @@ class ProbeOwner:
 
 
 async def _fetch(
-    recorder: Recorder, spec: JobSpec, config: RunConfig, keyring: Keyring, page: Assignment
+    recorder: ExchangeRecorder, spec: JobSpec, config: RunConfig, keyring: Keyring, page: Assignment
 ) -> tuple[list[Result], RunConfig, list[str]]:
     """The results of the page and of the hosts that it redirects to; the run's configuration as
     the leader would have it then; what a worker would log."""
@@ -265,7 +265,7 @@ async def _guard(context: RunContext, url: str) -> dict[str, Any]:
     return {"allowed": refused is None, "why": refused or "", "addresses": found}
 
 
-def _robots(spec: JobSpec, recorder: Recorder, url: str) -> dict[str, Any]:
+def _robots(spec: JobSpec, recorder: ExchangeRecorder, url: str) -> dict[str, Any]:
     if not spec.politeness.robots:
         return {"asked": False, "allowed": True}
     where = robots_url(origin_of(url))

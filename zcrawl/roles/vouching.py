@@ -17,7 +17,7 @@ import msgspec
 from zcrawl.errors import BadUrl
 from zcrawl.fetch.guard import as_address, entries_for
 from zcrawl.frontier.url import canonicalize, netloc_of
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.runtime.threads import in_daemon_thread
 
 LOOK_UP_S: Final = 5.0  # for all names of a submission
@@ -47,7 +47,7 @@ class Vouching:
         self._log = log
         self._look_up = look_up
 
-    async def prepare(self, request: Request) -> Request:
+    async def prepare(self, request: ClientRequest) -> ClientRequest:
         """The submission with `opened`, in the place of whatever its client has put there."""
         typed = request.args.get("vouched")
         urls = [url for url in typed if isinstance(url, str)] if isinstance(typed, list) else []

@@ -80,7 +80,7 @@ class WorkerNode:
         clock.raise_file_limit()
         cluster.client_keys(self._config)  # a wrong key is told here, not by every child
         if self._look_for_double is not None:
-            await require_free(self.ids, coord.Role.WORKER, self._look_for_double, stop)
+            await require_free(self.ids, coord.MemberRole.WORKER, self._look_for_double, stop)
         self._log_fd = os.dup(STDERR)  # the children's own is a file, for what is no event
         self._pulses.folder.mkdir(exist_ok=True)
         with lives_files.Lives(self._data / lives_files.FILE) as lives:
@@ -147,7 +147,7 @@ class WorkerNode:
         assert self._make is not None
         one = self._make()
         member = coord.Member(
-            coord.Role.WORKER,
+            coord.MemberRole.WORKER,
             id,
             self._config.cluster.name,
             __version__,
@@ -203,7 +203,7 @@ class WorkerNode:
                     [one.member.endpoints for one in masters if one.member.endpoints is not None]
                 )
             case coord.IdTaken(other):
-                self._failure = id_taken(coord.Role.WORKER, other)
+                self._failure = id_taken(coord.MemberRole.WORKER, other)
                 self._stop.set()
             case coord.CoordAway(reason):
                 self._tell("consul_away", reason)

@@ -15,7 +15,7 @@ LEAST_WAIT_S: Final = 0.1
 MOST_WAIT_S: Final = 2.0  # a failover must not wait for us longer than this
 
 
-class Breaker:
+class StoreBreaker:
     def __init__(self) -> None:
         self.failures = 0  # in a row
         self.reason = ""

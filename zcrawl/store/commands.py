@@ -10,18 +10,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from zcrawl.mesh.messages import Page, Traits
+from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 from zcrawl.model.states import Disposition, Kept, RequestState, RunState
 from zcrawl.store.output_pieces import Progress
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
-
-class TakeOver(_Data, frozen=True):
+class TakeOver(msgspec.Struct, frozen=True):
     """Raise the epoch to max(stored + 1, hint) and load what a leader needs (rule 12)."""
 
     holder: str
@@ -30,7 +26,7 @@ class TakeOver(_Data, frozen=True):
     shard: int = 0
 
 
-class CancelOffline(_Data, frozen=True):
+class CancelOffline(msgspec.Struct, frozen=True):
     """End a run without a leader: raise the epoch as a takeover does, and cancel the run, in one
     transaction. A leader that lives, or wakes up later, is fenced by it (G4) and loads anew. It
     reads no spec. A run that has ended is refused (`run_ended`), and the epoch stays."""
@@ -38,18 +34,18 @@ class CancelOffline(_Data, frozen=True):
     holder: str
     run: int
     now: float
-    asked: Asked | None = None
+    asked: ClientAction | None = None
     shard: int = 0
 
 
-class Reload(_Data, frozen=True):
+class Reload(msgspec.Struct, frozen=True):
     """The same load without a new epoch, after a commit with unknown outcome (rule 14)."""
 
     epoch: int
     now: float
 
 
-class Loaded(_Data, frozen=True):
+class Loaded(msgspec.Struct, frozen=True):
     """Outcome of TakeOver and Reload."""
 
     epoch: int
@@ -68,7 +64,7 @@ class Loaded(_Data, frozen=True):
     retries: list[RetryRow] = []  # begun and not finished
 
 
-class Change(_Data, frozen=True):
+class Change(msgspec.Struct, frozen=True):
     """One result, planned: what the leader wants to become of its request."""
 
     worker: str
@@ -82,7 +78,7 @@ class Change(_Data, frozen=True):
     status: int = 0
     attempts: int = 0
     due_at: float = 0.0
-    page: Page | None = None
+    page: PageRecord | None = None
     items: tuple[bytes, ...] = ()
     others: tuple[tuple[Kept, bytes], ...] = ()  # what is kept besides items
     tallies: tuple[tuple[str, str, int], ...] = ()  # (kind, name, count) of an extraction
@@ -105,13 +101,13 @@ class Change(_Data, frozen=True):
     examples: tuple[tuple[str, str], ...] = ()
 
 
-class ApplyResults(_Data, frozen=True):
+class ApplyResults(msgspec.Struct, frozen=True):
     epoch: int
     changes: list[Change]
     now: float
 
 
-class Applied(_Data, frozen=True):
+class Applied(msgspec.Struct, frozen=True):
     """Outcome of ApplyResults."""
 
     dispositions: list[Disposition]  # one for each change
@@ -123,7 +119,7 @@ class Applied(_Data, frozen=True):
     skipped: list[int] = []
 
 
-class Asked(_Data, frozen=True):
+class ClientAction(msgspec.Struct, frozen=True):
     """A client's request, as it is kept with its answer: a repeat is not done again."""
 
     request: str
@@ -134,31 +130,31 @@ class Asked(_Data, frozen=True):
     changed: int = 0  # what it has changed so far
 
 
-class DrainRow(_Data, frozen=True):
+class DrainRow(msgspec.Struct, frozen=True):
     """A worker that is to get no work, by its id."""
 
     worker: str
     life: int  # of the supervisor that it had when it was drained; 0: it was not here
 
 
-class WishRow(_Data, frozen=True):
+class WishRow(msgspec.Struct, frozen=True):
     """A host that a person gave to a worker."""
 
     host: int
     worker: str
 
 
-class RetryRow(_Data, frozen=True):
+class RetryRow(msgspec.Struct, frozen=True):
     """A retry that is under way; `asked.changed` requests are queued again so far."""
 
-    asked: Asked
+    asked: ClientAction
     run: int
     reason: str
     host: int
     after: int  # requests up to this number have been looked at
 
 
-class SubmitJob(_Data, frozen=True):
+class SubmitJob(msgspec.Struct, frozen=True):
     """Store a job and start a run. The reply is stored under `request`, so a repeat is harmless."""
 
     epoch: int
@@ -176,7 +172,7 @@ class SubmitJob(_Data, frozen=True):
     canonical: int = 1  # version of the canonical form by which the keys of `seeds` are made
 
 
-class Submitted(_Data, frozen=True):
+class Submitted(msgspec.Struct, frozen=True):
     """Outcome of SubmitJob and AddSeeds. `refused` tells why nothing was stored."""
 
     job: int
@@ -188,7 +184,7 @@ class Submitted(_Data, frozen=True):
     repeated: bool = False  # this request id was answered before
 
 
-class AddSeeds(_Data, frozen=True):
+class AddSeeds(msgspec.Struct, frozen=True):
     epoch: int
     request: str
     run: int
@@ -198,7 +194,7 @@ class AddSeeds(_Data, frozen=True):
     now: float
 
 
-class AdmitKnown(_Data, frozen=True):
+class AdmitKnown(msgspec.Struct, frozen=True):
     """Admit pages that the job knows from earlier runs, up to an id. A repeat changes nothing:
     the run stands elsewhere by then."""
 
@@ -211,14 +207,14 @@ class AdmitKnown(_Data, frozen=True):
     now: float
 
 
-class KnownAdmitted(_Data, frozen=True):
+class KnownAdmitted(msgspec.Struct, frozen=True):
     admitted: list[QueuedRow]
     hosts: list[HostRow]
     row: RunRow | None  # None: there is no such run
     repeated: bool = False  # the run stood elsewhere
 
 
-class ChangeRun(_Data, frozen=True):
+class ChangeRun(msgspec.Struct, frozen=True):
     """One row: running ⇄ paused, or the end of a run, whose queued rows then derive skipped.
     `others` are changed in the same transaction: a job is deleted whole or not at all."""
 
@@ -228,21 +224,21 @@ class ChangeRun(_Data, frozen=True):
     state: RunState
     reason: str
     now: float
-    asked: Asked | None = None  # a client's request: its answer is kept
+    asked: ClientAction | None = None  # a client's request: its answer is kept
     others: tuple[int, ...] = ()
 
 
-class TuneRun(_Data, frozen=True):
+class TuneRun(msgspec.Struct, frozen=True):
     """Another spec for a run that goes on: the same job at another pace."""
 
     epoch: int
     request: str
     run: int
     spec: bytes
-    asked: Asked | None = None
+    asked: ClientAction | None = None
 
 
-class RunChanged(_Data, frozen=True):
+class RunChanged(msgspec.Struct, frozen=True):
     """Outcome of ChangeRun, TuneRun and CancelOffline. `refused`: no_such_run, run_ended."""
 
     refused: str
@@ -251,7 +247,7 @@ class RunChanged(_Data, frozen=True):
     others: list[RunRow] = []
 
 
-class SetDrain(_Data, frozen=True):
+class SetDrain(msgspec.Struct, frozen=True):
     """Store that a worker gets no work, or gets some again. It holds until the next SetDrain,
     whoever leads and whatever process has the name.
 
@@ -265,16 +261,16 @@ class SetDrain(_Data, frozen=True):
     life: int
     now: float
     state: str = ""  # of the worker, for the answer
-    asked: Asked | None = None
+    asked: ClientAction | None = None
 
 
-class DrainSet(_Data, frozen=True):
+class DrainSet(msgspec.Struct, frozen=True):
     worker: str
     row: DrainRow | None  # as it is stored now; None: it may work
     reply: bytes = b""  # to `asked`, also if it was given before
 
 
-class SetWish(_Data, frozen=True):
+class SetWish(msgspec.Struct, frozen=True):
     """Store which worker a person wants to have a host; `others` lose their wishes: they share
     limits with it, so one worker has them all."""
 
@@ -282,16 +278,16 @@ class SetWish(_Data, frozen=True):
     host: int
     worker: str
     reply: bytes  # JSON
-    asked: Asked
+    asked: ClientAction
     others: tuple[int, ...] = ()
 
 
-class WishSet(_Data, frozen=True):
+class WishSet(msgspec.Struct, frozen=True):
     wishes: list[WishRow]  # all that are stored now
     reply: bytes
 
 
-class Sweep(_Data, frozen=True):
+class Sweep(msgspec.Struct, frozen=True):
     """Turn up to `limit` queued rows of an ended run into skipped; delete rows of a deleted one.
 
     Counters do not change: they changed when the run ended.
@@ -302,12 +298,12 @@ class Sweep(_Data, frozen=True):
     limit: int
 
 
-class Swept(_Data, frozen=True):
+class Swept(msgspec.Struct, frozen=True):
     run: int
     more: bool
 
 
-class RetryDead(_Data, frozen=True):
+class RetryDead(msgspec.Struct, frozen=True):
     """Queue up to `limit` dead requests of a run again; reopens the run.
 
     Where a retry stands is stored under its request with every part of it, so the same command goes
@@ -318,12 +314,12 @@ class RetryDead(_Data, frozen=True):
     run: int
     limit: int
     now: float
-    asked: Asked
+    asked: ClientAction
     reason: str = ""  # only those that failed for it
     host: int = 0  # only those of it
 
 
-class Retried(_Data, frozen=True):
+class Retried(msgspec.Struct, frozen=True):
     refused: str  # "", no_such_run, run_ended (cancelled and deleted runs stay ended)
     rows: list[QueuedRow]
     hosts: list[HostRow]
@@ -333,21 +329,21 @@ class Retried(_Data, frozen=True):
     reply: bytes = b""  # that was given before: nothing was done
 
 
-class GrantHosts(_Data, frozen=True):
+class GrantHosts(msgspec.Struct, frozen=True):
     """Who may start requests to these hosts; committed before the first ASSIGN (rule 12)."""
 
     epoch: int
     owners: list[tuple[int, tuple[str, ...]]]
 
 
-class ExtendLease(_Data, frozen=True):
+class ExtendLease(msgspec.Struct, frozen=True):
     """No BEAT goes out that would let a worker start a request later than this moment."""
 
     epoch: int
     until: float
 
 
-class CountCrash(_Data, frozen=True):
+class CountCrash(msgspec.Struct, frozen=True):
     """A worker died with this request alone (rule 9)."""
 
     epoch: int
@@ -357,15 +353,15 @@ class CountCrash(_Data, frozen=True):
     now: float
 
 
-class CrashCounted(_Data, frozen=True):
+class CrashCounted(msgspec.Struct, frozen=True):
     row: RunRow | None
 
 
-class Done(_Data, frozen=True):
+class Done(msgspec.Struct, frozen=True):
     """Outcome of commands that have nothing to tell."""
 
 
-class AdvanceOutput(_Data, frozen=True):
+class AdvanceOutput(msgspec.Struct, frozen=True):
     """The output file holds the items up to `cursor` in its first `length` bytes."""
 
     epoch: int
@@ -379,7 +375,7 @@ class AdvanceOutput(_Data, frozen=True):
     problem: str = ""
 
 
-class NoteOutput(_Data, frozen=True):
+class NoteOutput(msgspec.Struct, frozen=True):
     """What hinders an output, for `job`; empty: nothing does any more."""
 
     epoch: int
@@ -388,7 +384,7 @@ class NoteOutput(_Data, frozen=True):
     problem: str
 
 
-class Forget(_Data, frozen=True):
+class Forget(msgspec.Struct, frozen=True):
     """Remove watermarks that have not moved since `before`, of these streams, and up to `limit`
     answers to clients that are older than `answers_before` (`master.pruning`)."""
 
@@ -399,7 +395,7 @@ class Forget(_Data, frozen=True):
     limit: int
 
 
-class Forgotten(_Data, frozen=True):
+class Forgotten(msgspec.Struct, frozen=True):
     more: bool  # there are more such answers
 
 

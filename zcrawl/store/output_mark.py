@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from zcrawl.store.output_pieces import Piece, Progress, Step
+from zcrawl.store.output_pieces import JoinStep, Piece, Progress
 from zcrawl.store.queries import ItemRow, OutputRow
 
 
-class Mark(msgspec.Struct, frozen=True):
+class OutputMark(msgspec.Struct, frozen=True):
     """What is to be committed: this much is safely out."""
 
     cursor: int
@@ -27,7 +27,7 @@ class WholeSink:
     def part_ends(self, ended: bool, utc: float) -> bool:
         return False
 
-    def begin_join(self, utc: float) -> list[Step]:
+    def begin_join(self, utc: float) -> list[JoinStep]:
         raise AssertionError("its parts do not end")
 
     def copy(self, piece: Piece) -> None:
@@ -36,10 +36,10 @@ class WholeSink:
     def rebuild(self, rows: Sequence[ItemRow]) -> None:
         raise AssertionError("no pieces")
 
-    def complete(self) -> Mark:
+    def complete(self) -> OutputMark:
         raise AssertionError("its parts do not end")
 
-    def publish(self) -> Mark:
+    def publish(self) -> OutputMark:
         raise AssertionError("its parts do not end")
 
     def tidy(self) -> None:

@@ -79,7 +79,7 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True):
     mtime_ns: int
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class PartsPlace(msgspec.Struct, frozen=True, array_like=True):
     """Where complete parts lie: `first` to `last` in the folder of `file`, which is the last."""
 
     first: int
@@ -94,7 +94,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     pieces: tuple[Piece, ...] = ()  # of the part that grows now
     columns: tuple[str, ...] | None = None  # of a CSV part whose job does not say them
     stamps: tuple[Stamp, ...] = ()  # of files that this run published, or was about to
-    places: tuple[Place, ...] = ()  # of complete parts
+    places: tuple[PartsPlace, ...] = ()  # of complete parts
     marker: str = ""  # of the shared folder that it lies in
     crc: int | None = None  # of the committed bytes of a file that grows (embedded form)
 
@@ -112,7 +112,7 @@ class Rebuild(msgspec.Struct, frozen=True):
     upto: int
 
 
-Step: TypeAlias = Copy | Rebuild
+JoinStep: TypeAlias = Copy | Rebuild
 
 
 def decode(stored: bytes | None) -> Progress:
@@ -164,10 +164,10 @@ def part_bytes(progress: Progress) -> int:
     return sum(piece.length for piece in progress.pieces)
 
 
-def join_plan(progress: Progress, whole: Mapping[str, bool]) -> list[Step]:
+def join_plan(progress: Progress, whole: Mapping[str, bool]) -> list[JoinStep]:
     """How to make the part from the pieces; `whole` tells which of them this disk has, complete
     and unchanged. Rows that are rebuilt in a row are one step."""
-    steps: list[Step] = []
+    steps: list[JoinStep] = []
     for piece in progress.pieces:
         if piece.name != LOST and whole.get(piece.name):
             steps.append(Copy(piece))
@@ -200,13 +200,13 @@ def published(progress: Progress, part: int, master: str, file: str) -> Progress
 def located(progress: Progress, part: int, master: str, file: str) -> Progress:
     """With the place of a part. Parts in a row in one folder of one master are one entry."""
     places = progress.places
-    place, last = Place(part, part, master, file), places[-1] if places else None
+    place, last = PartsPlace(part, part, master, file), places[-1] if places else None
     if last is not None and last.first <= part <= last.last + 1 and _is_beside(last, place):
-        place, places = Place(last.first, part, master, file), places[:-1]
+        place, places = PartsPlace(last.first, part, master, file), places[:-1]
     return msgspec.structs.replace(progress, places=(*places, place)[-MOST_PLACES:])
 
 
-def _is_beside(last: Place, new: Place) -> bool:
+def _is_beside(last: PartsPlace, new: PartsPlace) -> bool:
     folders = {place.file.rpartition("/")[0] for place in (last, new)}
     return last.master == new.master and len(folders) == 1
 

@@ -12,28 +12,24 @@ import msgspec
 
 from zcrawl.model.rows import KnownRow, LaneWant, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState
-from zcrawl.store.output_pieces import Place, Progress
+from zcrawl.store.output_pieces import PartsPlace, Progress
 
 
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
-
-class Refill(_Data, frozen=True):
+class Refill(msgspec.Struct, frozen=True):
     lanes: tuple[LaneWant, ...]
 
 
-class ListJobs(_Data, frozen=True):
+class ListJobs(msgspec.Struct, frozen=True):
     pass
 
 
-class FindJob(_Data, frozen=True):
+class FindJob(msgspec.Struct, frozen=True):
     """By id or by name."""
 
     ref: str
 
 
-class JobRow(_Data, frozen=True):
+class JobRow(msgspec.Struct, frozen=True):
     id: int
     name: str
     spec: bytes
@@ -41,18 +37,18 @@ class JobRow(_Data, frozen=True):
     runs: list[RunRow]  # newest first
 
 
-class JobList(_Data, frozen=True):
+class JobList(msgspec.Struct, frozen=True):
     jobs: list[JobRow]
 
 
-class Tallies(_Data, frozen=True):
+class Tallies(msgspec.Struct, frozen=True):
     """Counts by HTTP status and by reason, kept in the result transaction; and what people did to
     the run."""
 
     run: int
 
 
-class ActionRow(_Data, frozen=True):
+class ActionRow(msgspec.Struct, frozen=True):
     """What somebody had done to a run."""
 
     at: float
@@ -61,17 +57,17 @@ class ActionRow(_Data, frozen=True):
     via: str  # the master that took it
 
 
-class OutputFact(_Data, frozen=True):
+class OutputFact(msgspec.Struct, frozen=True):
     """One output of a run, as `job` shows it."""
 
     path: str  # as the job names it
     format: str
     problem: str  # why it is not written now; empty: nothing hinders it
     part: int = 0  # the one that grows now: so many are complete
-    places: tuple[Place, ...] = ()  # where complete parts lie
+    places: tuple[PartsPlace, ...] = ()  # where complete parts lie
 
 
-class ExampleRow(_Data, frozen=True):
+class ExampleRow(msgspec.Struct, frozen=True):
     """The first request that stands for a tally: a reason of failures, skips or rejected items."""
 
     kind: str  # failed, skipped, rejected
@@ -80,7 +76,7 @@ class ExampleRow(_Data, frozen=True):
     detail: str  # for people; empty: the reason says it all
 
 
-class TallyRows(_Data, frozen=True):
+class TallyRows(msgspec.Struct, frozen=True):
     statuses: dict[int, int]
     failed: dict[str, int]
     skipped: dict[str, int]
@@ -95,19 +91,19 @@ class TallyRows(_Data, frozen=True):
     examples: list[ExampleRow] = []  # by kind and name
 
 
-class ReadItems(_Data, frozen=True):
+class ReadItems(msgspec.Struct, frozen=True):
     run: int
     after: int  # item id
     limit: int
     kind: Kept = Kept.ITEM
 
 
-class ItemRow(_Data, frozen=True):
+class ItemRow(msgspec.Struct, frozen=True):
     id: int
     data: bytes
 
 
-class FindItems(_Data, frozen=True):
+class FindItems(msgspec.Struct, frozen=True):
     """The newest items, of a run or of all, below an id; `text` is a part of what they hold."""
 
     run: int | None
@@ -116,19 +112,19 @@ class FindItems(_Data, frozen=True):
     text: str = ""
 
 
-class FoundItem(_Data, frozen=True):
+class FoundItem(msgspec.Struct, frozen=True):
     id: int
     run: int
     data: bytes
 
 
-class FoundItems(_Data, frozen=True):
+class FoundItems(msgspec.Struct, frozen=True):
     rows: list[FoundItem]  # newest first
     last: int  # the smallest id looked at; pass it as the next `before`
     more: bool
 
 
-class ReadFailed(_Data, frozen=True):
+class ReadFailed(msgspec.Struct, frozen=True):
     run: int
     after: int  # request seq
     limit: int
@@ -136,7 +132,7 @@ class ReadFailed(_Data, frozen=True):
     host: int = 0  # only those of it
 
 
-class FailedRow(_Data, frozen=True):
+class FailedRow(msgspec.Struct, frozen=True):
     seq: int
     url: str
     state: RequestState
@@ -148,13 +144,13 @@ class FailedRow(_Data, frozen=True):
     detail: str = ""  # what happened; kept of the first requests of each reason
 
 
-class ReadOutputs(_Data, frozen=True):
+class ReadOutputs(msgspec.Struct, frozen=True):
     """Output files that are not complete on disk or whose run goes on, or those of one run."""
 
     run: int | None = None
 
 
-class OutputRow(_Data, frozen=True):
+class OutputRow(msgspec.Struct, frozen=True):
     run: int
     path: str
     format: str
@@ -170,7 +166,7 @@ class OutputRow(_Data, frozen=True):
     began: float = 0.0  # UTC; when the run was created
 
 
-class ReadKnown(_Data, frozen=True):
+class ReadKnown(msgspec.Struct, frozen=True):
     """Pages that a job knows and that are not gone, in the order in which it met them."""
 
     job: int
@@ -178,37 +174,37 @@ class ReadKnown(_Data, frozen=True):
     limit: int
 
 
-class KnownPages(_Data, frozen=True):
+class KnownPages(msgspec.Struct, frozen=True):
     rows: list[KnownRow]
 
 
-class FindReply(_Data, frozen=True):
+class FindReply(msgspec.Struct, frozen=True):
     """The answer that a client's request got, if it was carried out."""
 
     request: str
 
 
-class FoundReply(_Data, frozen=True):
+class FoundReply(msgspec.Struct, frozen=True):
     reply: bytes | None  # JSON
 
 
-class ReadEpoch(_Data, frozen=True):
+class ReadEpoch(msgspec.Struct, frozen=True):
     """The newest leader's epoch. A plain read: nothing is decided by it but a step down."""
 
 
-class StoredEpoch(_Data, frozen=True):
+class StoredEpoch(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Items(_Data, frozen=True):
+class Items(msgspec.Struct, frozen=True):
     rows: list[ItemRow]
 
 
-class Failures(_Data, frozen=True):
+class Failures(msgspec.Struct, frozen=True):
     rows: list[FailedRow]
 
 
-class Outputs(_Data, frozen=True):
+class Outputs(msgspec.Struct, frozen=True):
     rows: list[OutputRow]
 
 

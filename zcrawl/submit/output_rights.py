@@ -27,7 +27,7 @@ from zcrawl.model.reasons.usage import PATH_NOT_ALLOWED
 from zcrawl.model.spec import JobSpec
 from zcrawl.submit.code import PLUGIN_NAME
 from zcrawl.submit.outputs import PLUGIN, is_remote, targets
-from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
+from zcrawl.submit.prefixes import OutputName, place_of, prefix_above, prefix_of
 from zcrawl.submit.read import file_stem
 
 OUTPUTS: Final = ""  # the prefix that stands for the outputs folder itself
@@ -80,7 +80,7 @@ class OutputRights:
         if not (self.owner and (typed or is_remote(path))):
             self._judge(path)
 
-    def _judge(self, path: str) -> tuple[Place, Place | None]:
+    def _judge(self, path: str) -> tuple[OutputName, OutputName | None]:
         """The place and the prefix that it lies below; none: inside the outputs folder."""
         try:
             place = place_of(path)

@@ -23,7 +23,7 @@ _CONTROL: Final = lazy_pattern(r"[\x00-\x1f\x7f]")
 _UNCLEAR_IN_KEY: Final = lazy_pattern(r"[%\\?#*]")
 
 
-class Place(msgspec.Struct, frozen=True):
+class OutputName(msgspec.Struct, frozen=True):
     """A name in its parts. `root` is "" for a relative path, "/", or `s3://bucket`."""
 
     root: str
@@ -34,7 +34,7 @@ class Place(msgspec.Struct, frozen=True):
         return f"{self.root}{slash}{'/'.join(self.parts)}"
 
 
-def place_of(name: str) -> Place:
+def place_of(name: str) -> OutputName:
     """The parts of a path or URL; ValueError, with the reason, for one that is not plain."""
     if not name:
         raise ValueError("it is empty")
@@ -51,10 +51,10 @@ def place_of(name: str) -> Place:
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ValueError("write it without `..`")
-    return Place("/" if name.startswith("/") else "", parts)
+    return OutputName("/" if name.startswith("/") else "", parts)
 
 
-def _remote(url: str) -> Place:
+def _remote(url: str) -> OutputName:
     bucket, _, key = url.removeprefix(S3).partition("/")
     if not _BUCKET.fullmatch(bucket):
         raise ValueError(f"{bucket[:80]!r} is not the name of a bucket")
@@ -63,21 +63,21 @@ def _remote(url: str) -> Place:
         raise ValueError("its key has an empty segment, `.` or `..`")
     if _UNCLEAR_IN_KEY.search(key):
         raise ValueError("its key has one of the characters % \\ ? # *")
-    return Place(S3 + bucket, parts)
+    return OutputName(S3 + bucket, parts)
 
 
-def prefix_of(text: str) -> Place:
+def prefix_of(text: str) -> OutputName:
     """A prefix as an operator writes it: an absolute folder, or `s3://bucket/prefix`. ValueError
     for anything else, and for `/`, which would be everything."""
     place = place_of(text)
     if not place.root:
         raise ValueError("write an absolute folder (/srv/crawls/) or s3://bucket/prefix/")
-    if place == Place("/", ()):
+    if place == OutputName("/", ()):
         raise ValueError("/ would allow everything; name a folder")
     return place
 
 
-def prefix_above(place: Place, prefixes: Iterable[Place]) -> Place | None:
+def prefix_above(place: OutputName, prefixes: Iterable[OutputName]) -> OutputName | None:
     """The first prefix that `place` lies below; a prefix does not lie below itself."""
     for prefix in prefixes:
         count = len(prefix.parts)

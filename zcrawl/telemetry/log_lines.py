@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from zcrawl.mesh.messages import LINE_TEXT_MOST, Line, Lines
+from zcrawl.mesh.messages import LINE_TEXT_MOST, LogRecord, LogRecords
 from zcrawl.model.log_event import INFO, LEVELS, level_of
 from zcrawl.text.wildcards import matches
 
@@ -77,7 +77,7 @@ MOST: Final = 10  # lines between two takes, which come once a second
 
 class LogTail:
     def __init__(self) -> None:
-        self._lines: list[tuple[float, Line]] = []  # with the moment
+        self._lines: list[tuple[float, LogRecord]] = []  # with the moment
         self._left_out = 0
 
     def add(self, name: str, text: str, now: float, *, run: int = 0) -> None:
@@ -90,10 +90,10 @@ class LogTail:
             if spare is None:
                 return
             del self._lines[spare]
-        line = Line(0.0, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST), run)
+        line = LogRecord(0.0, level, _sendable(name, 100), _sendable(text, LINE_TEXT_MOST), run)
         self._lines.append((now, line))
 
-    def take(self, now: float) -> Lines | None:
+    def take(self, now: float) -> LogRecords | None:
         """All that was added since; None when that is nothing. Ages and not times: two machines'
         clocks may differ."""
         if not self._lines:
@@ -102,7 +102,7 @@ class LogTail:
             msgspec.structs.replace(line, ago_s=min(1e5, max(0.0, now - at)))
             for at, line in self._lines
         ]
-        taken = Lines(lines, self._left_out)
+        taken = LogRecords(lines, self._left_out)
         self._lines, self._left_out = [], 0
         return taken
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zcrawl.master import events as m
-from zcrawl.mesh.messages import Reply, Request
+from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.formats import JSONL
 from zcrawl.model.spec import Fetch, JobSpec, Scope
 from zcrawl.model.states import RunState
@@ -40,7 +40,7 @@ class Clients:
             fetch=Fetch(retries=4, timeout=10.0),
             recrawl=self._world.recrawl,
         )
-        request = Request(
+        request = ClientRequest(
             f"submit-{number}",
             "submit",
             {
@@ -53,7 +53,7 @@ class Clients:
         )
         self._ask(request, number)
 
-    def _ask(self, request: Request, number: int) -> None:
+    def _ask(self, request: ClientRequest, number: int) -> None:
         if len(self.answered) >= number:
             return
         master = self._world.rng.choice(list(self._world.masters.values()))
@@ -106,7 +106,7 @@ class Clients:
         if done and not content:  # under the same id it would be answered, and nothing done
             self._actions += 2
             number = self._actions + 1
-        request = Request(f"act-{number}", "act", args)
+        request = ClientRequest(f"act-{number}", "act", args)
         for master in self._world.masters.values():
             self._world.tell_master(master, m.ClientAsked(request.id.encode(), request))
         self._world.at(CLIENT_AGAIN_S, lambda: self._act(number, action, run, tries - 1))

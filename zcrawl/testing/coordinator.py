@@ -15,7 +15,7 @@ from typing import Final
 
 from zcrawl.coord import calls as c
 from zcrawl.coord.election import Election
-from zcrawl.coord.ports import Condition, Member, OnEvent, Role
+from zcrawl.coord.ports import Condition, Member, MemberRole, OnEvent
 from zcrawl.testing.lock_service import FakeConsul
 
 CALL_TIMEOUT_S: Final = 1.5
@@ -67,7 +67,7 @@ class SimCoordinator:
         self._on_event: OnEvent | None = None
         self._calls: list[c.Call] = []
         self._calling = False
-        self._waiting: list[c.Event] = []
+        self._waiting: list[c.ElectionEvent] = []
         self._watch_due = False
         self._read_at = 0.0
         self.alive = True
@@ -129,11 +129,11 @@ class SimCoordinator:
             return
         # A paused process does not collect ticks; it has one when it wakes.
         if not self.paused:
-            self._take(c.Ticked())
+            self._take(c.ElectionTicked())
         wake = self.election.next_wakeup(self._time.now) - self._time.now
         self._time.at(max(wake, 0.01), self._tick)
 
-    def _take(self, event: c.Event) -> None:
+    def _take(self, event: c.ElectionEvent) -> None:
         if not self.alive:
             return
         if self.paused:
@@ -172,7 +172,7 @@ class SimCoordinator:
             return
         self._time.at(self._time.latency(), lambda: self._answered(answer))
 
-    def _answered(self, answer: c.Answer) -> None:
+    def _answered(self, answer: c.CallAnswer) -> None:
         if self.paused:
             self._time.at(0.05, lambda: self._answered(answer))  # it waits in the socket
             return
@@ -199,12 +199,12 @@ class SimCoordinator:
         if self._is_cut() or not self.alive:
             return  # its connection is dead; it hears nothing
         me, now = self.election.me, self._time.now
-        readings: list[c.Event] = [
+        readings: list[c.ElectionEvent] = [
             self._consul.read_lock(me.cluster, now),
-            self._consul.read_members(Role.MASTER, me.cluster, now),
+            self._consul.read_members(MemberRole.MASTER, me.cluster, now),
         ]
-        if me.role is Role.MASTER:
-            readings.append(self._consul.read_members(Role.WORKER, me.cluster, now))
+        if me.role is MemberRole.MASTER:
+            readings.append(self._consul.read_members(MemberRole.WORKER, me.cluster, now))
         # In order among themselves, but they may overtake the answers of calls.
         self._read_at = max(self._read_at, now + self._time.latency())
         for reading in readings:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from zcrawl.coord import calls as c
-from zcrawl.coord.ports import Condition, Member, Role
+from zcrawl.coord.ports import Condition, Member, MemberRole
 from zcrawl.coord.records import (
     CHECK_TTL_S,
     NO_SESSION,
@@ -103,7 +103,7 @@ class FakeConsul:
 
     # ------------------------------------------------------------ calls
 
-    def perform(self, me: Member, call: c.Call, now: float) -> c.Answer:
+    def perform(self, me: Member, call: c.Call, now: float) -> c.CallAnswer:
         self.advance(now)
         if self.unreachable:
             return c.CallFailed(call, c.Trouble.AWAY, "connection refused")
@@ -142,14 +142,14 @@ class FakeConsul:
             service.critical_since = NEVER
             self._changed()
 
-    def _create(self, me: Member, now: float) -> c.Answer:
+    def _create(self, me: Member, now: float) -> c.CallAnswer:
         service = self.services.get(service_id(me))
         if service is None or service.critical_since < NEVER:
             reason = f"500 Check 'service:{service_id(me)}' is in critical state"
             return c.CallFailed(c.CreateSession(), c.Trouble.REFUSED, reason)
         return c.SessionMade(self._new_session(service_id(me), 0.0, now))
 
-    def _acquire(self, me: Member, session: str, now: float) -> c.Answer:
+    def _acquire(self, me: Member, session: str, now: float) -> c.CallAnswer:
         if session not in self.sessions:
             return c.CallFailed(c.AcquireLock(session), c.Trouble.GONE, "invalid session")
         key = lock_key(me.cluster)
@@ -208,7 +208,9 @@ class FakeConsul:
             return c.WatchFailed("lock", c.Trouble.AWAY, "500 No cluster leader")
         return c.LockRead(self.locks.get(lock_key(cluster)))
 
-    def read_members(self, role: Role, cluster: str, now: float) -> c.MembersRead | c.WatchFailed:
+    def read_members(
+        self, role: MemberRole, cluster: str, now: float
+    ) -> c.MembersRead | c.WatchFailed:
         self.advance(now)
         if self.unreachable or self.leaderless:
             return c.WatchFailed(role.value, c.Trouble.AWAY, "500 No cluster leader")

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from zcrawl.master import events as m
-from zcrawl.mesh.messages import Assign, Body, Reply, Request
+from zcrawl.mesh.messages import Assign, Body, ClientRequest, Reply
 from zcrawl.model.reasons.cluster import NO_LEADER
 from zcrawl.model.reasons.storage import COMMIT_UNKNOWN, STORE_UNAVAILABLE
 from zcrawl.model.states import RequestState, RunState
@@ -32,7 +32,7 @@ TRY_AGAIN = (NO_LEADER, STORE_UNAVAILABLE, COMMIT_UNKNOWN)
 class Operators:
     def __init__(self, world: World) -> None:
         self._world = world
-        self._requests: dict[str, Request] = {}
+        self._requests: dict[str, ClientRequest] = {}
         self._answers: dict[str, Reply] = {}  # what leaders said first, by request
         self._open: set[str] = set()  # requests that are repeated until they are answered
         self._under_way: set[str] = set()  # workers that somebody drains or undrains
@@ -87,13 +87,13 @@ class Operators:
             self._ask("act", args, "retry", tries=world.rng.choice([1, 1_000]))
 
     def _ask(self, op: str, args: dict[str, Any], kind: str = "", tries: int = 1_000) -> str:
-        request = Request(f"{kind or op}-{len(self._requests)}", op, args)
+        request = ClientRequest(f"{kind or op}-{len(self._requests)}", op, args)
         self._requests[request.id] = request
         self._open.add(request.id)
         self._send(request, tries)
         return request.id
 
-    def _send(self, request: Request, tries: int) -> None:
+    def _send(self, request: ClientRequest, tries: int) -> None:
         if tries == 0:
             self._open.discard(request.id)
         if request.id not in self._open:
@@ -133,7 +133,7 @@ class Operators:
         if self._world.copies() and (reply.ok or reply.data["code"] not in TRY_AGAIN):
             self._open.discard(reply.id)
 
-    def _holds(self, request: Request) -> bool:
+    def _holds(self, request: ClientRequest) -> bool:
         """Whether the drain is to be seen from now on: it is not ended yet, and no node that was
         started anew before it is still to be heard of."""
         worker = request.args["node"]
@@ -141,7 +141,7 @@ class Operators:
         heard = row is not None and row.life in (0, self._world.workers[worker].node_life)
         return heard and request.id not in self._over
 
-    def _refused(self, master: SimMaster, request: Request, reply: Reply) -> None:
+    def _refused(self, master: SimMaster, request: ClientRequest, reply: Reply) -> None:
         leader, tables = master.machine.leader, self._world.store.tables
         if leader is None or leader.state.epoch != tables.epoch:
             return  # another one may do it

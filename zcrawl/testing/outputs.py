@@ -17,11 +17,20 @@ import msgspec
 
 from zcrawl.errors import CommitUnknown, Fenced, StoreError, StoreUnavailable
 from zcrawl.model.reasons.storage import DISK_FULL
-from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Script, Write, write_output
+from zcrawl.outputs.script import (
+    Commit,
+    Fence,
+    Open,
+    ReadRows,
+    Script,
+    ScriptEffect,
+    Write,
+    write_output,
+)
 from zcrawl.store import output_pieces as pieces
 from zcrawl.store.commands import AdvanceOutput, Command, NoteOutput
-from zcrawl.store.output_mark import Mark, is_bare, is_unfinished
-from zcrawl.store.output_pieces import Piece, Stamp, Step, Writer
+from zcrawl.store.output_mark import OutputMark, is_bare, is_unfinished
+from zcrawl.store.output_pieces import JoinStep, Piece, Stamp, Writer
 from zcrawl.store.queries import ItemRow, Items, OutputRow, Outputs, ReadItems, ReadOutputs
 from zcrawl.submit.outputs import part_path
 from zcrawl.testing.processes import SimMaster
@@ -91,7 +100,7 @@ class SimSink:
         rotates = self._outputs.rotates
         return ended or 0 < rotates <= pieces.part_bytes(self._progress)
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark:
         if self._piece is None:
             self._disk.remove_asides(self._base, self._names())
             name = pieces.piece_name(self._base, self._writer, self._outputs.word())
@@ -111,7 +120,7 @@ class SimSink:
         self._progress = pieces.grown(self._progress, self._piece)
         return self._mark()
 
-    def begin_join(self, utc: float) -> list[Step]:
+    def begin_join(self, utc: float) -> list[JoinStep]:
         self._piece = None
         if self._bare:
             self._part_at = utc
@@ -133,11 +142,11 @@ class SimSink:
     def rebuild(self, rows: Sequence[ItemRow]) -> None:
         self._joined += [row.id for row in rows]
 
-    def complete(self) -> Mark:
+    def complete(self) -> OutputMark:
         self._progress = pieces.announced(self._progress, self._disk.stamp(self._aside))
         return msgspec.structs.replace(self._mark(), part_at=0.0) if self._bare else self._mark()
 
-    def publish(self) -> Mark:
+    def publish(self) -> OutputMark:
         if self._aside != self._name:
             self._disk.rename(self._aside, self._name)
         self._old = self._names()
@@ -151,14 +160,14 @@ class SimSink:
         for name in self._old:
             self._disk.files.pop(name, None)
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         return None
 
     def _names(self) -> list[str]:
         return [piece.name for piece in self._progress.pieces]
 
-    def _mark(self) -> Mark:
-        return Mark(self.cursor, 0, self._part, self._part_at, self._progress)
+    def _mark(self) -> OutputMark:
+        return OutputMark(self.cursor, 0, self._part, self._part_at, self._progress)
 
 
 class _Attempt:
@@ -245,7 +254,7 @@ class SimOutputs:
         delay = self._rng.uniform(0.0005, 0.02)
         self._world.happens_to(master, delay, perform)
 
-    def _perform(self, master: SimMaster, attempt: _Attempt, effect: Effect) -> Any:
+    def _perform(self, master: SimMaster, attempt: _Attempt, effect: ScriptEffect) -> Any:
         row, epoch = attempt.row, attempt.epoch
         match effect:
             case Fence():
@@ -255,7 +264,7 @@ class SimOutputs:
                 sink = SimSink(row, writer, self.disks[master.name], self)
                 self._sinks[(master.name, row.run)] = (epoch, attempt.life, sink)
                 return sink
-            case Read(after, limit):
+            case ReadRows(after, limit):
                 items = self._world.store.query(ReadItems(row.run, after, limit))
                 assert isinstance(items, Items)
                 return items.rows

@@ -14,7 +14,7 @@ from zcrawl.errors import RetryClass
 from zcrawl.frontier.recrawl import decode
 from zcrawl.frontier.scope import canonical_rules
 from zcrawl.frontier.url import CANONICAL_VERSION, origin_of
-from zcrawl.mesh.messages import Assignment, Page, Traits
+from zcrawl.mesh.messages import Assignment, PageRecord, Traits
 from zcrawl.model.reasons.failure import REDIRECT_LOOP, http_status
 from zcrawl.model.spec import Scope
 from zcrawl.worker.results.attempt import Attempt
@@ -120,12 +120,12 @@ class FakeWeb:
         known, content = decode(assignment.known), self.content_of(url, assignment.run, version)
         if known is not None and known.content == content:
             traits = msgspec.structs.replace(known, unchanged=True)
-            attempt.unchanged(Page(url, None, "", 0, now, 1.0), 304, traits)
+            attempt.unchanged(PageRecord(url, None, "", 0, now, 1.0), 304, traits)
         else:
             mark = "poison" if page.poison else "fine"
             place = f'"url": "{assignment.url}", "final": "{url}"'
             item = f'{{{place}, "version": {version}, "mark": "{mark}"}}'
-            attempt.done(Page(url, None, "text/html", 100, now, 1.0), 200, [item.encode()])
+            attempt.done(PageRecord(url, None, "text/html", 100, now, 1.0), 200, [item.encode()])
             attempt.links = [(link, RULES.key(link)) for link in self.links_of(url, version)]
             attempt.traits = Traits(content=content)
         if url != assignment.url:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from zcrawl.errors import StoreError, StoreUnavailable
 from zcrawl.master import events as m
-from zcrawl.master.master import Role
+from zcrawl.master.master import MasterState
 from zcrawl.mesh.messages import (
     KIND_OF,
     PROTOCOL_VERSION,
@@ -147,11 +147,11 @@ class World:
 
     # ------------------------------------------------------------ machines
 
-    def _master(self, master: SimMaster, event: m.Event) -> None:
+    def _master(self, master: SimMaster, event: m.MasterEvent) -> None:
         self.events_handled += 1
         effects = master.machine.handle(event, self.now, START_UTC + self.now)
-        if not isinstance(event, m.Ticked):
-            effects += master.machine.handle(m.Ticked(), self.now, START_UTC + self.now)
+        if not isinstance(event, m.MasterTicked):
+            effects += master.machine.handle(m.MasterTicked(), self.now, START_UTC + self.now)
         master.machine.check(self.now)
         if master.machine.leader is not None:
             master.machine.leader.check_awake(self.now)
@@ -159,7 +159,7 @@ class World:
             self._master_effect(master, effect)
         self.wake(master, master.machine.next_wakeup(self.now) - self.now)
 
-    def _master_effect(self, master: SimMaster, effect: m.Effect) -> None:
+    def _master_effect(self, master: SimMaster, effect: m.MasterEffect) -> None:
         match effect:
             case m.SendToWorker(_, incarnation, route, body, sequence):
                 epoch = master.machine.epoch
@@ -198,7 +198,7 @@ class World:
             case m.Note(name, detail):
                 self.trace.append((self.now, f"{master.name} {name} {detail}"))
 
-    def tell_worker(self, worker: SimWorker, event: w.Event) -> None:
+    def tell_worker(self, worker: SimWorker, event: w.WorkerEvent) -> None:
         self.events_handled += 1
         effects = worker.machine.handle(event, self.now)
         worker.machine.check()
@@ -206,7 +206,7 @@ class World:
             self._worker_effect(worker, effect)
         self.wake(worker, worker.machine.next_wakeup(self.now) - self.now)
 
-    def _worker_effect(self, worker: SimWorker, effect: w.Effect) -> None:
+    def _worker_effect(self, worker: SimWorker, effect: w.WorkerEffect) -> None:
         machine = worker.machine
         match effect:
             case w.SendToMaster(master, body, sequence, subject):
@@ -238,9 +238,9 @@ class World:
             if self.wakes.get(process.name) == moment:
                 del self.wakes[process.name]
                 if isinstance(process, SimMaster):
-                    self._master(process, m.Ticked())
+                    self._master(process, m.MasterTicked())
                 elif isinstance(process, SimWorker):
-                    self.tell_worker(process, w.Ticked())
+                    self.tell_worker(process, w.WorkerTicked())
 
         self.happens_to(process, moment - self.now, tick)
 
@@ -276,10 +276,10 @@ class World:
             self.happens_to(master, delay, lambda: self._master(master, came))
         elif target in self.workers:
             worker = self.workers[target]
-            told = w.MessageCame(message.header, message.body)
+            told = w.MasterMessageCame(message.header, message.body)
             self.happens_to(worker, delay, lambda: self.tell_worker(worker, told))
 
-    def _between_masters(self, source: str, target: str, event: m.Event) -> None:
+    def _between_masters(self, source: str, target: str, event: m.MasterEvent) -> None:
         for _ in range(self.copies()):
             if not self._is_cut(source, target):
                 self.tell_master(self.masters[target], event)
@@ -323,7 +323,7 @@ class World:
 
     def _write_now(self, master: SimMaster, command: Command, life: int) -> None:
         self.store.faults = self._store_fault
-        event: m.Event
+        event: m.MasterEvent
         try:
             outcome = self.operators.watch(command, lambda: self.store.execute(command))
             event = m.CommandDone(command, outcome)
@@ -354,7 +354,7 @@ class World:
     def _query(self, master: SimMaster, query: Query, tag: str) -> None:
         if self.faulty() and self.rng.random() < self.faults.store_fails:
             error = StoreUnavailable("injected: the reader is away")
-            answer: m.Event = m.QueryFailed(query, tag, error)
+            answer: m.MasterEvent = m.QueryFailed(query, tag, error)
         else:
             answer = m.QueryDone(query, tag, self.store.query(query))
         self.happens_to(master, self.latency(), lambda: self._master(master, answer))
@@ -393,10 +393,12 @@ class World:
         if (self._lock_holder, self._lock_life) != (master.name, master.life):
             self._master(master, m.Deposed("the lock has another holder"))
 
-    def tell_master(self, master: SimMaster, event: m.Event) -> None:
+    def tell_master(self, master: SimMaster, event: m.MasterEvent) -> None:
         self.happens_to(master, self.latency(), lambda: self._master(master, event))
 
     def _story(self) -> str:
-        leaders = [one.name for one in self.masters.values() if one.machine.role is Role.LEADER]
+        leaders = [
+            one.name for one in self.masters.values() if one.machine.role is MasterState.LEADER
+        ]
         tail = [f"{moment:.2f} {what}" for moment, what in self.trace[-25:]]
         return f"leaders {leaders}, runs {self.store.runs()}\n" + "\n".join(tail)

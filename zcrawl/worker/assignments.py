@@ -37,10 +37,10 @@ from zcrawl.worker.events import (
     AdoptRobots,
     AdoptRun,
     CancelFetch,
-    Effects,
     ForgetRun,
     Note,
     SendToMaster,
+    WorkerEffects,
 )
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
@@ -62,7 +62,7 @@ class Assignments:
         self.assigned = self.heard = 0
         self._barrier = 0
 
-    def welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:
+    def welcome(self, header: Header, welcome: Welcome, now: float, effects: WorkerEffects) -> None:
         """Nothing that was granted before counts any more, but for what the leader adopted."""
         intake = self._intake
         intake.void_grants()
@@ -85,7 +85,7 @@ class Assignments:
         welcomed: bool,
         draining: bool,
         now: float,
-        effects: Effects,
+        effects: WorkerEffects,
     ) -> list[Assignment]:
         """Those that the leader wants ended, not fetched."""
         overtaken = header.sequence < self._barrier
@@ -121,7 +121,7 @@ class Assignments:
             return NO_CODE
         return self._intake.take(epoch, one)
 
-    def adopt_runs(self, runs: list[RunConfig], effects: Effects) -> None:
+    def adopt_runs(self, runs: list[RunConfig], effects: WorkerEffects) -> None:
         for config in runs:
             if self._runs.get(config.run, -1) < config.revision:
                 if config.code and config.run not in self._runs:
@@ -130,7 +130,7 @@ class Assignments:
                 self._runs[config.run] = config.revision
                 effects.append(AdoptRun(config))
 
-    def adopt_code(self, code: Code, effects: Effects) -> None:
+    def adopt_code(self, code: Code, effects: WorkerEffects) -> None:
         """Only what a CONFIG announced: nobody else can make this worker run anything."""
         runs = [run for run, wanted in self._codes.items() if wanted == code.sha256]
         if hashlib.sha256(code.source).hexdigest() != code.sha256:
@@ -141,7 +141,7 @@ class Assignments:
             effects.append(AdoptCode(code))
             self._awaited.difference_update(runs)
 
-    def lack(self, run: int, what: str, leader: str, effects: Effects) -> None:
+    def lack(self, run: int, what: str, leader: str, effects: WorkerEffects) -> None:
         """What a run needs is not here: what has not started goes to somebody who has it."""
         self._lacking[run] = what = what[:1_000]
         refused: list[Rejection] = []
@@ -154,7 +154,7 @@ class Assignments:
             _reject(leader, refused, effects)
 
     def _adopt_grants(
-        self, header: Header, grants: list[Grant], now: float, effects: Effects
+        self, header: Header, grants: list[Grant], now: float, effects: WorkerEffects
     ) -> None:
         for grant in grants:
             self._intake.adopt_grant(header.epoch, grant, now)
@@ -163,7 +163,7 @@ class Assignments:
                 self._barrier = max(self._barrier, header.sequence)
                 self._give_back_host(header.source, grant.host, effects)
 
-    def _give_back_host(self, leader: str, host: int, effects: Effects) -> None:
+    def _give_back_host(self, leader: str, host: int, effects: WorkerEffects) -> None:
         """A revoked host: what has not started goes back, what runs is finished."""
         refused: list[Rejection] = []
         for seq in self._intake.queued():
@@ -173,7 +173,7 @@ class Assignments:
                 refused.append(Rejection(held.epoch, held.assignment.n, NO_GRANT))
         _reject(leader, refused, effects)
 
-    def give_back_queued(self, leader: str, effects: Effects) -> None:
+    def give_back_queued(self, leader: str, effects: WorkerEffects) -> None:
         """This worker drains: what has not started goes elsewhere."""
         refused: list[Rejection] = []
         for seq in self._intake.queued():
@@ -183,7 +183,7 @@ class Assignments:
         if leader:
             _reject(leader, refused, effects)
 
-    def give_back_waiting(self, leader: str, now: float, effects: Effects) -> None:
+    def give_back_waiting(self, leader: str, now: float, effects: WorkerEffects) -> None:
         """A host that has to wait keeps no URLs here: they would use up this worker's credit."""
         refused: list[Rejection] = []
         for seq in self._intake.waiting_long(now):
@@ -192,13 +192,13 @@ class Assignments:
                 refused.append(Rejection(held.epoch, held.assignment.n, HOST_WAITS))
         _reject(leader, refused, effects)
 
-    def confirm_grants(self, leader: str, effects: Effects) -> None:
+    def confirm_grants(self, leader: str, effects: WorkerEffects) -> None:
         """Lowered grants are named once they are in force."""
         confirmed = self._intake.confirmations()
         if confirmed:
             effects.append(SendToMaster(leader, Accept(self.assigned, confirmed)))
 
-    def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: Effects) -> None:
+    def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: WorkerEffects) -> None:
         """The leader does not want these started now: what has not started goes back."""
         wanted = set(tokens)
         refused: list[Rejection] = []
@@ -209,7 +209,7 @@ class Assignments:
                 refused.append(Rejection(held.epoch, held.assignment.n, WITHDRAWN))
         _reject(leader, refused, effects)
 
-    def cancel(self, leader: str, cancel: Cancel, effects: Effects) -> None:
+    def cancel(self, leader: str, cancel: Cancel, effects: WorkerEffects) -> None:
         if cancel.withdrawn:
             self.withdraw(leader, cancel.withdrawn, effects)
         runs, leases = set(cancel.runs), set(cancel.leases)
@@ -226,11 +226,11 @@ class Assignments:
             effects.append(ForgetRun(run))
 
 
-def _learn_robots(grant: Grant, effects: Effects) -> None:
+def _learn_robots(grant: Grant, effects: WorkerEffects) -> None:
     if grant.robots is not None:
         effects.append(AdoptRobots(grant.origin, grant.robots))
 
 
-def _reject(leader: str, refused: list[Rejection], effects: Effects) -> None:
+def _reject(leader: str, refused: list[Rejection], effects: WorkerEffects) -> None:
     if refused:
         effects.append(SendToMaster(leader, Reject(refused)))

@@ -12,141 +12,132 @@ import msgspec
 
 from zcrawl.mesh.messages import Body, Code, Header, RunConfig
 from zcrawl.model.host import RobotsFile
+from zcrawl.model.note import Note as Note
 from zcrawl.worker.held_requests import Held
 from zcrawl.worker.results.attempt import Attempt
-
-
-class _Data(msgspec.Struct, frozen=True):
-    pass
-
 
 # ---------------------------------------------------------------- events
 
 
-class MessageCame(_Data, frozen=True):
+class MasterMessageCame(msgspec.Struct, frozen=True):
     header: Header
     body: Body
 
 
-class FetchEnded(_Data, frozen=True):
+class FetchEnded(msgspec.Struct, frozen=True):
     """The pipeline is done with a request; its attempt lacks only the lease."""
 
     seq: int
     attempt: Attempt
 
 
-class ResultRefused(_Data, frozen=True):
+class ResultRefused(msgspec.Struct, frozen=True):
     """The edge cannot send this result: it cannot be encoded, or is too large for a frame."""
 
     number: int
     detail: str
 
 
-class HopWanted(_Data, frozen=True):
+class HopWanted(msgspec.Struct, frozen=True):
     """A running fetch wants one more request; by now it may know what robots.txt asks for."""
 
     seq: int
     crawl_delay_s: float = 0.0
 
 
-class StartedLate(_Data, frozen=True):
+class StartedLate(msgspec.Struct, frozen=True):
     """A request goes out only now, long after its permit: the next one counts from here."""
 
     seq: int
 
 
-class RunLacks(_Data, frozen=True):
+class RunLacks(msgspec.Struct, frozen=True):
     """This worker does not have what a run needs."""
 
     run: int
     what: str
 
 
-class DrainAsked(_Data, frozen=True):
+class DrainAsked(msgspec.Struct, frozen=True):
     """A person or the supervisor asks this worker to end."""
 
 
-class Ticked(_Data, frozen=True):
+class WorkerTicked(msgspec.Struct, frozen=True):
     rss_bytes: int = 0
     lag_ms: float = 0.0
 
 
-Event: TypeAlias = (
-    MessageCame
+WorkerEvent: TypeAlias = (
+    MasterMessageCame
     | FetchEnded
     | ResultRefused
     | HopWanted
     | StartedLate
     | RunLacks
     | DrainAsked
-    | Ticked
+    | WorkerTicked
 )
 
 # ---------------------------------------------------------------- effects
 
 
-class SendToMaster(_Data, frozen=True):
+class SendToMaster(msgspec.Struct, frozen=True):
     master: str
     body: Body
     sequence: int = 0
     subject: int = 0
 
 
-class PublishToAll(_Data, frozen=True):
+class PublishToAll(msgspec.Struct, frozen=True):
     body: Body
     sequence: int = 0
     subject: int = 0
 
 
-class StartFetch(_Data, frozen=True):
+class StartFetch(msgspec.Struct, frozen=True):
     held: Held
 
 
-class PermitHop(_Data, frozen=True):
+class PermitHop(msgspec.Struct, frozen=True):
     seq: int
 
 
-class CancelFetch(_Data, frozen=True):
+class CancelFetch(msgspec.Struct, frozen=True):
     seq: int
 
 
-class AdoptRun(_Data, frozen=True):
+class AdoptRun(msgspec.Struct, frozen=True):
     config: RunConfig
 
 
-class AdoptRobots(_Data, frozen=True):
+class AdoptRobots(msgspec.Struct, frozen=True):
     """Another worker has fetched this host's robots.txt."""
 
     origin: str
     file: RobotsFile
 
 
-class AdoptCode(_Data, frozen=True):
+class AdoptCode(msgspec.Struct, frozen=True):
     """The file of a spider, whose hash was verified."""
 
     code: Code
 
 
-class ForgetRun(_Data, frozen=True):
+class ForgetRun(msgspec.Struct, frozen=True):
     """The run has ended: nothing of it comes any more."""
 
     run: int
 
 
-class Exit(_Data, frozen=True):
+class Exit(msgspec.Struct, frozen=True):
     reason: str
     refused: bool = False  # a new process would be refused as well
 
 
-class Note(_Data, frozen=True):
-    """A counter and a log event."""
-
-    name: str
-    detail: str = ""
-    run: int = 0  # that it is about; 0: about none
+# that it is about; 0: about none
 
 
-Effect: TypeAlias = (
+WorkerEffect: TypeAlias = (
     SendToMaster
     | PublishToAll
     | StartFetch
@@ -159,4 +150,4 @@ Effect: TypeAlias = (
     | Exit
     | Note
 )
-Effects: TypeAlias = list[Effect]
+WorkerEffects: TypeAlias = list[WorkerEffect]

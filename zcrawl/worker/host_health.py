@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.errors import RetryClass
-from zcrawl.frontier.breaker import SILENT, Breaker
+from zcrawl.frontier.breaker import SILENT, HostBreaker
 from zcrawl.frontier.throttle import Throttle
 from zcrawl.model.host import Manner
 from zcrawl.model.reasons.skip import ROBOTS_UNAVAILABLE
@@ -22,7 +22,7 @@ NOTHING_SPECIAL = Manner()
 
 class HostManners(msgspec.Struct):
     throttle: Throttle = msgspec.field(default_factory=Throttle)
-    breaker: Breaker = msgspec.field(default_factory=Breaker)
+    breaker: HostBreaker = msgspec.field(default_factory=HostBreaker)
     _told: Manner = NOTHING_SPECIAL
 
     def adopt(self, manner: Manner) -> None:

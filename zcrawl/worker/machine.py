@@ -47,11 +47,11 @@ from zcrawl.mesh.messages import (
     Bye,
     Cancel,
     Code,
-    Config,
     Drain,
     Header,
     NotLeader,
     Rehello,
+    RunConfigs,
     Stale,
     Welcome,
 )
@@ -70,12 +70,10 @@ from zcrawl.worker.assignments import Assignments
 from zcrawl.worker.events import (
     CancelFetch,
     DrainAsked,
-    Effects,
-    Event,
     Exit,
     FetchEnded,
     HopWanted,
-    MessageCame,
+    MasterMessageCame,
     Note,
     PermitHop,
     PublishToAll,
@@ -84,7 +82,9 @@ from zcrawl.worker.events import (
     SendToMaster,
     StartedLate,
     StartFetch,
-    Ticked,
+    WorkerEffects,
+    WorkerEvent,
+    WorkerTicked,
 )
 from zcrawl.worker.held_requests import Intake
 from zcrawl.worker.known_links import KnownLinks
@@ -107,7 +107,7 @@ EPOCH_PATIENCE_S = 60.0  # without a BEAT of our epoch; the database that gave i
 LOWER_BEATS = 20  # who leads beats on; a master that led repeats its last BEAT to a new subscriber
 
 
-class Link(enum.Enum):
+class LeaderLink(enum.Enum):
     ALONE = "alone"  # no leader known
     GREETING = "greeting"  # HELLO sent, not answered
     WELCOMED = "welcomed"
@@ -133,7 +133,7 @@ class WorkerMachine:
         self.outbox = Outbox()
         self.known = KnownLinks()
         self.assignments = Assignments(self.intake, self.known)
-        self.link = Link.ALONE
+        self.link = LeaderLink.ALONE
         self.epoch = 0
         self.leader = ""
         self.draining = False
@@ -151,11 +151,11 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ the one mutator
 
-    def handle(self, event: Event, now: float) -> Effects:
-        effects: Effects = []
+    def handle(self, event: WorkerEvent, now: float) -> WorkerEffects:
+        effects: WorkerEffects = []
         self.intake.turned(now, self._pulse.interval_s)
         match event:
-            case MessageCame(header, body):
+            case MasterMessageCame(header, body):
                 self._on_message(header, body, now, effects)
             case FetchEnded(seq, attempt):
                 self._on_fetch_ended(seq, attempt, now, effects)
@@ -172,22 +172,22 @@ class WorkerMachine:
                 self.assignments.lack(run, what, self.leader, effects)
             case DrainAsked():
                 self._drain(effects)
-            case Ticked(rss_bytes, lag_ms):
+            case WorkerTicked(rss_bytes, lag_ms):
                 self._pulse.measured(rss_bytes, lag_ms)
                 self._on_tick(now, effects)
             case _:
                 assert_never(event)
         self._start_due(now, effects)
-        if self.link is Link.WELCOMED:
+        if self.link is LeaderLink.WELCOMED:
             self.assignments.confirm_grants(self.leader, effects)
         self._leave_if_drained(effects)
         return effects
 
     def next_wakeup(self, now: float) -> float:
         """The next moment at which a tick can do something."""
-        if self.link is Link.ALONE:
+        if self.link is LeaderLink.ALONE:
             return float("inf")
-        if self.link is Link.GREETING:
+        if self.link is LeaderLink.GREETING:
             moments = [self._hello_at + HELLO_AGAIN_S]
         else:
             moments = [self._pulse.due_at, self.outbox.next_resend_at()]
@@ -202,7 +202,7 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ messages
 
-    def _on_message(self, header: Header, body: Body, now: float, effects: Effects) -> None:
+    def _on_message(self, header: Header, body: Body, now: float, effects: WorkerEffects) -> None:
         if header.epoch < self.epoch:
             effects.append(Note("stale_epoch_dropped"))
             effects.append(SendToMaster(header.source, Stale(STALE_EPOCH)))
@@ -227,12 +227,12 @@ class WorkerMachine:
             case Welcome():
                 self._on_welcome(header, body, now, effects)
             case Assign():
-                welcomed = self.link is Link.WELCOMED
+                welcomed = self.link is LeaderLink.WELCOMED
                 ended = self.assignments.assign(header, body, welcomed, self.draining, now, effects)
                 for one in ended:
                     self._report(by_verdict(one, header.epoch), now, effects)
-            case Config():
-                if self.link is Link.WELCOMED:
+            case RunConfigs():
+                if self.link is LeaderLink.WELCOMED:
                     self.assignments.adopt_runs(body.runs, effects)
             case Code():
                 self.assignments.adopt_code(body, effects)
@@ -253,31 +253,31 @@ class WorkerMachine:
             case _:
                 effects.append(Note("unexpected_message", type(body).__name__))
 
-    def _follow(self, leader: str, epoch: int, now: float, effects: Effects) -> None:
+    def _follow(self, leader: str, epoch: int, now: float, effects: WorkerEffects) -> None:
         self.epoch, self.leader = epoch, leader
         self.assignments.new_epoch()
         self._greet(now, effects)
 
-    def _greet(self, now: float, effects: Effects) -> None:
+    def _greet(self, now: float, effects: WorkerEffects) -> None:
         if not self.leader:
             return
-        self.link = Link.GREETING
+        self.link = LeaderLink.GREETING
         self._hello_number += 1
         self._greeted_at = now
         self._say_hello(now, effects)
 
-    def _say_hello(self, now: float, effects: Effects) -> None:
+    def _say_hello(self, now: float, effects: WorkerEffects) -> None:
         """The same number on a repeat: only a new HELLO voids an older WELCOME."""
         self._hello_at = now
         number, heard = self._hello_number, self.assignments.heard
         hello = hello_of(self.intake, self.outbox, self._about, number, heard)
         effects.append(SendToMaster(self.leader, hello))
 
-    def _on_beat(self, beat: Beat, now: float, effects: Effects) -> None:
+    def _on_beat(self, beat: Beat, now: float, effects: WorkerEffects) -> None:
         self._beat_at, self._lower_beats = now, 0
         self._pulse.adopt_interval(beat.interval_s, now)
         mine = beat.received.get(self.worker)
-        if self.link is not Link.WELCOMED:
+        if self.link is not LeaderLink.WELCOMED:
             return
         if mine is None or mine[0] != self.incarnation:
             if now - self._welcomed_at > UNLISTED_S:
@@ -286,15 +286,17 @@ class WorkerMachine:
         self.outbox.note_received(mine[1])
         self.permitted_until = max(self.permitted_until, mine[2] + PERMISSION_S)
 
-    def _on_welcome(self, header: Header, welcome: Welcome, now: float, effects: Effects) -> None:
-        if self.link is not Link.GREETING or welcome.hello != self._hello_number:
+    def _on_welcome(
+        self, header: Header, welcome: Welcome, now: float, effects: WorkerEffects
+    ) -> None:
+        if self.link is not LeaderLink.GREETING or welcome.hello != self._hello_number:
             return  # late: it would undo what was granted since
         if now - self._greeted_at > PERMISSION_S:
             # It slept over it: the leader may have lost us since, and given to others what this
             # grants.
             self._greet(now, effects)
             return
-        self.link = Link.WELCOMED
+        self.link = LeaderLink.WELCOMED
         self._welcomed_at = now
         self._refused_since = None
         self._pulse.adopt_interval(welcome.heartbeat_s, now)
@@ -304,8 +306,8 @@ class WorkerMachine:
         self._heartbeat(now, effects)
         self._resend(now, effects)
 
-    def _on_ack(self, ack: Ack, now: float, effects: Effects) -> None:
-        if self.link is not Link.WELCOMED:
+    def _on_ack(self, ack: Ack, now: float, effects: WorkerEffects) -> None:
+        if self.link is not LeaderLink.WELCOMED:
             return
         for settled in self.outbox.settle(ack.upto, ack):
             if settled.disposition is Disposition.APPLIED:
@@ -313,10 +315,10 @@ class WorkerMachine:
         self.outbox.note_received(ack.received)
         self._resend_entries(self.outbox.missing(ack.missing, now), effects)
 
-    def _on_stale(self, stale: Stale, now: float, effects: Effects) -> None:
+    def _on_stale(self, stale: Stale, now: float, effects: WorkerEffects) -> None:
         effects.append(Note(TOLD_STALE, f"{stale.reason} {stale.other}".rstrip()))
         refusal = refusal_text(self.worker, stale)
-        if refusal and self.link is Link.GREETING:
+        if refusal and self.link is LeaderLink.GREETING:
             self._refused_since = now if self._refused_since is None else self._refused_since
             if now - self._refused_since > DUPLICATE_PATIENCE_S:
                 effects.append(Exit(refusal, refused=True))
@@ -331,7 +333,9 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ fetches
 
-    def _on_fetch_ended(self, seq: int, attempt: Attempt, now: float, effects: Effects) -> None:
+    def _on_fetch_ended(
+        self, seq: int, attempt: Attempt, now: float, effects: WorkerEffects
+    ) -> None:
         manner = self.intake.learn(seq, attempt, now)
         next_in_s = self.intake.next_in_s(attempt.assignment.host, now)
         held = self.intake.finish(seq)
@@ -344,12 +348,12 @@ class WorkerMachine:
         self._report(attempt, now, effects)
         self._pulse.count()
 
-    def _report(self, attempt: Attempt, now: float, effects: Effects) -> None:
+    def _report(self, attempt: Attempt, now: float, effects: WorkerEffects) -> None:
         for result in attempt.results():
             entry = self.outbox.add(result, now)
             effects.append(PublishToAll(result, entry.number, result.seq))
 
-    def _start_due(self, now: float, effects: Effects) -> None:
+    def _start_due(self, now: float, effects: WorkerEffects) -> None:
         if now > self.permitted_until:
             return
         running = self.intake.running
@@ -360,12 +364,12 @@ class WorkerMachine:
 
     # ------------------------------------------------------------ time
 
-    def _on_tick(self, now: float, effects: Effects) -> None:
-        if self.link is Link.GREETING and now - self._greeted_at > PERMISSION_S:
+    def _on_tick(self, now: float, effects: WorkerEffects) -> None:
+        if self.link is LeaderLink.GREETING and now - self._greeted_at > PERMISSION_S:
             self._greet(now, effects)
-        elif self.link is Link.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
+        elif self.link is LeaderLink.GREETING and now - self._hello_at >= HELLO_AGAIN_S:
             self._say_hello(now, effects)
-        if self.link is not Link.WELCOMED:
+        if self.link is not LeaderLink.WELCOMED:
             return  # a heartbeat of somebody unknown would only call for another HELLO
         if now >= self._pulse.due_at:
             self.assignments.give_back_waiting(self.leader, now, effects)
@@ -373,20 +377,20 @@ class WorkerMachine:
             self._heartbeat(now, effects)
         self._resend(now, effects)
 
-    def _heartbeat(self, now: float, effects: Effects) -> None:
+    def _heartbeat(self, now: float, effects: WorkerEffects) -> None:
         body = self._pulse.beat(now, self._hello_number, self.draining)
         effects.append(PublishToAll(body))
 
-    def _resend(self, now: float, effects: Effects) -> None:
+    def _resend(self, now: float, effects: WorkerEffects) -> None:
         self._resend_entries(self.outbox.due(now), effects)
 
-    def _resend_entries(self, entries: list[Entry], effects: Effects) -> None:
+    def _resend_entries(self, entries: list[Entry], effects: WorkerEffects) -> None:
         for entry in entries:
             effects.append(SendToMaster(self.leader, entry.result, entry.number, entry.result.seq))
 
     # ------------------------------------------------------------ leaving
 
-    def _drain(self, effects: Effects) -> None:
+    def _drain(self, effects: WorkerEffects) -> None:
         """Finish what runs; what has not started goes back."""
         if self.draining:
             return
@@ -394,7 +398,7 @@ class WorkerMachine:
         self._pulse.due_at = 0.0
         self.assignments.give_back_queued(self.leader, effects)
 
-    def _leave_if_drained(self, effects: Effects) -> None:
+    def _leave_if_drained(self, effects: WorkerEffects) -> None:
         if not self.draining or self._said_bye or self.intake.held or len(self.outbox):
             return
         self._said_bye = True
@@ -405,6 +409,6 @@ class WorkerMachine:
     def check(self) -> None:
         self.intake.check()
         self.outbox.check()
-        assert self.link is not Link.ALONE or self.permitted_until == 0.0, (
+        assert self.link is not LeaderLink.ALONE or self.permitted_until == 0.0, (
             "a worker that follows nobody starts nothing"
         )

@@ -50,7 +50,7 @@ class Handle(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     canonical: int  # version of the canonical form that the run keeps
 
 
-Question: TypeAlias = Load | Start | Handle
+SpiderQuestion: TypeAlias = Load | Start | Handle
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True):
@@ -65,7 +65,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True):
     priority: int
 
 
-class Loaded(msgspec.Struct, frozen=True, array_like=True, tag="loaded"):
+class SpiderLoaded(msgspec.Struct, frozen=True, array_like=True, tag="loaded"):
     """The spider is there. `starts`: it has a `start` of its own."""
 
     starts: bool
@@ -85,12 +85,12 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag="raised"):
     memory: bool = False
 
 
-Answer: TypeAlias = Loaded | Yielded | Raised
+SpiderAnswer: TypeAlias = SpiderLoaded | Yielded | Raised
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_item = msgspec.json.Decoder(dict[str, Any]).decode
-decode_question = msgspec.msgpack.Decoder(Question).decode
-decode_answer = msgspec.msgpack.Decoder(Answer).decode
+decode_question = msgspec.msgpack.Decoder(SpiderQuestion).decode
+decode_answer = msgspec.msgpack.Decoder(SpiderAnswer).decode
 
 
 def check_items(items: list[bytes]) -> None:
@@ -99,6 +99,6 @@ def check_items(items: list[bytes]) -> None:
         _decode_item(item)
 
 
-def frame(message: Question | Answer) -> bytes:
+def frame(message: SpiderQuestion | SpiderAnswer) -> bytes:
     data = _encode(message)
     return LENGTH.pack(len(data)) + data

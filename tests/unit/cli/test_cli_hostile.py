@@ -19,7 +19,7 @@ from zcrawl.cli.commands.jobs import readable
 from zcrawl.cli.commands.test import describe, extraction_rows
 from zcrawl.cli.commands.up import describe as describe_up
 from zcrawl.cli.crawl_session import closing_lines
-from zcrawl.cli.display import Lines, RateMeter, Silent, draw, line
+from zcrawl.cli.display import LineDisplay, RateMeter, Silent, draw, line
 from zcrawl.cli.main import run
 from zcrawl.model.snapshot import EmbeddedSnapshot
 from zcrawl.telemetry.logs.files import _json_line, _text_line
@@ -141,7 +141,7 @@ def of_test(report: Any) -> None:
 
 def of_lines(shot: Any) -> None:
     output.note(line(as_snapshot(shot), {7, 8}, RateMeter()))
-    Lines().note(shot["runs"][0]["name"])
+    LineDisplay().note(shot["runs"][0]["name"])
     run, _ = shot["runs"]
     waits = {**shot, "runs": [{**run, "waits": f"waiting: {run['name']}"}]}
     Silent().show(as_snapshot(waits), {7})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zcrawl.cli.main import run
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import AllowedKey
 from zcrawl.mesh.sockets.keys import AllowList, read_key_file
 
@@ -57,16 +57,16 @@ def test_allow_appends_to_the_list(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("flags", "line"),
     [
-        (["--role", "worker"], AllowedKey("x", frozenset({Role.WORKER}), (), True)),
-        (["--watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
-        (["--role", "watch"], AllowedKey("x", frozenset({Role.VIEWER}), (), True)),
+        (["--role", "worker"], AllowedKey("x", frozenset({KeyRole.WORKER}), (), True)),
+        (["--watch"], AllowedKey("x", frozenset({KeyRole.VIEWER}), (), True)),
+        (["--role", "watch"], AllowedKey("x", frozenset({KeyRole.VIEWER}), (), True)),
         (
             ["--role", "worker", "--role", "operator", "--names", "pool-*,w*"],
-            AllowedKey("x", frozenset({Role.WORKER, Role.OPERATOR}), ("pool-*", "w*"), True),
+            AllowedKey("x", frozenset({KeyRole.WORKER, KeyRole.OPERATOR}), ("pool-*", "w*"), True),
         ),
         (
             ["--role", "worker,viewer"],
-            AllowedKey("x", frozenset({Role.WORKER, Role.VIEWER}), (), True),
+            AllowedKey("x", frozenset({KeyRole.WORKER, KeyRole.VIEWER}), (), True),
         ),
         ([], AllowedKey("x")),
     ],

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from zcrawl.cli import crawl_session
-from zcrawl.cli.crawl_session import Plan, Session, closing_lines, exit_code
+from zcrawl.cli.crawl_session import CrawlRun, CrawlTarget, closing_lines, exit_code
 from zcrawl.cli.interrupt import Interrupt, resume_command
 from zcrawl.cli.specs import prepare
 from zcrawl.errors import RefusedError, StoreError, ZcrawlError
@@ -97,20 +97,22 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crawl_session, "POLL_S", 0)
 
 
-def plan(tmp_path: Path, *, resume: bool = False, as_json: bool = False, seeds: int = 0) -> Plan:
+def plan(
+    tmp_path: Path, *, resume: bool = False, as_json: bool = False, seeds: int = 0
+) -> CrawlTarget:
     out = (str(tmp_path / "x-{run}.jsonl"), "jsonl")
     if resume:
-        return Plan(tmp_path, None, None, as_json)
+        return CrawlTarget(tmp_path, None, None, as_json)
     file = tmp_path / "seeds.txt"
     file.write_text("".join(f"https://x/{n}\n" for n in range(seeds)))
     submission = prepare(["https://x/"], None, str(file), {})
-    return Plan(tmp_path, submission, out, as_json)
+    return CrawlTarget(tmp_path, submission, out, as_json)
 
 
-async def crawl(cluster: FakeCluster, of: Plan) -> tuple[int, list[str]]:
+async def crawl(cluster: FakeCluster, of: CrawlTarget) -> tuple[int, list[str]]:
     recorder = Recorder()
     interrupt = Interrupt(lambda: "")
-    code = await Session(cluster, of, recorder, interrupt).run()
+    code = await CrawlRun(cluster, of, recorder, interrupt).run()
     return code, recorder.notes
 
 
@@ -173,7 +175,7 @@ async def test_one_interrupt_drains_saves_and_prints_the_command_that_resumes(
     cluster = FakeCluster([row(in_flight=4)])
     recorder, interrupt = Recorder(), Interrupt(lambda: "")
     cluster.on_snapshot = interrupt.asked.set
-    code = await Session(cluster, plan(tmp_path), recorder, interrupt).run()
+    code = await CrawlRun(cluster, plan(tmp_path), recorder, interrupt).run()
     assert code == 130
     assert cluster.calls == ["drain", "flush"]
     assert "finishing 4 requests in flight; press Ctrl-C again to stop now" in recorder.notes
@@ -184,7 +186,7 @@ async def test_a_store_that_keeps_failing_stops_the_crawl_by_its_name(tmp_path: 
     """A full disk is exit 1 with its code, after the way on was told."""
     store = {"state": "retrying", "error": "disk_full", "since_s": 10.5}
     recorder = Recorder()
-    session = Session(
+    session = CrawlRun(
         FakeCluster([row()], store=store), plan(tmp_path), recorder, Interrupt(lambda: "")
     )
     with pytest.raises(StoreError) as caught:
@@ -201,7 +203,7 @@ async def test_a_leader_that_fails_at_every_try_stops_the_crawl_by_its_name(tmp_
     assert (await crawl(cluster, plan(tmp_path)))[0] == 0
     cluster = FakeCluster([row()])
     cluster.mishaps = {"total": 9, "in_row": 6, "last": "KeyError: 7"}
-    session = Session(cluster, plan(tmp_path), recorder, Interrupt(lambda: ""))
+    session = CrawlRun(cluster, plan(tmp_path), recorder, Interrupt(lambda: ""))
     with pytest.raises(ZcrawlError, match=r"6 times in a row .* KeyError: 7") as caught:
         await session.run()
     assert (caught.value.code, caught.value.exit_code) == ("machine_error", 1)

@@ -15,7 +15,7 @@ from zcrawl.coord.ports import (
     Elected,
     LeaderSeen,
     Member,
-    Role,
+    MemberRole,
 )
 from zcrawl.coord.records import write_lock_value
 
@@ -23,21 +23,21 @@ T = 1_000.0
 AWAY = c.Trouble.AWAY
 
 
-def master(role: Role = Role.MASTER) -> Member:
+def master(role: MemberRole = MemberRole.MASTER) -> Member:
     return Member(role, "m1", "prod", "1", "host", 1, 7)
 
 
 class Driver:
     """Feeds the machine; the event loop is alive unless told otherwise."""
 
-    def __init__(self, role: Role = Role.MASTER) -> None:
+    def __init__(self, role: MemberRole = MemberRole.MASTER) -> None:
         self.now = T
         self.alive = True
         self.election = Election(master(role), T)
 
-    def feed(self, *events: c.Event, after: float = 0.0) -> c.Effects:
+    def feed(self, *events: c.ElectionEvent, after: float = 0.0) -> c.ElectionEffects:
         self.now += after
-        effects: c.Effects = []
+        effects: c.ElectionEffects = []
         if self.alive:
             effects += self.election.handle(c.LoopLived(self.now), self.now)
         for event in events:
@@ -46,18 +46,18 @@ class Driver:
         return effects
 
     def leads(self, hint: int = 5) -> Driver:
-        self.feed(c.Ticked())
+        self.feed(c.ElectionTicked())
         self.feed(c.CallDone(c.Register(False, Condition())))
         self.feed(c.SessionMade("s1"))
         assert told(self.feed(c.LockWon("s1", hint))) == [Elected(hint, alone=False)]
         return self
 
 
-def told(effects: c.Effects) -> list[CoordEvent]:
+def told(effects: c.ElectionEffects) -> list[CoordEvent]:
     return [effect.event for effect in effects if isinstance(effect, c.Tell)]
 
 
-def calls(effects: c.Effects) -> list[c.Call]:
+def calls(effects: c.ElectionEffects) -> list[c.Call]:
     return [effect for effect in effects if not isinstance(effect, c.Tell)]
 
 
@@ -68,7 +68,7 @@ def entry(session: str, index: int = 5) -> c.LockRead:
 def test_the_way_to_the_lock_is_register_session_lock() -> None:
     """Each call follows from the answer to the one before."""
     driver = Driver()
-    assert calls(driver.feed(c.Ticked())) == [c.Register(False, Condition())]
+    assert calls(driver.feed(c.ElectionTicked())) == [c.Register(False, Condition())]
     assert calls(driver.feed(c.CallDone(c.Register(False, Condition())))) == [c.CreateSession()]
     assert calls(driver.feed(c.SessionMade("s1"))) == [c.AcquireLock("s1")]
     effects = driver.feed(c.LockWon("s1", 5))
@@ -78,29 +78,29 @@ def test_the_way_to_the_lock_is_register_session_lock() -> None:
 
 def test_a_worker_only_registers() -> None:
     """It has no session and asks for no lock."""
-    driver = Driver(Role.WORKER)
-    driver.feed(c.Ticked())
+    driver = Driver(MemberRole.WORKER)
+    driver.feed(c.ElectionTicked())
     assert calls(driver.feed(c.CallDone(c.Register(False, Condition())))) == []
     assert calls(driver.feed(c.LockRead(None))) == []
-    assert calls(driver.feed(c.Ticked(), after=1.1)) == [c.PassCheck("")]
+    assert calls(driver.feed(c.ElectionTicked(), after=1.1)) == [c.PassCheck("")]
 
 
 def test_a_call_is_made_once_at_a_time() -> None:
     """While Consul hangs, ticks do not pile up calls."""
     driver = Driver()
-    assert len(calls(driver.feed(c.Ticked()))) == 1
+    assert len(calls(driver.feed(c.ElectionTicked()))) == 1
     for _ in range(10):
-        assert calls(driver.feed(c.Ticked(), after=0.5)) == []
+        assert calls(driver.feed(c.ElectionTicked(), after=0.5)) == []
 
 
 def test_a_lock_that_is_held_is_waited_for() -> None:
     """Refused and read as held: no further call until it is read as free."""
     driver = Driver()
-    driver.feed(c.Ticked())
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"), entry("other"))
     driver.feed(c.LockRefused("s1"))
-    later = [call for _ in range(6) for call in calls(driver.feed(c.Ticked(), after=0.4))]
+    later = [call for _ in range(6) for call in calls(driver.feed(c.ElectionTicked(), after=0.4))]
     assert not any(isinstance(call, c.AcquireLock) for call in later)
     assert c.AcquireLock("s1") in calls(driver.feed(entry("")))
 
@@ -108,11 +108,11 @@ def test_a_lock_that_is_held_is_waited_for() -> None:
 def test_a_free_lock_that_is_refused_is_tried_again() -> None:
     """A stranger's lock-delay: the key does not change when it ends, so no watch tells."""
     driver = Driver()
-    driver.feed(c.Ticked())
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"), entry(""))
     assert c.AcquireLock("s1") not in calls(driver.feed(c.LockRefused("s1")))
-    assert c.AcquireLock("s1") in calls(driver.feed(c.Ticked(), after=0.6))
+    assert c.AcquireLock("s1") in calls(driver.feed(c.ElectionTicked(), after=0.6))
 
 
 def test_a_lost_session_deposes_at_once() -> None:
@@ -133,7 +133,7 @@ def test_an_absent_consul_deposes_nobody(call: c.Call) -> None:
     for _ in range(50):
         assert told(driver.feed(c.CallFailed(call, AWAY, "refused"), after=0.5)) == []
     assert driver.election.state is State.LEADER
-    answer: c.Answer = c.CallDone(call)
+    answer: c.CallAnswer = c.CallDone(call)
     if isinstance(call, c.AcquireLock):
         answer = c.LockWon("s1", 5)
     assert told(driver.feed(answer)) == [CoordBack()]
@@ -166,7 +166,7 @@ def test_after_a_gap_the_lock_is_confirmed_before_anything_is_said() -> None:
     driver.feed(c.ConditionSet(Condition("x", ("new",))))
     driver.feed(c.CallDone(c.Register(True, Condition("x", ("new",)))))
     driver.feed(c.ConditionSet(Condition("y", ("newer",))), after=GAP_S + 60)
-    wanted = calls(driver.feed(c.Ticked()))
+    wanted = calls(driver.feed(c.ElectionTicked()))
     assert driver.election.state is State.LEADER
     assert not any(isinstance(call, c.Register) for call in wanted)
     effects = driver.feed(c.LockWon("s1", 5))
@@ -186,7 +186,7 @@ def test_the_call_after_a_gap_is_the_confirmation() -> None:
 def test_another_number_means_that_the_lock_was_lost_in_between() -> None:
     """Somebody else may have led meanwhile: deposed, and elected with the new number."""
     driver = Driver().leads(5)
-    driver.feed(c.Ticked(), after=GAP_S + 1)
+    driver.feed(c.ElectionTicked(), after=GAP_S + 1)
     effects = driver.feed(c.LockWon("s1", 9))
     assert [type(event) for event in told(effects)] == [Deposed, Elected]
     assert driver.election.hint == 9
@@ -222,7 +222,7 @@ def test_a_lock_held_by_another_deposes() -> None:
 def test_a_victory_that_is_told_late_is_no_victory() -> None:
     """The answer waited in the socket of a paused process: the session may be dead by now."""
     driver = Driver()
-    driver.feed(c.Ticked())
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"))
     effects = driver.feed(c.LockWon("s1", 5), after=GAP_S + 1)
@@ -245,32 +245,32 @@ def test_a_dead_event_loop_is_not_vouched_for() -> None:
     driver.alive = False
     passed: list[float] = []
     for _ in range(20):
-        for call in calls(driver.feed(c.Ticked(), after=0.5)):
+        for call in calls(driver.feed(c.ElectionTicked(), after=0.5)):
             if isinstance(call, c.PassCheck):
                 passed.append(driver.now)
                 driver.feed(c.CallDone(call))
     assert passed and max(passed) <= T + LOOP_SILENCE_S
     driver.alive = True
-    assert c.PassCheck("") in calls(driver.feed(c.Ticked()))
+    assert c.PassCheck("") in calls(driver.feed(c.ElectionTicked()))
 
 
 def test_a_dead_event_loop_seeks_no_lock() -> None:
     """It could not lead."""
     driver = Driver()
-    driver.feed(c.Ticked())
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"), entry("other"), c.LockRefused("s1"))
     driver.alive = False
-    driver.feed(c.Ticked(), after=LOOP_SILENCE_S + 1)
+    driver.feed(c.ElectionTicked(), after=LOOP_SILENCE_S + 1)
     assert c.AcquireLock("s1") not in calls(driver.feed(entry("")))
     driver.alive = True
-    assert c.AcquireLock("s1") in calls(driver.feed(c.Ticked()))
+    assert c.AcquireLock("s1") in calls(driver.feed(c.ElectionTicked()))
 
 
 def test_a_confirmation_that_is_told_late_confirms_nothing() -> None:
     """A leader that was paused twice asks twice."""
     driver = Driver().leads()
-    driver.feed(c.Ticked(), after=GAP_S + 1)
+    driver.feed(c.ElectionTicked(), after=GAP_S + 1)
     assert c.AcquireLock("s1") in calls(driver.feed(c.LockWon("s1", 5), after=GAP_S + 1))
     assert c.AcquireLock("s1") not in calls(driver.feed(c.LockWon("s1", 5)))
 
@@ -278,7 +278,7 @@ def test_a_confirmation_that_is_told_late_confirms_nothing() -> None:
 def test_a_candidate_tries_when_consul_is_back() -> None:
     """The holder may have died meanwhile, and the watch's connection with it."""
     driver = Driver()
-    driver.feed(c.Ticked())
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     driver.feed(c.SessionMade("s1"), entry("other"), c.LockRefused("s1"))
     driver.feed(c.CallFailed(c.PassCheck(""), AWAY, "refused"), after=1.0)
@@ -293,7 +293,7 @@ def test_resigning_tells_before_it_releases_and_stands_back() -> None:
     driver.feed(c.CallDone(c.ReleaseLock("s1")))
     soon = calls(driver.feed(entry(""), after=STAND_BACK_S / 2))
     assert c.AcquireLock("s1") not in soon
-    assert c.AcquireLock("s1") in calls(driver.feed(c.Ticked(), after=STAND_BACK_S))
+    assert c.AcquireLock("s1") in calls(driver.feed(c.ElectionTicked(), after=STAND_BACK_S))
 
 
 def test_a_release_is_repeated_until_it_is_done() -> None:
@@ -301,7 +301,7 @@ def test_a_release_is_repeated_until_it_is_done() -> None:
     driver = Driver().leads()
     driver.feed(c.ResignAsked())
     driver.feed(c.CallFailed(c.ReleaseLock("s1"), AWAY, "refused"))
-    again = [call for _ in range(4) for call in calls(driver.feed(c.Ticked(), after=0.5))]
+    again = [call for _ in range(4) for call in calls(driver.feed(c.ElectionTicked(), after=0.5))]
     assert c.ReleaseLock("s1") in again
 
 
@@ -314,7 +314,7 @@ def test_closing_releases_destroys_deregisters() -> None:
         c.DestroySession("s1"),
         c.Deregister(),
     ]
-    assert driver.feed(c.Ticked(), after=10) == []
+    assert driver.feed(c.ElectionTicked(), after=10) == []
 
 
 def test_a_forgotten_check_is_registered_again() -> None:
@@ -327,8 +327,8 @@ def test_a_forgotten_check_is_registered_again() -> None:
 
 def test_a_condition_is_published_now_and_then_and_tags_at_once() -> None:
     """Each change wakes every watch of the cluster: notes wait, who leads and who drains not."""
-    driver = Driver(Role.WORKER)
-    driver.feed(c.Ticked())
+    driver = Driver(MemberRole.WORKER)
+    driver.feed(c.ElectionTicked())
     driver.feed(c.CallDone(c.Register(False, Condition())))
     assert calls(driver.feed(c.ConditionSet(Condition("1 page")))) == []
     urgent = Condition("1 page", ("draining",))
@@ -336,7 +336,7 @@ def test_a_condition_is_published_now_and_then_and_tags_at_once() -> None:
     driver.feed(c.CallDone(c.Register(False, urgent)))
     patient = Condition("2 pages", ("draining",))
     driver.feed(c.ConditionSet(patient))
-    later = [call for _ in range(40) for call in calls(driver.feed(c.Ticked(), after=0.5))]
+    later = [call for _ in range(40) for call in calls(driver.feed(c.ElectionTicked(), after=0.5))]
     assert c.Register(False, patient) in later
 
 

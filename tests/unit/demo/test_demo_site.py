@@ -9,7 +9,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
-from zcrawl.demo.catalogue import Catalogue
+from zcrawl.demo.catalogue import DemoCatalogue
 from zcrawl.demo.server import DemoServer, demo_site, respond
 
 
@@ -26,25 +26,25 @@ class LinkReader(HTMLParser):
         self.links += [value or "" for name, value in attrs if tag == "a" and name == "href"]
 
 
-def links_of(catalogue: Catalogue, path: str) -> list[str]:
+def links_of(catalogue: DemoCatalogue, path: str) -> list[str]:
     reader = LinkReader()
     reader.feed(catalogue.page(path) or "")
     return [urlsplit(urljoin(f"http://shop.test{path}", link)).path for link in reader.links]
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue(seed=7)
+def catalogue() -> DemoCatalogue:
+    return DemoCatalogue(seed=7)
 
 
-def test_every_link_on_every_page_is_a_known_page(catalogue: Catalogue) -> None:
+def test_every_link_on_every_page_is_a_known_page(catalogue: DemoCatalogue) -> None:
     """No page links to something that the site does not have."""
     known = set(catalogue.paths())
     for path in known:
         assert set(links_of(catalogue, path)) <= known, path
 
 
-def test_every_page_can_be_reached_from_the_home_page(catalogue: Catalogue) -> None:
+def test_every_page_can_be_reached_from_the_home_page(catalogue: DemoCatalogue) -> None:
     """A crawl that starts at "/" and misses nothing finds exactly paths()."""
     reached, todo = {"/"}, ["/"]
     while todo:
@@ -55,7 +55,7 @@ def test_every_page_can_be_reached_from_the_home_page(catalogue: Catalogue) -> N
     assert reached == set(catalogue.paths())
 
 
-def test_paths_are_unique_and_all_have_a_page(catalogue: Catalogue) -> None:
+def test_paths_are_unique_and_all_have_a_page(catalogue: DemoCatalogue) -> None:
     """paths() names each page once, and page() knows each of them."""
     paths = catalogue.paths()
     assert len(paths) == len(set(paths)) > 600
@@ -64,16 +64,16 @@ def test_paths_are_unique_and_all_have_a_page(catalogue: Catalogue) -> None:
     assert catalogue.page("/nowhere/") is None
 
 
-def test_the_same_seed_makes_the_same_site(catalogue: Catalogue) -> None:
+def test_the_same_seed_makes_the_same_site(catalogue: DemoCatalogue) -> None:
     """Pages depend on the arguments only; another seed makes another site."""
-    again, other = Catalogue(seed=7), Catalogue(seed=8)
+    again, other = DemoCatalogue(seed=7), DemoCatalogue(seed=8)
     assert [again.page(path) for path in again.paths()] == [
         catalogue.page(path) for path in catalogue.paths()
     ]
     assert other.page("/") != catalogue.page("/")
 
 
-def test_a_book_page_has_what_a_shop_shows(catalogue: Catalogue) -> None:
+def test_a_book_page_has_what_a_shop_shows(catalogue: DemoCatalogue) -> None:
     """Title, price, rating, description and the way back are on a book's page."""
     path = next(path for path in catalogue.paths() if path.endswith("-0001/"))
     page = catalogue.page(path) or ""
@@ -82,7 +82,7 @@ def test_a_book_page_has_what_a_shop_shows(catalogue: Catalogue) -> None:
     assert {"/", "/tags/", "/books/"} <= set(links_of(catalogue, path))
 
 
-def test_list_pages_are_chained_in_both_directions(catalogue: Catalogue) -> None:
+def test_list_pages_are_chained_in_both_directions(catalogue: DemoCatalogue) -> None:
     """Page 2 links to page 1 and to page 3; the first and the last page have one neighbour."""
     assert {"/books/", "/books/page/3/"} <= set(links_of(catalogue, "/books/page/2/"))
     assert "/books/page/29/" in links_of(catalogue, "/books/page/30/")
@@ -92,7 +92,7 @@ def test_list_pages_are_chained_in_both_directions(catalogue: Catalogue) -> None
 @pytest.mark.parametrize(("books", "tags"), [(0, 1), (1, 40), (21, 2)])
 def test_odd_sizes_keep_the_site_whole(books: int, tags: int) -> None:
     """An empty shop, more tags than words and a list that just needs a second page all hold."""
-    site = Catalogue(seed=3, books=books, tags=tags)
+    site = DemoCatalogue(seed=3, books=books, tags=tags)
     known = site.paths()
     assert len(known) == len(set(known))
     assert {link for path in known for link in links_of(site, path)} <= set(known)
@@ -101,12 +101,12 @@ def test_odd_sizes_keep_the_site_whole(books: int, tags: int) -> None:
 def test_a_catalogue_without_tags_is_refused() -> None:
     """Books need a tag to be found under, so no tags is a mistake of the caller."""
     with pytest.raises(ValueError, match="tags >= 1"):
-        Catalogue(seed=1, books=5, tags=0)
+        DemoCatalogue(seed=1, books=5, tags=0)
 
 
 async def test_the_server_keeps_a_connection_for_many_requests() -> None:
     """Two requests and their answers travel over one connection."""
-    site = Catalogue(seed=1, books=5, tags=2)
+    site = DemoCatalogue(seed=1, books=5, tags=2)
     async with DemoServer(site) as server:
         parts = urlsplit(server.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
@@ -124,7 +124,7 @@ async def test_the_server_keeps_a_connection_for_many_requests() -> None:
 
 async def test_closing_the_server_ends_open_connections() -> None:
     """A client that keeps its connection open does not keep the server from closing."""
-    async with DemoServer(Catalogue(seed=1, books=1, tags=1)) as server:
+    async with DemoServer(DemoCatalogue(seed=1, books=1, tags=1)) as server:
         parts = urlsplit(server.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         writer.write(b"GET / HTTP/1.1\r\n\r\n")
@@ -136,7 +136,7 @@ async def test_closing_the_server_ends_open_connections() -> None:
 
 def test_a_site_in_a_thread_serves_callers_without_a_loop() -> None:
     """demo_site answers a blocking client, robots.txt included, and is gone afterwards."""
-    with demo_site(Catalogue(seed=1, books=3, tags=1)) as server:
+    with demo_site(DemoCatalogue(seed=1, books=3, tags=1)) as server:
         parts = urlsplit(server.url)
         client = http.client.HTTPConnection(parts.hostname or "", parts.port)
         client.request("GET", "/robots.txt")
@@ -167,7 +167,7 @@ def test_a_site_in_a_thread_serves_callers_without_a_loop() -> None:
 )
 def test_request_heads_get_the_right_answer(head: bytes, status: int, kept: bool) -> None:
     """Methods, versions, connection wishes and garbage each have their status."""
-    answer, keep = respond(Catalogue(seed=1, books=1, tags=1), head)
+    answer, keep = respond(DemoCatalogue(seed=1, books=1, tags=1), head)
     assert answer.startswith(f"HTTP/1.1 {status} ".encode())
     assert keep is kept
     if head.startswith(b"HEAD"):
@@ -176,7 +176,7 @@ def test_request_heads_get_the_right_answer(head: bytes, status: int, kept: bool
 
 async def test_an_endless_request_head_is_refused() -> None:
     """A head above the limit gets 431 and the connection is closed."""
-    async with DemoServer(Catalogue(seed=1, books=1, tags=1)) as server:
+    async with DemoServer(DemoCatalogue(seed=1, books=1, tags=1)) as server:
         parts = urlsplit(server.url)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
         writer.write(b"GET /" + b"a" * 40_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.fetch import browser_plan as plan
-from zcrawl.fetch.browser_plan import Budget, Move, Step
+from zcrawl.fetch.browser_plan import NavigationDecision, RequestBudget, Step
 from zcrawl.fetch.policy import RETRY_CLASS_OF
 from zcrawl.model.spec import BLOCKABLE, Browser
 
@@ -14,7 +14,7 @@ HERE = "https://site.example/a"
 
 def test_blocked_kinds_and_ads_are_refused_and_counted() -> None:
     """By Chromium's kind of the request, and ads by their host, whatever their kind."""
-    budget = Budget(Browser(block=("image", "xhr", "ads")))
+    budget = RequestBudget(Browser(block=("image", "xhr", "ads")))
     assert not budget.allows("image", "https://x/i.png")
     assert not budget.allows("fetch", "https://x/api")
     assert not budget.allows("script", "https://stats.g.doubleclick.net/dc.js")
@@ -25,7 +25,7 @@ def test_blocked_kinds_and_ads_are_refused_and_counted() -> None:
 
 def test_a_page_has_so_many_requests_and_no_more() -> None:
     """Blocked ones are not counted against it."""
-    budget = Budget(Browser(block=("image",), max_requests=2))
+    budget = RequestBudget(Browser(block=("image",), max_requests=2))
     assert not budget.allows("image", "https://x/1")
     assert [budget.allows("script", f"https://x/{n}") for n in range(3)] == [True, True, False]
 
@@ -34,7 +34,7 @@ def test_every_kind_that_a_job_may_block_blocks_something() -> None:
     """A word that is accepted and does nothing would be a lie."""
     kinds = ("image", "font", "media", "stylesheet", "script", "xhr", "beacon", "document")
     for word in BLOCKABLE:
-        budget = Budget(Browser(block=(word,)))
+        budget = RequestBudget(Browser(block=(word,)))
         tried = [budget.allows(kind, "https://doubleclick.net/") for kind in kinds]
         assert not all(tried), word
 
@@ -77,11 +77,14 @@ def test_only_good_html_is_rendered(status: int, headers: dict[str, str], step: 
 def test_a_page_that_leaves_is_a_redirect_unless_a_click_made_it_leave() -> None:
     """A reload is followed, but not for ever; a click may lead to the same origin only."""
     other = "https://site.example/b"
-    assert plan.on_move(HERE, other, 0, clicked=False) is Move.REPORT
-    assert plan.on_move(HERE, other, 0, clicked=True) is Move.FOLLOW
-    assert plan.on_move(HERE, "https://site.example:8443/b", 0, clicked=True) is Move.REFUSE
-    assert plan.on_move(HERE, HERE + "#top", 0, clicked=False) is Move.FOLLOW
-    assert plan.on_move(HERE, HERE, plan.MOST_RELOADS, clicked=False) is Move.REFUSE
+    assert plan.on_move(HERE, other, 0, clicked=False) is NavigationDecision.REPORT
+    assert plan.on_move(HERE, other, 0, clicked=True) is NavigationDecision.FOLLOW
+    assert (
+        plan.on_move(HERE, "https://site.example:8443/b", 0, clicked=True)
+        is NavigationDecision.REFUSE
+    )
+    assert plan.on_move(HERE, HERE + "#top", 0, clicked=False) is NavigationDecision.FOLLOW
+    assert plan.on_move(HERE, HERE, plan.MOST_RELOADS, clicked=False) is NavigationDecision.REFUSE
 
 
 def test_after_a_click_a_redirect_may_not_lead_away() -> None:

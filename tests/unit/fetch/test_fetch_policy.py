@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from zcrawl.errors import FetchError, RetryClass
 from zcrawl.fetch.policy import (
     RETRY_CLASS_OF,
-    Follow,
+    FollowRedirect,
     HandOver,
     Meaning,
     RedirectChain,
@@ -149,7 +149,7 @@ def chain(max_redirects: int = 10) -> RedirectChain:
 )
 def test_the_same_origin_is_followed(location: str, url: str) -> None:
     """Relative or absolute, the next hop has its canonical form."""
-    assert chain().next_hop(START, location) == Follow(url)
+    assert chain().next_hop(START, location) == FollowRedirect(url)
 
 
 @pytest.mark.parametrize(
@@ -179,8 +179,8 @@ def test_a_location_that_leads_nowhere(location: str | None) -> None:
 def test_a_loop_is_seen_when_it_closes() -> None:
     """Coming back to any earlier hop is a loop, however it is spelled."""
     hops = chain()
-    assert hops.next_hop(START, "/b") == Follow("https://example.com/b")
-    assert hops.next_hop("https://example.com/b", "/c") == Follow("https://example.com/c")
+    assert hops.next_hop(START, "/b") == FollowRedirect("https://example.com/b")
+    assert hops.next_hop("https://example.com/b", "/c") == FollowRedirect("https://example.com/c")
     with pytest.raises(FetchError) as error:
         hops.next_hop("https://example.com/c", "/a/./start#again")
     assert code_of(error) == "redirect_loop"
@@ -194,7 +194,7 @@ def test_hops_are_limited() -> None:
     hops, url = chain(3), START
     for n in range(3):
         step = hops.next_hop(url, f"/{n}")
-        assert isinstance(step, Follow)
+        assert isinstance(step, FollowRedirect)
         url = step.url
     assert hops.hops == 3
     with pytest.raises(FetchError) as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zcrawl.errors import BadUrl, BlockedAddress
-from zcrawl.fetch.guard import BAD_PORTS, STRICT, Guard, Kind, as_address, kind_of
+from zcrawl.fetch.guard import BAD_PORTS, STRICT, AddressKind, Guard, as_address, kind_of
 from zcrawl.frontier.url import canonicalize
 
 # One line a kind; a word is what stands between `http://` and `/` in a link.
@@ -279,10 +279,10 @@ def test_a_scope_changes_nothing() -> None:
     """fe80::1%eth0, as some resolvers answer, is fe80::1."""
     address = as_address("fe80::1%eth0")
     assert address is not None
-    assert kind_of(address) is Kind.LINK_LOCAL
+    assert kind_of(address) is AddressKind.LINK_LOCAL
     mapped = as_address("::ffff:127.0.0.1%1")
     assert mapped is not None
-    assert kind_of(mapped) is Kind.LOOPBACK
+    assert kind_of(mapped) is AddressKind.LOOPBACK
 
 
 def test_verdicts_are_remembered_within_a_bound() -> None:

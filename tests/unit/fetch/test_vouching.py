@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from zcrawl.fetch.guard import Guard, entries_for
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.roles import vouching
 from zcrawl.roles.vouching import Vouching, look_up
 
@@ -90,7 +90,7 @@ async def test_nonsense_opens_nothing_and_a_clients_own_entries_are_thrown_away(
     typed: object,
 ) -> None:
     """Only this process says what is open."""
-    request = Request("1", "submit", {"vouched": typed, "opened": ["10.0.0.1:80"]})
+    request = ClientRequest("1", "submit", {"vouched": typed, "opened": ["10.0.0.1:80"]})
     prepared = await World().vouching().prepare(request)
     assert prepared.args["opened"] == []
 

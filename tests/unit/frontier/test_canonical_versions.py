@@ -16,7 +16,7 @@ from zcrawl.errors import PluginError
 from zcrawl.frontier import url as url_module
 from zcrawl.frontier.seen import SeenTable
 from zcrawl.frontier.url import CANONICAL_VERSION, CANONICAL_VERSIONS
-from zcrawl.mesh.messages import Config, RunConfig
+from zcrawl.mesh.messages import RunConfig, RunConfigs
 from zcrawl.model.reasons.waiting import CANONICAL_VERSION as CANONICAL_CODE
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import RequestState
@@ -48,7 +48,7 @@ def test_a_new_run_stores_the_version_of_its_keys() -> None:
     story.tick()
     (row,) = story.store.runs()
     assert row.canonical == CANONICAL_VERSION
-    (config,) = (one for body in story.bodies(Config) for one in body.runs)
+    (config,) = (one for body in story.bodies(RunConfigs) for one in body.runs)
     assert config.canonical == CANONICAL_VERSION
 
 

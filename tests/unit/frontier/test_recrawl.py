@@ -15,7 +15,7 @@ from zcrawl.frontier.recrawl import (
     validators,
 )
 from zcrawl.mesh.messages import Traits
-from zcrawl.model.reasons.reason import Kind, Reason
+from zcrawl.model.reasons.reason import Reason, ReasonKind
 from zcrawl.model.reasons.registry import REASONS, all_reasons
 from zcrawl.model.reasons.skip import STAY_DUE
 from zcrawl.model.spec import Fetch, JobSpec, Output, Politeness, Recrawl, Scope
@@ -59,7 +59,7 @@ def test_a_page_is_due_when_its_interval_has_passed() -> None:
     assert is_due(met(None, None, DEAD, 500), READ, 0.0)
 
 
-@pytest.mark.parametrize("reason", [one for one in all_reasons() if one.kind is Kind.SKIP])
+@pytest.mark.parametrize("reason", [one for one in all_reasons() if one.kind is ReasonKind.SKIP])
 def test_a_skip_counts_as_a_look_unless_its_reason_stays_due(reason: Reason) -> None:
     """The registry of reasons says which. What stays due keeps what was known of the page."""
     known = met(None, ONE, at=1_000.0)
@@ -72,7 +72,7 @@ def test_the_reasons_that_stay_due_are_those_of_pages_that_nobody_requested() ->
     """A page limit and a trap end URLs before they are fetched; only skips have this meaning."""
     stay_due = {reason.code for reason in all_reasons() if reason.stays_due}
     assert stay_due == {"host_page_limit", "trap_shape"} == STAY_DUE
-    assert {REASONS[code].kind for code in stay_due} == {Kind.SKIP}
+    assert {REASONS[code].kind for code in stay_due} == {ReasonKind.SKIP}
 
 
 def test_a_page_that_was_looked_at_in_the_future_is_due_within_its_interval() -> None:

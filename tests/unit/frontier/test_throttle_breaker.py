@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.machine_tools import attempt
 from zcrawl.errors import RetryClass
-from zcrawl.frontier.breaker import DOWN_AFTER, FAILURES, Breaker, is_down
+from zcrawl.frontier.breaker import DOWN_AFTER, FAILURES, HostBreaker, is_down
 from zcrawl.frontier.throttle import LONGEST_HOLD_S, MOST_S, Throttle
 from zcrawl.model.host import Manner
 from zcrawl.model.states import Outcome
@@ -83,7 +83,9 @@ def test_slowness_stays_within_its_limits(seed: int) -> None:
 # ---------------------------------------------------------------- breaker
 
 
-def fail(breaker: Breaker, times: int, reason: str = "connect", now: float = 0.0) -> float | None:
+def fail(
+    breaker: HostBreaker, times: int, reason: str = "connect", now: float = 0.0
+) -> float | None:
     until = None
     for _ in range(times):
         until = breaker.failed(reason, now, now)
@@ -92,7 +94,7 @@ def fail(breaker: Breaker, times: int, reason: str = "connect", now: float = 0.0
 
 def test_an_unknown_host_is_asked_one_page_at_a_time() -> None:
     """Until its first answer; so one that is away costs one slot."""
-    breaker = Breaker()
+    breaker = HostBreaker()
     assert breaker.one_at_a_time
     breaker.answered()
     assert not breaker.one_at_a_time
@@ -100,7 +102,7 @@ def test_an_unknown_host_is_asked_one_page_at_a_time() -> None:
 
 def test_failures_in_a_row_open_it_and_one_answer_closes_it() -> None:
     """Four failures and an answer count for nothing."""
-    breaker = Breaker(known=True)
+    breaker = HostBreaker(known=True)
     assert fail(breaker, FAILURES - 1) is None
     breaker.answered()
     assert fail(breaker, FAILURES - 1) is None
@@ -112,7 +114,7 @@ def test_failures_in_a_row_open_it_and_one_answer_closes_it() -> None:
 
 def test_each_failed_probe_waits_twice_as_long() -> None:
     """2, 4, 8 … seconds; requests that were sent before it opened change nothing."""
-    breaker = Breaker()
+    breaker = HostBreaker()
     now = 10.0
     assert fail(breaker, FAILURES, now=now) == 12.0
     assert breaker.failed("connect", 9.0, 10.5) is None
@@ -125,7 +127,7 @@ def test_each_failed_probe_waits_twice_as_long() -> None:
 
 def test_only_a_host_that_cannot_be_reached_goes_down() -> None:
     """One that takes connections and then is silent may have a few bad pages only."""
-    silent, away = Breaker(), Breaker()
+    silent, away = HostBreaker(), HostBreaker()
     for step in range(40):
         silent.failed("read_timeout", float(step), float(step))
         away.failed("dns", float(step), float(step))

@@ -21,7 +21,7 @@ from zcrawl.master.commits import Commits
 from zcrawl.master.crash_guard import CALM_S, IGNORED_S, LONGEST_WAIT_S, Mishaps
 from zcrawl.master.desk.desk import Desk
 from zcrawl.master.membership import Membership
-from zcrawl.mesh.messages import Ack, Bye, Message, Request, Result, Welcome
+from zcrawl.mesh.messages import Ack, Bye, ClientRequest, Message, Result, Welcome
 from zcrawl.result.plan import ResultPlanner
 
 
@@ -34,7 +34,7 @@ class Stumbling(LeaderStory):
 
     failures = 0
 
-    def handle(self, event: m.Event) -> None:
+    def handle(self, event: m.MasterEvent) -> None:
         try:
             super().handle(event)
         except Bug as error:
@@ -138,7 +138,7 @@ def test_a_client_is_told_and_others_ask_again(monkeypatch: pytest.MonkeyPatch) 
     story.hold = lambda what: True
     story.ask("jobs", id="waits")
     monkeypatch.setattr(Desk, "ask", fails)
-    story.handle(m.ClientAsked(b"c", Request("fails", "nodes", {})))
+    story.handle(m.ClientAsked(b"c", ClientRequest("fails", "nodes", {})))
     told = [(reply.id, reply.data["code"]) for reply in story.replies]
     assert told == [("fails", "internal_error"), ("waits", "no_leader")]
 
@@ -148,7 +148,7 @@ def test_failures_in_a_row_wait_longer_and_a_calm_time_ends_the_row() -> None:
     mishaps, now = Mishaps(), 0.0
     waits = []
     for n in range(12):
-        mishaps.happened(m.Ticked(), f"error {n}", now)
+        mishaps.happened(m.MasterTicked(), f"error {n}", now)
         waits.append(mishaps.wait_s(now))
         assert mishaps.in_row(now) == n + 1
         now += waits[-1]
@@ -158,7 +158,7 @@ def test_failures_in_a_row_wait_longer_and_a_calm_time_ends_the_row() -> None:
     assert "12 times in a row" in mishaps.why(now) and "error 11" in mishaps.why(now)
     now += CALM_S
     assert (mishaps.in_row(now), mishaps.why(now)) == (0, "")
-    mishaps.happened(m.Ticked(), "once more", now)
+    mishaps.happened(m.MasterTicked(), "once more", now)
     assert (mishaps.wait_s(now), mishaps.total, mishaps.why(now)) == (0.2, 13, "")
 
 
@@ -167,7 +167,7 @@ def test_a_leader_that_keeps_failing_says_so_to_whoever_asks() -> None:
     story = stumbling()
     story.submit(*urls(1))
     for _ in range(3):
-        for effect in story.master.failed(m.Ticked(), "Bug: planted", story.now):
+        for effect in story.master.failed(m.MasterTicked(), "Bug: planted", story.now):
             story._do(effect)
         shown = story.ask("nodes")
         assert shown is not None and shown.data["leader"]["id"] == ""
@@ -191,4 +191,4 @@ def test_what_was_never_bad_passes_unchanged() -> None:
         mishaps.happened(bad, "x", 0.0)
     assert mishaps.filtered(good, 0.0) is good
     assert mishaps.filtered(bad, 0.0) is None
-    assert mishaps.filtered(m.Ticked(), 0.0) == m.Ticked()
+    assert mishaps.filtered(m.MasterTicked(), 0.0) == m.MasterTicked()

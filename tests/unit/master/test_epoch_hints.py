@@ -6,9 +6,9 @@ import pytest
 
 from tests.unit.machine_tools import LeaderStory, header, heartbeat, hello, result
 from zcrawl.master import events as m
-from zcrawl.master.master import Role
+from zcrawl.master.master import MasterState
 from zcrawl.master.takeover import CHECK_AGAIN_S
-from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, Kind, Lines, Message, Stale
+from zcrawl.mesh.messages import BadBody, Beat, Body, Bye, LogRecords, Message, MessageKind, Stale
 from zcrawl.store.queries import ReadEpoch
 
 BOGUS = 1 << 40
@@ -18,7 +18,7 @@ WORDS: list[Body] = [
     Bye(""),
     Stale("stale_epoch"),
     result(),
-    Lines([]),
+    LogRecords([]),
     Beat("w1", 1.0, {}),
 ]
 
@@ -34,15 +34,15 @@ def test_no_word_of_a_worker_deposes_a_leader(body: Body, alone: bool) -> None:
     story = LeaderStory().elect(alone=alone)
     story.hear(body, epoch=BOGUS)
     story.tick()
-    assert story.master.role is Role.LEADER and story.master.epoch == 1
+    assert story.master.role is MasterState.LEADER and story.master.epoch == 1
     assert asked(story) == 1
 
 
 def test_a_frame_with_an_unreadable_body_is_no_exception() -> None:
     """Its header is read first."""
     story = LeaderStory().elect()
-    story.handle(m.MessageCame(BadBody(header(Kind.RESULT, epoch=BOGUS), "spoilt"), b"line"))
-    assert story.master.role is Role.LEADER and asked(story) == 1
+    story.handle(m.MessageCame(BadBody(header(MessageKind.RESULT, epoch=BOGUS), "spoilt"), b"line"))
+    assert story.master.role is MasterState.LEADER and asked(story) == 1
 
 
 def test_what_is_said_in_another_epoch_is_not_heard() -> None:
@@ -61,7 +61,7 @@ def test_the_database_is_asked_at_most_once_a_second() -> None:
         story.hear(heartbeat(), epoch=BOGUS)
         story.tick(0.01)
     assert seconds - 1 <= asked(story) <= seconds / CHECK_AGAIN_S + 1
-    assert story.master.role is Role.LEADER
+    assert story.master.role is MasterState.LEADER
 
 
 def test_no_second_question_before_the_first_is_answered() -> None:
@@ -73,7 +73,7 @@ def test_no_second_question_before_the_first_is_answered() -> None:
         story.tick(CHECK_AGAIN_S)
     assert len(story.held) == 1
     story.release()
-    assert story.master.role is Role.LEADER
+    assert story.master.role is MasterState.LEADER
 
 
 def test_a_hint_that_the_database_confirms_deposes() -> None:
@@ -81,7 +81,7 @@ def test_a_hint_that_the_database_confirms_deposes() -> None:
     story = LeaderStory().elect()
     LeaderStory(story.store, "m2").elect()
     story.hear(heartbeat(story.now), epoch=2)
-    assert story.master.role is Role.FOLLOWER
+    assert story.master.role is MasterState.FOLLOWER
 
 
 def test_a_question_that_fails_is_asked_again_with_the_next_hint() -> None:
@@ -90,12 +90,12 @@ def test_a_question_that_fails_is_asked_again_with_the_next_hint() -> None:
     LeaderStory(story.store, "m2").elect()
     story.store.query_faults = lambda query: isinstance(query, ReadEpoch)
     story.hear(heartbeat(story.now), epoch=2)
-    assert story.master.role is Role.LEADER
+    assert story.master.role is MasterState.LEADER
     assert "epoch_check_failed" in {note.name for note in story.notes}
     story.store.query_faults = None
     story.now += CHECK_AGAIN_S
     story.hear(heartbeat(story.now), epoch=2)
-    assert story.master.role is Role.FOLLOWER
+    assert story.master.role is MasterState.FOLLOWER
 
 
 def test_a_master_is_believed() -> None:
@@ -103,4 +103,4 @@ def test_a_master_is_believed() -> None:
     story = LeaderStory().elect()
     beat = Beat("m2", 1.0, {})
     story.handle(m.MessageCame(Message(header(beat, "m2", epoch=2), beat), by_master=True))
-    assert story.master.role is Role.FOLLOWER and not asked(story)
+    assert story.master.role is MasterState.FOLLOWER and not asked(story)

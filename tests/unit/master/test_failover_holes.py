@@ -22,10 +22,10 @@ from tests.unit.machine_tools import (
 from zcrawl.master import events as m
 from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.store_threads import StoreThreads
-from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, Role
+from zcrawl.master.master import TAKEOVER_AGAIN_S, Master, MasterState
 from zcrawl.master.takeover import LEASE_S
 from zcrawl.mesh.memory import MemoryHub
-from zcrawl.mesh.messages import Ack, Beat, Request, Stale, Welcome
+from zcrawl.mesh.messages import Ack, Beat, ClientRequest, Stale, Welcome
 from zcrawl.store.commands import ApplyResults, ExtendLease, Sweep
 from zcrawl.store.queries import ListJobs, Refill
 from zcrawl.testing.store.store import FakeStore, Fault
@@ -84,9 +84,9 @@ def test_a_worker_whose_results_the_database_lost_ends() -> None:
     """Its supervisor starts another in its place, which holds nothing and has reported nothing."""
     worker = WorkerMachine("w1", 1, slots=4)
     beat = Beat("m1", 1.0, {})
-    worker.handle(w.MessageCame(header(beat, "m1", epoch=2), beat), 100.0)
+    worker.handle(w.MasterMessageCame(header(beat, "m1", epoch=2), beat), 100.0)
     stale = Stale("store_behind")
-    effects = worker.handle(w.MessageCame(header(stale, "m1", epoch=2), stale), 100.1)
+    effects = worker.handle(w.MasterMessageCame(header(stale, "m1", epoch=2), stale), 100.1)
     assert any(isinstance(effect, w.Exit) for effect in effects)
 
 
@@ -113,9 +113,9 @@ def test_a_request_that_comes_as_a_takeover_is_tried_again_is_not_lost() -> None
     story = LeaderStory()
     story.store.faults = lambda command: "fail"
     story.elect()
-    assert story.master.role is Role.TAKING_OVER
+    assert story.master.role is MasterState.TAKING_OVER
     story.now += TAKEOVER_AGAIN_S
-    story.handle(m.ClientAsked(b"c", Request("q", "act", {"ref": "1", "action": "pause"})))
+    story.handle(m.ClientAsked(b"c", ClientRequest("q", "act", {"ref": "1", "action": "pause"})))
     assert [one.data["code"] for one in story.replies] == ["no_leader"]
     assert story.master._takeover is not None or story.master._takeover_at > story.now
 

@@ -11,12 +11,12 @@ from zcrawl.errors import StoreUnavailable
 from zcrawl.master import events as m
 from zcrawl.master.follower import FORGET_EPOCH_S, FORWARD_PATIENCE_S, LEADER_SILENT_S
 from zcrawl.master.master import TAKEOVER_PATIENCE_S, Master
-from zcrawl.mesh.messages import Beat, Body, Message, NotLeader, Reply, Request, Snapshot
+from zcrawl.mesh.messages import Beat, Body, ClientRequest, Message, NotLeader, Reply, Snapshot
 from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
 from zcrawl.store.commands import TakeOver
 from zcrawl.store.queries import FindJob, JobList, ListJobs
 
-REQUEST = Request("q1", "jobs", {}, by="ann@desk")
+REQUEST = ClientRequest("q1", "jobs", {}, by="ann@desk")
 
 
 class Story:
@@ -25,18 +25,18 @@ class Story:
     def __init__(self) -> None:
         self.master = Master("m2", seen_slots=64)
         self.now = 100.0
-        self.effects: m.Effects = []
+        self.effects: m.MasterEffects = []
 
-    def handle(self, event: m.Event) -> m.Effects:
+    def handle(self, event: m.MasterEvent) -> m.MasterEffects:
         self.effects = self.master.handle(event, self.now, UTC + self.now)
         self.master.check(self.now)
         return self.effects
 
-    def hear(self, body: Body, source: str = "m1", epoch: int = 5) -> m.Effects:
+    def hear(self, body: Body, source: str = "m1", epoch: int = 5) -> m.MasterEffects:
         message = Message(header(body, source, epoch=epoch), body)
         return self.handle(m.MessageCame(message, b"line", source.startswith("m")))
 
-    def ask(self, request: Request = REQUEST) -> m.Effects:
+    def ask(self, request: ClientRequest = REQUEST) -> m.MasterEffects:
         return self.handle(m.ClientAsked(b"client", request))
 
     def replies(self) -> list[tuple[bytes, bool, Any]]:
@@ -58,7 +58,7 @@ def test_a_request_goes_to_the_leader_once_and_its_answer_comes_back() -> None:
     story = led()
     (forward,) = story.ask()
     assert isinstance(forward, m.Forward) and forward.master == "m1"
-    assert forward.request == Request("q1", "jobs", {}, True, "ann@desk", "m2")
+    assert forward.request == ClientRequest("q1", "jobs", {}, True, "ann@desk", "m2")
     answer = Reply("q1", True, {"jobs": []})
     assert story.handle(m.ReplyCame(answer)) == [m.ReplyTo(b"client", answer)]
     assert story.handle(m.ReplyCame(answer)) == [], "an answer is given once"
@@ -67,7 +67,7 @@ def test_a_request_goes_to_the_leader_once_and_its_answer_comes_back() -> None:
 def test_a_forwarded_request_is_not_forwarded_again() -> None:
     """Two followers that hold each other for the leader must not play ball with a request."""
     story = led()
-    story.ask(Request("q1", "jobs", {}, forwarded=True))
+    story.ask(ClientRequest("q1", "jobs", {}, forwarded=True))
     assert story.replies() == [(b"client", False, "no_leader")]
 
 
@@ -116,9 +116,9 @@ def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:
     story.hear(Snapshot(PublishedSnapshot("m1", 5, workers=(WorkerView(id="w1"),))))
     for body in (result(), heartbeat(99.0, produced=7)):
         assert story.hear(body, source="w1") == []
-    assert story.handle(m.Ticked()) == []
+    assert story.handle(m.MasterTicked()) == []
     story.now += LEADER_SILENT_S + 1
-    (answered,) = story.ask(Request("q2", "nodes", {}))
+    (answered,) = story.ask(ClientRequest("q2", "nodes", {}))
     assert isinstance(answered, m.ReplyTo)
     assert [one["id"] for one in answered.reply.data["workers"]] == ["w1"], (
         "what the leader said last"
@@ -143,7 +143,7 @@ def test_a_leader_that_does_not_answer_costs_a_read_its_patience_only() -> None:
     story = led()
     story.ask()
     story.now += FORWARD_PATIENCE_S
-    assert story.handle(m.Ticked()) == [m.Ask(ListJobs(), "q1")]
+    assert story.handle(m.MasterTicked()) == [m.Ask(ListJobs(), "q1")]
 
 
 def test_the_database_may_fail_a_read_too() -> None:
@@ -158,7 +158,7 @@ def test_the_database_may_fail_a_read_too() -> None:
 def test_actions_are_refused_without_a_leader_and_the_client_asks_again(told: bool) -> None:
     """`no_leader` is the one refusal after which the same id is sent again."""
     story = led() if told else Story()
-    request = Request("q2", "act", {"ref": "docs", "action": "pause"})
+    request = ClientRequest("q2", "act", {"ref": "docs", "action": "pause"})
     if told:
         story.ask(request)
         story.handle(m.ReplyCame(Reply("q2", False, {"code": "no_leader"})))
@@ -174,7 +174,7 @@ def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
     entry = m.NodeEntry("m1", False, "TTL expired", "host", "1", 7)
     story.handle(m.CatalogueSeen(masters=(entry,)))
     story.now += 10
-    story.ask(Request("q3", "nodes", {}))
+    story.ask(ClientRequest("q3", "nodes", {}))
     (answered,) = story.effects
     assert isinstance(answered, m.ReplyTo)
     data = answered.reply.data
@@ -186,14 +186,14 @@ def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
 def test_bad_arguments_are_refused_with_their_name() -> None:
     """A request without its arguments is told so (G7)."""
     story = Story()
-    story.ask(Request("q4", "job", {}))
+    story.ask(ClientRequest("q4", "job", {}))
     assert story.replies() == [(b"client", False, "bad_request")]
 
 
 def test_a_read_of_an_unknown_job_is_refused() -> None:
     """Also a follower knows what does not exist."""
     story = Story()
-    story.ask(Request("q5", "job", {"ref": "nothing"}))
+    story.ask(ClientRequest("q5", "job", {"ref": "nothing"}))
     story.handle(m.QueryDone(FindJob("nothing"), "q5", JobList([])))
     assert story.replies() == [(b"client", False, "no_such_job")]
 

@@ -10,7 +10,7 @@ from zcrawl.master.driver.loop import MasterLoop, MasterProcess
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.mesh.memory import MemoryHub
-from zcrawl.mesh.messages import Message, Reply, Request
+from zcrawl.mesh.messages import ClientRequest, Message, Reply
 from zcrawl.mesh.ports import Arrived
 from zcrawl.testing.store.store import FakeStore
 
@@ -37,12 +37,12 @@ async def test_a_peer_that_claims_a_local_client_s_route_is_answered_itself() ->
 
     thief = hub.client("m1", b"local:1")
     thief.listen(take)
-    thief.send(Request("thief", "role", {}))
+    thief.send(ClientRequest("thief", "role", {}))
     async with asyncio.timeout(60):
         await loop.lead(m.Elected(0, alone=True))
         loop.listen()
         # The local question waits for the store's thread; the thief's needs no store.
-        mine = asyncio.create_task(loop.ask(Request("mine", "jobs", {})))
+        mine = asyncio.create_task(loop.ask(ClientRequest("mine", "jobs", {})))
         asyncio.get_running_loop().call_soon(hub.advance, 1.0)
         reply = await mine
         hub.advance(2.0)

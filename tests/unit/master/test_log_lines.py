@@ -16,14 +16,14 @@ from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
 from zcrawl.master.watch import LINES_S
 from zcrawl.mesh.memory import MemoryHub
-from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, Line, Lines
+from zcrawl.mesh.messages import LINE_TEXT_MOST, Event, LogRecord, LogRecords
 from zcrawl.model.log_event import WORKER_LOST, commit_event, level_of, store_event
 from zcrawl.telemetry.log_lines import MOST, LogTail, read_filter
 from zcrawl.telemetry.logs.files import EventLog
 from zcrawl.testing.store.store import FakeStore
 
 
-def names(lines: Lines | None) -> list[str]:
+def names(lines: LogRecords | None) -> list[str]:
     return [one.name for one in lines.lines] if lines is not None else []
 
 
@@ -40,7 +40,7 @@ def test_a_quiet_process_has_nothing_to_send() -> None:
     tail = LogTail()
     assert tail.take(5.0) is None
     tail.add("exit", "drained", 5.0)
-    assert tail.take(5.5) == Lines([Line(0.5, "info", "exit", "drained")])
+    assert tail.take(5.5) == LogRecords([LogRecord(0.5, "info", "exit", "drained")])
     assert tail.take(6.0) is None
 
 
@@ -156,7 +156,7 @@ def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
     story = LeaderStory().elect()
     story.submit("http://a.test/")
     story.published.clear()
-    story.hear(Lines([Line(0.5, "error", "internal_error", "run 7: boom", 1)]), "w9")
+    story.hear(LogRecords([LogRecord(0.5, "error", "internal_error", "run 7: boom", 1)]), "w9")
     (line,) = told(story, "internal_error")
     assert (line["source"], line["level"], line["run"]) == ("w9", "error", 1)
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
@@ -172,14 +172,14 @@ def test_a_storm_of_many_nodes_is_cut_at_the_leader() -> None:
     story = LeaderStory().elect()
     story.published.clear()
     for n in range(50):
-        lines = [Line(0.0, "info", "chatter", str(k)) for k in range(10)]
-        story.hear(Lines(lines, left_out=3), f"w{n}")
+        lines = [LogRecord(0.0, "info", "chatter", str(k)) for k in range(10)]
+        story.hear(LogRecords(lines, left_out=3), f"w{n}")
     assert len(told(story, "chatter")) == LINES_S
     story.wait(2.0)
     kept = story.ask("events", filter="not_told")
     assert kept is not None and "300 more lines of other nodes" in str(kept.data)
     story.published.clear()
-    story.hear(Lines([Line(0.0, "nonsense", "chatter", "again")], left_out=7), "w1")
+    story.hear(LogRecords([LogRecord(0.0, "nonsense", "chatter", "again")], left_out=7), "w1")
     assert told(story, "chatter")[0]["level"] == "info"
     assert told(story, "left_out")[0]["text"] == "7 more that second"
 
@@ -189,9 +189,9 @@ def test_workers_push_none_of_the_leaders_own_events_out() -> None:
     story = LeaderStory().elect()
     for _ in range(40):
         story.tick(1.0)
-        lines = [Line(0.0, "info", "chatter", "x") for _ in range(100)]
-        story.hear(Lines(lines), "w1")
-        story.hear(Lines(lines), "w2")
+        lines = [LogRecord(0.0, "info", "chatter", "x") for _ in range(100)]
+        story.hear(LogRecords(lines), "w1")
+        story.hear(LogRecords(lines), "w2")
     kept = story.ask("events", filter="leads in epoch")
     assert kept is not None and kept.data["total"] == 1
 
@@ -201,7 +201,7 @@ def test_workers_push_none_of_the_leaders_own_events_out() -> None:
 
 def test_a_follower_tells_the_leader_what_it_logs() -> None:
     """It has no watchers of its own: it publishes, and the leader hears it."""
-    lines = Lines([Line(0.0, "warning", "peer_refused", "10.0.0.9")])
+    lines = LogRecords([LogRecord(0.0, "warning", "peer_refused", "10.0.0.9")])
     master = Master("m2", seen_slots=64)
     assert master.handle(m.LinesLogged(lines), 5.0, UTC) == [m.Publish(lines)]
 

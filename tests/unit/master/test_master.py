@@ -17,7 +17,7 @@ from tests.unit.machine_tools import (
 from zcrawl.errors import RetryClass
 from zcrawl.master import events as m
 from zcrawl.master.commits import RETRY_LEAST_S
-from zcrawl.master.master import TAKEOVER_AGAIN_S, Role
+from zcrawl.master.master import TAKEOVER_AGAIN_S, MasterState
 from zcrawl.mesh.messages import (
     Ack,
     Assignment,
@@ -68,9 +68,9 @@ def told(story: LeaderStory) -> list[int]:
 def test_a_takeover_raises_the_epoch_and_beats() -> None:
     """Rule 12: lock, epoch in the database, load, announce."""
     story = LeaderStory()
-    assert story.master.role is Role.FOLLOWER
+    assert story.master.role is MasterState.FOLLOWER
     story.elect()
-    assert story.master.role is Role.LEADER and story.master.epoch == 1
+    assert story.master.role is MasterState.LEADER and story.master.epoch == 1
     story.tick()
     assert any(isinstance(one, Beat) for one in story.published)
     second = LeaderStory(story.store, "m2").elect()
@@ -89,10 +89,10 @@ def test_a_failed_takeover_is_tried_again() -> None:
     story = LeaderStory()
     story.store.faults = lambda command: "fail"
     story.elect()
-    assert story.master.role is Role.TAKING_OVER
+    assert story.master.role is MasterState.TAKING_OVER
     story.store.faults = None
     story.tick(TAKEOVER_AGAIN_S)
-    assert story.master.role is Role.LEADER
+    assert story.master.role is MasterState.LEADER
 
 
 def test_whoever_drives_a_master_hears_by_effects_of_its_own_how_a_takeover_went() -> None:
@@ -114,7 +114,7 @@ def test_a_takeover_of_unknown_outcome_only_costs_an_epoch() -> None:
     faults: list[Fault | None] = ["unknown_applied"]
     story.store.faults = lambda command: faults.pop() if faults else None
     story.elect()
-    assert story.master.role is Role.LEADER and story.master.epoch == 2
+    assert story.master.role is MasterState.LEADER and story.master.epoch == 2
 
 
 def test_the_answer_to_an_older_takeover_counts_no_more() -> None:
@@ -124,7 +124,7 @@ def test_the_answer_to_an_older_takeover_counts_no_more() -> None:
     story.handle(m.Elected(0, alone=True))
     story.handle(m.Deposed("lost the lock"))
     story.release()
-    assert story.master.role is Role.FOLLOWER and story.master.leader is None
+    assert story.master.role is MasterState.FOLLOWER and story.master.leader is None
 
 
 def test_a_fenced_leader_steps_down() -> None:
@@ -132,7 +132,7 @@ def test_a_fenced_leader_steps_down() -> None:
     story, assigned = working()
     LeaderStory(story.store, "m2").elect()
     story.report(result_of(assigned[0]))
-    assert story.master.role is Role.FOLLOWER
+    assert story.master.role is MasterState.FOLLOWER
     assert set(story.states().values()) == {"QUEUED"}
 
 

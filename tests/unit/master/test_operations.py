@@ -35,8 +35,8 @@ from zcrawl.master.desk.queues import GROUPINGS
 from zcrawl.master.desk.reads import DatabaseReads
 from zcrawl.master.desk.views import DeskViews
 from zcrawl.master.master import Master
-from zcrawl.mesh.messages import Request
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.messages import ClientRequest
+from zcrawl.mesh.roles import KeyRole
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLIENTS = ("zcrawl/cli", "zcrawl/roles", "console")
@@ -166,7 +166,7 @@ def test_a_missing_required_argument_is_refused_by_name(name: str) -> None:
 
 def test_an_argument_that_is_not_declared_is_a_bug_of_the_handler() -> None:
     """Otherwise docs and gateways would not know it. The same for another type."""
-    args = Arguments(Request("q", "job", {"made_up": 1, "ref": "1"}))
+    args = Arguments(ClientRequest("q", "job", {"made_up": 1, "ref": "1"}))
     for read in (args.get, args.__getitem__, args.integer, args.text):
         with pytest.raises(LookupError, match="job does not declare the argument 'made_up'"):
             read("made_up")
@@ -208,11 +208,11 @@ def test_a_new_operation_is_a_declaration_and_a_handler(made: str) -> None:
     """The desk answers it, a viewer may request it, a worker may not, bad arguments are named."""
     story = leading(*urls(1))
     codes = {}
-    for role in (Role.VIEWER, Role.WORKER):
-        story.handle(m.ClientAsked(b"c", Request(f"q-{role}", made, {}, role=role)))
+    for role in (KeyRole.VIEWER, KeyRole.WORKER):
+        story.handle(m.ClientAsked(b"c", ClientRequest(f"q-{role}", made, {}, role=role)))
         codes[role] = story.replies[-1].data
-    assert codes[Role.VIEWER] == {"n": 7}
-    assert codes[Role.WORKER]["code"] == "forbidden"
+    assert codes[KeyRole.VIEWER] == {"n": 7}
+    assert codes[KeyRole.WORKER]["code"] == "forbidden"
     reply = story.ask(made, n="x")
     assert reply is not None and reply.data["code"] == "bad_request"
 

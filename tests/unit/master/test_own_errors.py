@@ -12,7 +12,7 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.desk import actions, reads
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.views import DeskViews
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 
 DECLARED = {  # an argument of each type
     "integer": ("failed", "run"),
@@ -71,14 +71,14 @@ def test_a_bug_of_a_follower_is_not_the_clients(monkeypatch: pytest.MonkeyPatch)
     """The same where no leader answers."""
     monkeypatch.setattr(reads, "question", raising(KeyError("x")))
     story = Story()
-    story.ask(Request("q", "jobs", {}))
+    story.ask(ClientRequest("q", "jobs", {}))
     assert story.replies() == [(b"client", False, "internal_error")]
 
 
 def test_a_follower_refuses_bad_arguments_by_name() -> None:
     """A limit that is too high is refused by name, and nothing fails at it."""
     story = Story()
-    story.ask(Request("q", "failed", {"run": 1, "limit": 10_000}))
+    story.ask(ClientRequest("q", "failed", {"run": 1, "limit": 10_000}))
     assert story.replies() == [(b"client", False, "bad_request")]
 
 
@@ -95,9 +95,9 @@ def test_a_follower_refuses_bad_arguments_by_name() -> None:
 def test_an_argument_of_a_wrong_kind_is_refused_by_name(reader: str, value: Any) -> None:
     """With the name of the argument and what it should be; a missing one too."""
     op, name = DECLARED[reader]
-    args = Arguments(Request("q", op, {name: value}))
+    args = Arguments(ClientRequest("q", op, {name: value}))
     with pytest.raises(RefusedError, match=f"{op}: {name} must be") as refused:
         getattr(args, reader)(name)
     assert refused.value.code == "bad_request"
     with pytest.raises(RefusedError, match="act: 'ref' is missing"):
-        Arguments(Request("q", "act", {}))["ref"]
+        Arguments(ClientRequest("q", "act", {}))["ref"]

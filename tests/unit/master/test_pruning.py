@@ -10,7 +10,7 @@ from zcrawl.mesh.messages import Stale
 from zcrawl.mesh.timing import HEARTBEAT_S, LOST_AFTER, PERMISSION_S
 from zcrawl.model.spec import Fetch
 from zcrawl.roles.client import GIVE_UP_S
-from zcrawl.store.commands import Asked, Forget, SetWish
+from zcrawl.store.commands import ClientAction, Forget, SetWish
 from zcrawl.testing.store.store import Fault
 
 DAY = 86_400.0
@@ -116,7 +116,7 @@ def test_many_rows_go_in_small_transactions() -> None:
     story = LeaderStory().elect()
     utc = story.leader.state.utc(story.now)
     for number in range(1_200):
-        asked = Asked(f"a{number}", "pause", "", "", utc)
+        asked = ClientAction(f"a{number}", "pause", "", "", utc)
         story.store.execute(SetWish(story.master.epoch, 1, "w1", b"{}", asked))
     for number in range(250):
         key = (f"w{number}", 1)

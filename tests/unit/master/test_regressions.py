@@ -34,7 +34,7 @@ from zcrawl.mesh.messages import (
     Cancel,
     Header,
     HeldLease,
-    Kind,
+    MessageKind,
     Stale,
 )
 from zcrawl.model.rows import HostRow, LaneCount, RunCounters, RunRow
@@ -52,7 +52,11 @@ def test_what_was_said_to_a_predecessor_is_ignored() -> None:
     worker.end(1)
     ack = Ack(upto=1, first=1, dispositions=b"\0", received=1, missing=[])
     other = worker.machine.incarnation + 1
-    worker.handle(w.MessageCame(Header(PROTOCOL_VERSION, Kind.ACK, 0, 1, "m1", 9, 50, other), ack))
+    worker.handle(
+        w.MasterMessageCame(
+            Header(PROTOCOL_VERSION, MessageKind.ACK, 0, 1, "m1", 9, 50, other), ack
+        )
+    )
     assert len(worker.machine.outbox) == 1
 
 
@@ -158,7 +162,7 @@ def test_bad_arguments_get_one_refusal(args: dict[str, Any]) -> None:
 def test_an_impossible_rate_is_no_message(rate: float) -> None:
     """The codec refuses numbers that no worker can mean."""
     body = heartbeat(200.0, rate=rate)
-    header = Header(PROTOCOL_VERSION, Kind.HEARTBEAT, 0, 1, "w1", 1, 0)
+    header = Header(PROTOCOL_VERSION, MessageKind.HEARTBEAT, 0, 1, "w1", 1, 0)
     assert isinstance(codec.decode(codec.encode(header, body)), BadBody)
 
 

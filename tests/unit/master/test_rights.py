@@ -12,8 +12,8 @@ from zcrawl.master import events as m
 from zcrawl.master.desk.operation import OPERATIONS
 from zcrawl.master.desk.rights import READS
 from zcrawl.master.master import Master
-from zcrawl.mesh.messages import Reply, Request
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.messages import ClientRequest, Reply
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import (
     DEFAULT_ROLES,
     REPORTS_DOMAIN,
@@ -26,11 +26,11 @@ from zcrawl.mesh.security import (
 KEY, OTHER, THIRD = "ab" * 32, "cd" * 32, "12" * 32
 
 
-def asked(op: str, role: str = Role.VIEWER, **args: Any) -> m.ClientAsked:
-    return m.ClientAsked(b"c", Request(f"id-{op}", op, args, role=role))
+def asked(op: str, role: str = KeyRole.VIEWER, **args: Any) -> m.ClientAsked:
+    return m.ClientAsked(b"c", ClientRequest(f"id-{op}", op, args, role=role))
 
 
-def replies(effects: m.Effects) -> list[Reply]:
+def replies(effects: m.MasterEffects) -> list[Reply]:
     return [one.reply for one in effects if isinstance(one, m.ReplyTo)]
 
 
@@ -81,10 +81,10 @@ def test_each_is_told_its_role() -> None:
 def test_a_worker_asks_where_the_masters_are_and_nothing_else() -> None:
     """It needs that where there is no Consul; the refusal names the role that a read needs."""
     story = LeaderStory().elect()
-    (reply,) = replies(story.master.handle(asked("masters", Role.WORKER), story.now, UTC))
+    (reply,) = replies(story.master.handle(asked("masters", KeyRole.WORKER), story.now, UTC))
     assert reply.ok and "masters" in reply.data
     for op in sorted(READS - {"role", "masters"}):
-        (reply,) = replies(story.master.handle(asked(op, Role.WORKER), story.now, UTC))
+        (reply,) = replies(story.master.handle(asked(op, KeyRole.WORKER), story.now, UTC))
         assert reply.data["code"] == "forbidden", op
         assert "is one of a worker" in reply.data["message"]
         assert "viewer or operator" in reply.data["message"]
@@ -92,7 +92,7 @@ def test_a_worker_asks_where_the_masters_are_and_nothing_else() -> None:
 
 def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
     """What is asked is done, or refused for another reason."""
-    for role in ("", Role.OPERATOR):
+    for role in ("", KeyRole.OPERATOR):
         story = LeaderStory().elect()
         for op in sorted(OPERATIONS):
             story.replies.clear()
@@ -104,7 +104,7 @@ def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
 def test_a_follower_hands_the_role_on() -> None:
     """The leader would refuse what a follower forgot to."""
     story = LeaderStory().elect()
-    request = Request("x", "step_down", {}, forwarded=True, via="m2", role=Role.VIEWER)
+    request = ClientRequest("x", "step_down", {}, forwarded=True, via="m2", role=KeyRole.VIEWER)
     effects = story.master.handle(m.ClientAsked(b"c", request), story.now, UTC)
     assert replies(effects)[0].data["code"] == "forbidden"
     assert not any(isinstance(one, m.StepDown) for one in effects)
@@ -116,12 +116,12 @@ def test_the_list_names_roles() -> None:
     text = f"{KEY} ann watch\n{OTHER} bob  # may all\n{THIRD} pool worker names=a-*,b* # shared\n"
     allowed = parse_allow_list(text, "list")
     assert allowed == {
-        KEY: AllowedKey("ann", frozenset({Role.VIEWER}), has_roles=True),
+        KEY: AllowedKey("ann", frozenset({KeyRole.VIEWER}), has_roles=True),
         OTHER: AllowedKey("bob", DEFAULT_ROLES),
-        THIRD: AllowedKey("pool", frozenset({Role.WORKER}), ("a-*", "b*"), has_roles=True),
+        THIRD: AllowedKey("pool", frozenset({KeyRole.WORKER}), ("a-*", "b*"), has_roles=True),
     }
     both = parse_allow_list(f"{KEY} x worker,viewer", "list")[KEY]
-    assert both.roles == {Role.WORKER, Role.VIEWER}
+    assert both.roles == {KeyRole.WORKER, KeyRole.VIEWER}
     patterned = parse_allow_list(f"{KEY} x names=*", "list")[KEY]
     assert patterned.may_be("any") and not patterned.has_roles
     for wrong in (f"{KEY} ann admin", f"{KEY} ann watch more", f"{KEY} watch:ann"):
@@ -131,10 +131,10 @@ def test_the_list_names_roles() -> None:
 
 def test_a_written_line_is_read_as_it_was_meant() -> None:
     """For every choice of roles and patterns."""
-    choices: list[tuple[Role, ...]] = [(), (Role.VIEWER,), (Role.OPERATOR, Role.WORKER)]
+    choices: list[tuple[KeyRole, ...]] = [(), (KeyRole.VIEWER,), (KeyRole.OPERATOR, KeyRole.WORKER)]
     for roles in choices:
         for patterns in ((), ("a-*", "b")):
-            if patterns and roles == (Role.VIEWER,):
+            if patterns and roles == (KeyRole.VIEWER,):
                 continue
             line = allow_list_line(KEY, "x", roles, patterns)
             made = AllowedKey("x", frozenset(roles) or DEFAULT_ROLES, patterns, bool(roles))

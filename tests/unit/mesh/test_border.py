@@ -26,18 +26,18 @@ from zcrawl.mesh.border import (
     worker_advice,
 )
 from zcrawl.mesh.codec import encode, peek_request_id
-from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, Kind, Request
+from zcrawl.mesh.messages import PROTOCOL_VERSION, ClientRequest, Header, MessageKind
 from zcrawl.mesh.ports import stamp
-from zcrawl.mesh.roles import SMALL_REQUEST_MOST, Channel, Role, kinds_on
+from zcrawl.mesh.roles import SMALL_REQUEST_MOST, Channel, KeyRole, kinds_on
 from zcrawl.mesh.security import MASTERS, AllowedKey
 
 SERVER, W1, ANN, BOB, OLD, POOL = ("0" * 64, "1" * 64, "2" * 64, "3" * 64, "4" * 64, "5" * 64)
 ALLOWED = {
-    W1: AllowedKey("w1", frozenset({Role.WORKER}), has_roles=True),
-    ANN: AllowedKey("ann", frozenset({Role.VIEWER}), has_roles=True),
-    BOB: AllowedKey("bob", frozenset({Role.OPERATOR}), has_roles=True),
+    W1: AllowedKey("w1", frozenset({KeyRole.WORKER}), has_roles=True),
+    ANN: AllowedKey("ann", frozenset({KeyRole.VIEWER}), has_roles=True),
+    BOB: AllowedKey("bob", frozenset({KeyRole.OPERATOR}), has_roles=True),
     OLD: AllowedKey("w7"),
-    POOL: AllowedKey("pool", frozenset({Role.WORKER}), ("pool-*", "x*1"), has_roles=True),
+    POOL: AllowedKey("pool", frozenset({KeyRole.WORKER}), ("pool-*", "x*1"), has_roles=True),
 }
 
 
@@ -47,7 +47,7 @@ def border() -> Border:
     return made
 
 
-def header(kind: Kind, source: str = "w1") -> Header:
+def header(kind: MessageKind, source: str = "w1") -> Header:
     return Header(PROTOCOL_VERSION, kind, 0, 3, source, 9, 0)
 
 
@@ -57,7 +57,7 @@ def test_nothing_passes_that_the_table_does_not_allow(key: str) -> None:
     at, names = border(), {OLD: "w7", POOL: "pool-3"}
     sender = at.sender(key)
     for channel in (Channel.CONTROL, Channel.REPORTS):
-        for kind in Kind:
+        for kind in MessageKind:
             refusal = at.refusal(sender, channel, header(kind, names.get(key, "w1")), 10)
             allowed = kind in kinds_on(channel, sender.roles)
             assert refusal is (None if allowed else Refusal.KIND), (channel, kind)
@@ -66,13 +66,17 @@ def test_nothing_passes_that_the_table_does_not_allow(key: str) -> None:
 def test_a_key_that_was_taken_off_the_list_may_send_nothing() -> None:
     """From the next message on, connected or not; one that changed its role has the new one."""
     at = border()
-    assert at.refusal(at.sender(W1), Channel.REPORTS, header(Kind.RESULT), 10) is None
-    at.allow({BOB: AllowedKey("bob", frozenset({Role.VIEWER}), has_roles=True)})
-    assert at.refusal(at.sender(W1), Channel.REPORTS, header(Kind.RESULT), 10) is Refusal.KIND
-    assert at.refusal(at.sender(W1), Channel.CONTROL, header(Kind.REQUEST), 10) is Refusal.KIND
-    assert at.sender(BOB).request_role is Role.VIEWER
+    assert at.refusal(at.sender(W1), Channel.REPORTS, header(MessageKind.RESULT), 10) is None
+    at.allow({BOB: AllowedKey("bob", frozenset({KeyRole.VIEWER}), has_roles=True)})
+    assert (
+        at.refusal(at.sender(W1), Channel.REPORTS, header(MessageKind.RESULT), 10) is Refusal.KIND
+    )
+    assert (
+        at.refusal(at.sender(W1), Channel.CONTROL, header(MessageKind.REQUEST), 10) is Refusal.KIND
+    )
+    assert at.sender(BOB).request_role is KeyRole.VIEWER
     at.allow(ALLOWED)
-    assert at.refusal(at.sender(W1), Channel.REPORTS, header(Kind.RESULT), 10) is None
+    assert at.refusal(at.sender(W1), Channel.REPORTS, header(MessageKind.RESULT), 10) is None
 
 
 @pytest.mark.parametrize(
@@ -87,7 +91,7 @@ def test_a_worker_has_its_own_names(key: str, own: list[str], others: list[str])
     """Its key's name, that name with a number, or what its patterns say; in every worker kind."""
     at = border()
     sender = at.sender(key)
-    for kind in (Kind.HELLO, Kind.RESULT, Kind.BYE, Kind.STALE):
+    for kind in (MessageKind.HELLO, MessageKind.RESULT, MessageKind.BYE, MessageKind.STALE):
         for name in own:
             assert at.refusal(sender, Channel.CONTROL, header(kind, name), 9) is None, name
         for name in others:
@@ -108,14 +112,16 @@ def test_names_are_remembered_within_bounds() -> None:
 def test_lengths_are_compared_with_the_senders_role() -> None:
     """A viewer's long request is refused by its length; an operator's is not."""
     at, long = border(), SMALL_REQUEST_MOST + 1
-    request = header(Kind.REQUEST, "client")
+    request = header(MessageKind.REQUEST, "client")
     for key in (ANN, W1):
         assert at.refusal(at.sender(key), Channel.CONTROL, request, long) is Refusal.SIZE
         assert at.refusal(at.sender(key), Channel.CONTROL, request, long - 1) is None
     for key in (BOB, OLD, SERVER):
         assert at.refusal(at.sender(key), Channel.CONTROL, request, long) is None
-    assert at.refusal(at.sender(W1), Channel.REPORTS, header(Kind.RESULT), 15_000_000) is None
-    heavy = at.refusal(at.sender(W1), Channel.REPORTS, header(Kind.HEARTBEAT), 15_000_000)
+    assert (
+        at.refusal(at.sender(W1), Channel.REPORTS, header(MessageKind.RESULT), 15_000_000) is None
+    )
+    heavy = at.refusal(at.sender(W1), Channel.REPORTS, header(MessageKind.HEARTBEAT), 15_000_000)
     assert heavy is Refusal.SIZE
 
 
@@ -123,37 +129,44 @@ def test_without_keys_the_socket_still_says_what_may_arrive() -> None:
     """Everybody has all roles and all names; a BEAT on an open socket is nobody's."""
     at = Border()
     for channel in (Channel.CONTROL, Channel.REPORTS):
-        assert at.refusal(LOCAL, channel, header(Kind.RESULT, "any"), 10) is None
-        for kind in (Kind.BEAT, Kind.SNAPSHOT, Kind.VITALS, Kind.EVENT, Kind.REPLY, Kind.ASSIGN):
+        assert at.refusal(LOCAL, channel, header(MessageKind.RESULT, "any"), 10) is None
+        for kind in (
+            MessageKind.BEAT,
+            MessageKind.SNAPSHOT,
+            MessageKind.VITALS,
+            MessageKind.EVENT,
+            MessageKind.REPLY,
+            MessageKind.ASSIGN,
+        ):
             assert at.refusal(LOCAL, channel, header(kind), 10) is Refusal.KIND
 
 
 # ---------------------------------------------------------------- requests
 
-FORGED = Request("r", "submit", {}, True, "root@leader", "m9", "operator", "boss")
+FORGED = ClientRequest("r", "submit", {}, True, "root@leader", "m9", "operator", "boss")
 
 
 @pytest.mark.parametrize(
     ("key", "name", "role"),
     [
-        (ANN, "ann", Role.VIEWER),
-        (BOB, "bob", Role.OPERATOR),
-        (W1, "w1", Role.WORKER),
-        (OLD, "w7", Role.OPERATOR),
+        (ANN, "ann", KeyRole.VIEWER),
+        (BOB, "bob", KeyRole.OPERATOR),
+        (W1, "w1", KeyRole.WORKER),
+        (OLD, "w7", KeyRole.OPERATOR),
     ],
 )
-def test_a_request_is_marked_with_its_key(key: str, name: str, role: Role) -> None:
+def test_a_request_is_marked_with_its_key(key: str, name: str, role: KeyRole) -> None:
     """Whatever the client says of itself: name, role, way, and that a master had forwarded it."""
     marked = mark(FORGED, border().sender(key))
-    assert marked == Request("r", "submit", {}, False, name, "", role, name)
+    assert marked == ClientRequest("r", "submit", {}, False, name, "", role, name)
 
 
 def test_only_a_master_forwards() -> None:
     """What the first master established stays; a request of the masters' own key is its own."""
     masters = border().sender(SERVER)
     assert mark(FORGED, masters) == FORGED
-    own = mark(Request("r", "submit", {}, by="x", role="viewer"), masters)
-    assert (own.by, own.role, own.key) == (MASTERS, Role.OPERATOR, MASTERS)
+    own = mark(ClientRequest("r", "submit", {}, by="x", role="viewer"), masters)
+    assert (own.by, own.role, own.key) == (MASTERS, KeyRole.OPERATOR, MASTERS)
     assert mark(FORGED, LOCAL) == FORGED
 
 
@@ -161,10 +174,10 @@ def test_requests_are_limited_by_key() -> None:
     """A burst, then a rate; another key is not touched by it, a master's forwards never."""
     at = border()
     ann, bob, masters = at.sender(ANN), at.sender(BOB), at.sender(SERVER)
-    burst, rate = REQUESTS[Role.VIEWER].burst, REQUESTS[Role.VIEWER].per_s
+    burst, rate = REQUESTS[KeyRole.VIEWER].burst, REQUESTS[KeyRole.VIEWER].per_s
     assert sum(at.may_ask(ann, 5.0) for _ in range(10_000)) == burst
     assert sum(at.may_ask(ann, 6.0) for _ in range(10_000)) == rate
-    assert sum(at.may_ask(bob, 6.0) for _ in range(10_000)) == REQUESTS[Role.OPERATOR].burst
+    assert sum(at.may_ask(bob, 6.0) for _ in range(10_000)) == REQUESTS[KeyRole.OPERATOR].burst
     assert all(at.may_ask(masters, 6.0) for _ in range(10_000))
     assert all(at.may_ask(LOCAL, 6.0) for _ in range(10_000))
 
@@ -196,10 +209,10 @@ def test_long_answers_count_as_many_requests() -> None:
     assert not at.may_ask(ann, 5.0)
     assert at.may_ask(bob, 5.0) and at.may_ask(masters, 5.0)
     owed = 2_000_000 / ANSWER_BYTES
-    assert not at.may_ask(ann, 5.0 + (owed - 60) / REQUESTS[Role.VIEWER].per_s)
-    assert at.may_ask(ann, 6.0 + owed / REQUESTS[Role.VIEWER].per_s)
+    assert not at.may_ask(ann, 5.0 + (owed - 60) / REQUESTS[KeyRole.VIEWER].per_s)
+    assert at.may_ask(ann, 6.0 + owed / REQUESTS[KeyRole.VIEWER].per_s)
     at.answered(b"a", 10**12)
-    assert at.may_ask(ann, 100.0 + DEBT_MOST / REQUESTS[Role.VIEWER].per_s), "it ends some time"
+    assert at.may_ask(ann, 100.0 + DEBT_MOST / REQUESTS[KeyRole.VIEWER].per_s), "it ends some time"
 
 
 def test_the_routes_of_those_who_asked_are_bounded() -> None:
@@ -230,7 +243,7 @@ def test_buckets_never_give_more_than_their_rate_and_hold_few_keys() -> None:
 
 def test_the_id_of_a_request_is_read_without_the_rest() -> None:
     """Whoever is refused for the length is told so by name; noise has no id and raises nothing."""
-    body = Request("id-1", "submit", {"fill": "x" * 100_000})
+    body = ClientRequest("id-1", "submit", {"fill": "x" * 100_000})
     frame = encode(stamp("c", 1, 0, body, 0, 0), body)[1]
     assert peek_request_id(frame[:300]) == "id-1"
     rng = random.Random(3)
@@ -250,13 +263,19 @@ def test_refusals_name_the_key_and_what_to_do() -> None:
     assert "'w2'" in text and "its key w1" in text and "names=" in text and "--id w1" in text
     assert "role worker" in worker_advice(at.sender(ANN), "ann")
     assert "no longer in the masters' list" in worker_advice(at.sender("gone"), "w1")
-    said = describe(Refusal.KIND, at.sender(ANN), Channel.CONTROL, header(Kind.BEAT), 5)
+    said = describe(Refusal.KIND, at.sender(ANN), Channel.CONTROL, header(MessageKind.BEAT), 5)
     assert said == "viewer ann: BEAT on the control socket"
-    assert "w1" in describe(Refusal.NAME, at.sender(W1), Channel.REPORTS, header(Kind.BYE, "z"), 5)
-    long = describe(Refusal.SIZE, at.sender(ANN), Channel.CONTROL, header(Kind.REQUEST), 99_999)
+    assert "w1" in describe(
+        Refusal.NAME, at.sender(W1), Channel.REPORTS, header(MessageKind.BYE, "z"), 5
+    )
+    long = describe(
+        Refusal.SIZE, at.sender(ANN), Channel.CONTROL, header(MessageKind.REQUEST), 99_999
+    )
     assert "99999" in long and str(SMALL_REQUEST_MOST) in long
-    assert "ann" in describe(Refusal.RATE, at.sender(ANN), Channel.CONTROL, header(Kind.REQUEST), 5)
-    assert Sender("k", "x", frozenset()).request_role is Role.VIEWER
+    assert "ann" in describe(
+        Refusal.RATE, at.sender(ANN), Channel.CONTROL, header(MessageKind.REQUEST), 5
+    )
+    assert Sender("k", "x", frozenset()).request_role is KeyRole.VIEWER
 
 
 # ---------------------------------------------------------------- subscriptions

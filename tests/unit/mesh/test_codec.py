@@ -23,22 +23,22 @@ from zcrawl.mesh.messages import (
     Body,
     Bye,
     Cancel,
+    ClientRequest,
     Code,
-    Config,
     Drain,
     Event,
     HeldLease,
-    Kind,
-    Line,
-    Lines,
+    LogRecord,
+    LogRecords,
     Message,
+    MessageKind,
     NotLeader,
     Rehello,
     Reject,
     Rejection,
     Reply,
-    Request,
     RunConfig,
+    RunConfigs,
     Snapshot,
     Stale,
     Welcome,
@@ -53,7 +53,7 @@ BODIES: list[Body] = [
     Reject([Rejection(1, 2, "no_grant"), Rejection(1, 3, "lacks", "spider 'a'")]),
     result(links=[link("http://a.test/ä"), link("http://b.test/")], handover=link("http://c.test")),
     Bye("drained"),
-    Lines([Line(0.5, "info", "exit", "ä")], 3),
+    LogRecords([LogRecord(0.5, "info", "exit", "ä")], 3),
     Welcome(7, 1.0, 1, [grant()], [1, 2]),
     Assign([grant()], [assignment(1, 2, parent="http://a.test/")]),
     Ack(9, 8, b"\x00\x01", 12, [(10, 11)]),
@@ -63,12 +63,12 @@ BODIES: list[Body] = [
     NotLeader(None),
     Drain(True),
     Code("00" * 32, b"class Books: ..."),
-    Config([RunConfig(1, 2, b"{}", ["a.test"])]),
+    RunConfigs([RunConfig(1, 2, b"{}", ["a.test"])]),
     Beat("m1", 1.0, {"w1": (5, 6, 7.5)}),
     Event("x", {"a": [1, None, "b"]}),
     Snapshot(PublishedSnapshot("m1", 1, runs=(LiveRunView(1, 1, pages=1),))),
     Vitals(61_000_000, 2.5),
-    Request("q", "jobs", {}),
+    ClientRequest("q", "jobs", {}),
     Reply("q", False, {"code": "x"}),
 ]
 FUZZED_FRAMES = 110_000
@@ -107,7 +107,7 @@ def test_a_bad_body_under_a_good_header_keeps_the_header(body: bytes) -> None:
     head = frames_of(result())[0]
     message = codec.decode([head, body])
     assert isinstance(message, BadBody)
-    assert message.header == header(Kind.RESULT, sequence=4, subject=1)
+    assert message.header == header(MessageKind.RESULT, sequence=4, subject=1)
     assert 0 < len(message.error) <= 200
 
 
@@ -137,7 +137,7 @@ def test_a_worker_cannot_fill_the_snapshots_by_its_name(field: str) -> None:
 @pytest.mark.parametrize("depth", [codec.MAX_DEPTH, 500, 980, 1_010])
 def test_a_request_that_nests_deep_is_a_bad_body(begin: bytes, depth: int) -> None:
     """Whatever encodes or shows its arguments would raise RecursionError, inside the leader."""
-    head, body = frames_of(Request("r", "overview", {"run": 0}))
+    head, body = frames_of(ClientRequest("r", "overview", {"run": 0}))
     before, zero, after = body.partition(b"run\x00")
     message = codec.decode([head, before + zero[:-1] + begin * depth + b"\x00" + after])
     assert isinstance(message, BadBody)
@@ -147,9 +147,9 @@ def test_a_request_that_nests_deep_is_a_bad_body(begin: bytes, depth: int) -> No
 def test_a_request_that_nests_as_jobs_do_is_read() -> None:
     """A schema of a job nests ten deep or twenty."""
     value = json.loads('{"a":[' * 25 + "0" + "]}" * 25)
-    message = codec.decode(frames_of(Request("r", "submit", {"spec": value})))
+    message = codec.decode(frames_of(ClientRequest("r", "submit", {"spec": value})))
     assert isinstance(message, Message)
-    assert isinstance(message.body, Request) and message.body.args["spec"] == value
+    assert isinstance(message.body, ClientRequest) and message.body.args["spec"] == value
 
 
 def test_a_key_of_another_length_is_a_bad_body() -> None:

@@ -10,7 +10,7 @@ import pytest
 from console.columns_work import node_rows
 from console.lines import as_text
 from console.pictures.screen import whole
-from console.state import Drill, GoTo, MoveTo, Page, Place, SnapshotCame, View
+from console.state import ConsolePage, Drill, GoTo, MoveTo, Place, SnapshotCame, View
 from console.view import reduce
 from tests.console.samples import heard, snapshot
 from tests.unit.cli.test_cli_wiring import World, world
@@ -20,7 +20,7 @@ from zcrawl.cli.main import run
 from zcrawl.master import events as m
 from zcrawl.master.snapshot import published
 from zcrawl.mesh import codec
-from zcrawl.mesh.messages import Kind, Message, Request, Snapshot
+from zcrawl.mesh.messages import ClientRequest, Message, MessageKind, Snapshot
 from zcrawl.model.snapshot import PublishedSnapshot, WorkerView
 from zcrawl.model.vitals import Vitals, WorkerVitals
 
@@ -85,7 +85,7 @@ def test_a_follower_knows_the_others_when_nobody_leads() -> None:
     story.handle(m.CatalogueSeen(masters=MASTERS))
     story.handle(m.Measured(61_000_000, 2.5))
     story.hear(Vitals(62_000_000, 3.0), "m3", epoch=0)
-    story.ask(Request("q1", "nodes", {}))
+    story.ask(ClientRequest("q1", "nodes", {}))
     (answer,) = story.effects
     assert isinstance(answer, m.ReplyTo)
     found = told(answer.reply.data["masters"])
@@ -103,7 +103,7 @@ def test_a_follower_has_memory_lag_and_last_word_on_the_screen() -> None:
     """On Nodes and on its own page, as they are now."""
     vitals = {"rss_bytes": 61_000_000, "lag_ms": 250.0, "heard_s_ago": 0.4}
     shot = snapshot(0, masters=[{"id": "m1"}, {"id": "m2", "healthy": True, **vitals}])
-    view = reduce(heard(shot), GoTo(Place(Page.NODES)))
+    view = reduce(heard(shot), GoTo(Place(ConsolePage.NODES)))
     (line,) = (one for one in as_text(whole(view, 80, 24)).splitlines() if " m2 " in one)
     assert "61.0 MB" in line and "250" in line and "0.4" in line
     inside = reduce(reduce(view, MoveTo(1)), Drill())
@@ -164,7 +164,7 @@ def test_each_field_of_a_heartbeat_comes_to_nodes_to_snapshots_and_to_the_consol
     reply = story.ask("nodes")
     assert reply is not None and EACH.items() <= reply.data["workers"][0].items()
     shot = published(story.leader.current_snapshot(story.now))
-    frames = codec.encode(header(Kind.SNAPSHOT, "m1"), Snapshot(shot))
+    frames = codec.encode(header(MessageKind.SNAPSHOT, "m1"), Snapshot(shot))
     message = codec.decode(frames)
     assert isinstance(message, Message) and isinstance(message.body, Snapshot)
     view = reduce(View(), SnapshotCame(message.body.data, 0.0))

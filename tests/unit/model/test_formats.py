@@ -16,8 +16,8 @@ from zcrawl.cli.specs import format_of as cli_format_of
 from zcrawl.errors import JobError
 from zcrawl.model.formats import (
     FORMATS,
-    Display,
     Format,
+    StdoutKind,
     all_endings,
     declare,
     ending_of,
@@ -41,7 +41,7 @@ WHOLE: dict[str, Any] = {
     "endings": (".made",),
     "writer": "zcrawl.outputs.records:JsonLines",
     "appendable": True,
-    "display": Display.TEXT,
+    "display": StdoutKind.TEXT,
     "about": "Grows.",
 }
 

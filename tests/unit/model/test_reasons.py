@@ -17,7 +17,7 @@ from zcrawl.frontier.scope import SCOPE_REASONS
 from zcrawl.model.reasons.cluster import lacks
 from zcrawl.model.reasons.document import reasons_page
 from zcrawl.model.reasons.failure import blocked_address, http_status
-from zcrawl.model.reasons.reason import Kind, Reason, skip
+from zcrawl.model.reasons.reason import Reason, ReasonKind, skip
 from zcrawl.model.reasons.registry import MODULES, REASONS, all_reasons, find_reason, similar_codes
 from zcrawl.model.reasons.skip import duplicate_of, is_duplicate, required, schema_broken
 from zcrawl.model.spec import JobSpec
@@ -95,7 +95,7 @@ def test_a_code_cannot_be_registered_twice() -> None:
     """Two meanings of one code would leave a user with the wrong one."""
     with pytest.raises(ValueError, match="registered twice"):
         skip("robots", "Other.", "Other.")
-    assert REASONS["robots"].kind is Kind.SKIP
+    assert REASONS["robots"].kind is ReasonKind.SKIP
 
 
 @pytest.mark.parametrize(
@@ -158,4 +158,4 @@ def test_all_tables_of_the_product_have_registered_reasons() -> None:
     for code in {*codes(errors.ZcrawlError), *RETRY_CLASS_OF, *statuses, *SILENT, *SCOPE_REASONS}:
         assert find_reason(code) is not None, code
     failures = (REASONS[code] for code in RETRY_CLASS_OF)
-    assert [reason.code for reason in failures if Kind.FAILURE not in reason.kinds] == []
+    assert [reason.code for reason in failures if ReasonKind.FAILURE not in reason.kinds] == []

@@ -27,9 +27,9 @@ from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.growing import OutputFile
 from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, open_sink
-from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Write, write_output
+from zcrawl.outputs.script import Commit, Fence, Open, ReadRows, ScriptEffect, Write, write_output
 from zcrawl.store import output_pieces as pieces
-from zcrawl.store.output_mark import Mark, is_unfinished
+from zcrawl.store.output_mark import OutputMark, is_unfinished
 from zcrawl.store.output_pieces import Writer
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.output_rights import OutputRights
@@ -86,7 +86,7 @@ class World:
         self.form, self.ended, self.epoch, self.utc = form, False, 0, 100.0
         self.items: list[ItemRow] = []
         self.rotates = bool(options)
-        self.mark = Mark(0, 0, 0, 0.0)
+        self.mark = OutputMark(0, 0, 0, 0.0)
         self.disks = [folder / f"disk{n}" for n in range(disks)]
         # A spider's items: nobody knows the columns before.
         spider = {"spider": "package:Spider"} if form in ("csv", "parquet") else {}
@@ -173,14 +173,14 @@ class Leader:
             self.close()  # as the loop does; it begins again by what is stored
         return True
 
-    def perform(self, effect: Effect) -> Any:
+    def perform(self, effect: ScriptEffect) -> Any:
         match effect:
             case Fence():
                 self.fence()
             case Open():
                 self.sink = open_sink(self.opening, self.tools)
                 return self.sink
-            case Read(after, limit):
+            case ReadRows(after, limit):
                 return [row for row in self.world.items if row.id > after][:limit]
             case Write(_, call, _):
                 return call()
@@ -381,7 +381,7 @@ def test_a_file_begun_by_an_earlier_version_is_made_again(tmp_path: Path) -> Non
     """It has a cursor and a length, and no pieces: the rows before the cursor are rebuilt."""
     world = World(tmp_path, "csv")
     world.add(5)
-    world.mark = Mark(3, 77, 0, 50.0)
+    world.mark = OutputMark(3, 77, 0, 50.0)
     world.ended = True
     leader = world.elect()
     leader.run()

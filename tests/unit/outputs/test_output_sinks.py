@@ -18,7 +18,7 @@ from zcrawl.model.spec import JobSpec, Output
 from zcrawl.outputs.columns import Layout
 from zcrawl.outputs.files.parquet import ParquetRows
 from zcrawl.outputs.warc import render_warc, warc_head
-from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_mark import OutputMark
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.read import to_json
 
@@ -38,9 +38,9 @@ def item(n: int) -> ItemRow:
     return ItemRow(n, json.dumps({**data, **more}).encode())
 
 
-def output(form: str, path: str, mark: Mark | None = None, **options: Any) -> OutputRow:
+def output(form: str, path: str, mark: OutputMark | None = None, **options: Any) -> OutputRow:
     spec = to_json(JobSpec("x", output=Output(**options)))
-    mark = mark or Mark(0, 0, 0, 0.0)
+    mark = mark or OutputMark(0, 0, 0, 0.0)
     return OutputRow(
         1,
         path,
@@ -85,7 +85,7 @@ def test_whenever_a_leader_dies_each_item_is_there_once(
 
 
 def _live_and_die(chance: random.Random, folder: Path, form: str, options: dict[str, Any]) -> None:
-    path, committed, utc = f"x.{form}", Mark(0, 0, 0, 0.0), 100.0
+    path, committed, utc = f"x.{form}", OutputMark(0, 0, 0, 0.0), 100.0
     sink = opened(output(form, path, None, **options), folder)
     while committed.cursor < TOTAL:
         utc += chance.choice([0.0, 2.0, 5.0])
@@ -148,7 +148,7 @@ def test_a_run_that_ends_without_items_leaves_an_empty_file(form: str, tmp_path:
     """With columns, header or head; not before the end, written once, and written again by who
     takes over before the commit."""
     path = f"x.{form}"
-    committed: Mark | None = None
+    committed: OutputMark | None = None
     for _ in range(2):  # the first one dies before its last commit
         sink = opened(output(form, path, committed), tmp_path)
         assert sink.settle(False, 6.0) is None
@@ -286,7 +286,7 @@ def test_a_page_is_three_records_each_a_gzip_member() -> None:
     assert data.count(b"\x1f\x8b\x08") >= 4 and gzip.decompress(data)
 
 
-def story(folder: Path, form: str = "jsonl") -> tuple[Path, Mark]:
+def story(folder: Path, form: str = "jsonl") -> tuple[Path, OutputMark]:
     """Three items are committed."""
     sink = opened(output(form, f"x.{form}"), folder)
     mark = sink.take([item(1), item(2), item(3)], 5.0)

@@ -19,9 +19,9 @@ from zcrawl.errors import ParseError
 from zcrawl.frontier.url import DEFAULT, LinkResolver
 from zcrawl.model.extraction import Block, Field, ItemRule
 from zcrawl.parse import cost
-from zcrawl.parse.cost import Budget, Place, SelectorCost, TooCostly, judge, selector_cost
-from zcrawl.parse.extract.page_facts import PageFacts
-from zcrawl.parse.extract.plan import Plan
+from zcrawl.parse.cost import ParsePlace, SelectorCost, TimeBudget, TooCostly, judge, selector_cost
+from zcrawl.parse.extract.page_facts import PageContext
+from zcrawl.parse.extract.plan import ExtractionPlan
 from zcrawl.parse.page import ForThread, PageOptions, ParsedPage, parse_markup
 from zcrawl.parse.reading import read_page
 
@@ -43,13 +43,13 @@ def ordinary(links: int) -> bytes:
     ).encode()
 
 
-def facts() -> PageFacts:
-    return PageFacts(URL, "", {"url": URL}, None)
+def facts() -> PageContext:
+    return PageContext(URL, "", {"url": URL}, None)
 
 
 def inline(body: bytes, options: PageOptions) -> ParsedPage:
     """Read as the event loop reads it; raises TooCostly for what belongs into a child."""
-    budget = Budget(time.thread_time, 0.04)
+    budget = TimeBudget(time.thread_time, 0.04)
     page_facts = None if options.plan is None else facts()
     return read_page(body, HTML, URL, page_facts, options, LinkResolver(DEFAULT), budget)
 
@@ -72,7 +72,7 @@ def ordinary_s() -> float:
 PLAIN = PageOptions()
 PRINTS = PageOptions(fingerprint=True)
 NESTED_ITEMS = PageOptions(
-    plan=Plan(
+    plan=ExtractionPlan(
         (
             Block(
                 item=ItemRule(css="div"),
@@ -126,7 +126,7 @@ def test_no_mixture_of_monsters_keeps_the_event_loop_busy(seed: int) -> None:
 
 def thread_cost(body: bytes) -> tuple[float, float] | None:
     """CPU seconds of the parser in its thread, and of the loop after it; None: not for a thread."""
-    budget = Budget(time.thread_time, 0.04)
+    budget = TimeBudget(time.thread_time, 0.04)
     resolver = LinkResolver(DEFAULT)
     try:
         read_page(body, HTML, URL, None, PLAIN, resolver, budget)
@@ -163,7 +163,7 @@ def test_a_long_page_of_a_manual_needs_no_child_process() -> None:
     assert body.count(b"<") > 2 * cost.MOST_TAGS
     with pytest.raises(ForThread) as large:
         inline(body, PLAIN)
-    budget = Budget(lambda: 0.0, 1.0)
+    budget = TimeBudget(lambda: 0.0, 1.0)
     tree = parse_markup(large.value.markup)
     read = read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget, tree)
     assert read == read_page(body, HTML, URL, None, PLAIN, LinkResolver(DEFAULT))
@@ -202,7 +202,7 @@ def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: i
         place = judge(MONSTERS[kind](size, random.Random(1)), False, None).place
     except TooCostly:
         return
-    assert place is Place.THREAD
+    assert place is ParsePlace.THREAD
     assert kind in ("nested_div", "nested_with_false_ends", "lists", "links")  # nothing is copied
 
 
@@ -210,7 +210,7 @@ def test_what_takes_the_parser_long_is_known_before_it_starts(kind: str, size: i
 def test_ordinary_pages_stay_in_the_loop(links: int) -> None:
     """A page of 65 KB with 3,600 tags is nothing special."""
     assert len(ordinary(links)) < cost.INLINE_BYTES
-    assert judge(ordinary(links), False, None).place is Place.LOOP
+    assert judge(ordinary(links), False, None).place is ParsePlace.LOOP
 
 
 def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
@@ -218,8 +218,8 @@ def test_long_text_and_data_in_a_page_are_no_attributes() -> None:
     text = b"<p>" + b"many words of text without any tag " * 2_000
     data = base64.b64encode(random.Random(1).randbytes(60_000))
     image = b'<img src="data:image/png;base64,' + data + b'">'
-    assert judge(text, False, None).place is Place.LOOP
-    assert judge(image, False, None).place is Place.LOOP
+    assert judge(text, False, None).place is ParsePlace.LOOP
+    assert judge(image, False, None).place is ParsePlace.LOOP
 
 
 def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
@@ -231,7 +231,7 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
     with pytest.raises(TooCostly):
         judge(page.replace(b"'", b'"'), False, None)
     ordinary_tag = b"<p><b x='a' y=''>" + b"x" * 5_000
-    assert judge(ordinary_tag, False, None).place is Place.LOOP
+    assert judge(ordinary_tag, False, None).place is ParsePlace.LOOP
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_quoted_bracket_in_a_small_tag_hides_no_attributes() -> None:
 )
 def test_quotes_in_the_text_of_a_page_are_no_values(text: bytes) -> None:
     """Manuals of programming languages are full of them; where a tag ended is certain."""
-    assert judge(b"<p>word</p>" * 400 + text * 20, False, None).place is Place.LOOP
+    assert judge(b"<p>word</p>" * 400 + text * 20, False, None).place is ParsePlace.LOOP
 
 
 @pytest.mark.parametrize(
@@ -301,14 +301,16 @@ def test_the_cost_of_a_selector_is_read_from_it(selector: str, steps: int, wide:
 @pytest.mark.parametrize("css", ["zz div div", "zz div div div div div", "zz ~ p ~ p", "p:has(zz)"])
 def test_a_costly_selector_on_a_page_that_multiplies_it_is_not_tried_here(css: str) -> None:
     """`zz div div` looks at each pair of nested <div>: 5 KB took 2 s."""
-    options = PageOptions(plan=Plan((Block(fields={"f": Field(css=css)}),)))
+    options = PageOptions(plan=ExtractionPlan((Block(fields={"f": Field(css=css)}),)))
     with pytest.raises(TooCostly):
         inline(b"<div><p>" * 600, options)
 
 
 def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
     """Real pages are not nested deep, and most jobs have such a selector."""
-    options = PageOptions(plan=Plan((Block(fields={"f": Field(css="body p a.reference")}),)))
+    options = PageOptions(
+        plan=ExtractionPlan((Block(fields={"f": Field(css="body p a.reference")}),))
+    )
     found = inline(ordinary(200), options).extracted
     assert found is not None and b"page 0" in found.items[0]
 
@@ -316,6 +318,6 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:
     """The budget is asked while links are resolved, and a clock that jumps ends it."""
     now = iter(range(100))
-    budget = Budget(lambda: float(next(now)), 0.5)
+    budget = TimeBudget(lambda: float(next(now)), 0.5)
     with pytest.raises(TooCostly, match="time"):
         read_page(ordinary(200), HTML, URL, None, PLAIN, LinkResolver(DEFAULT), budget)

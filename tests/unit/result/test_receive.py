@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.unit.machine_tools import header, result
-from zcrawl.mesh.messages import BadBody, Kind
+from zcrawl.mesh.messages import BadBody, MessageKind
 from zcrawl.result.receive import STREAM_WINDOW, Received, Receiver
 
 
@@ -70,7 +70,7 @@ def test_a_result_that_nobody_can_read_closes_its_gap() -> None:
     """Rule 3: its number and its request come from the header."""
     receiver = Receiver({})
     take(receiver, 2)
-    head = header(Kind.RESULT, sequence=1, subject=77)
+    head = header(MessageKind.RESULT, sequence=1, subject=77)
     fresh = receiver.take(head, BadBody(head, "spoilt"), 5.0)
     assert [(one.number, one.seq) for one in fresh] == [(1, 77), (2, 2)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zcrawl.mesh.messages import Extracted
+from zcrawl.mesh.messages import ExtractionReport
 from zcrawl.model.states import Kept
 from zcrawl.result.plan import (
     MOST_FIELDS,
@@ -17,7 +17,7 @@ from zcrawl.store.rules import MOST_DETAIL
 
 def test_rows_and_tallies_of_an_extraction() -> None:
     """Zeros are not written; a page without extraction has neither."""
-    told = Extracted(
+    told = ExtractionReport(
         rejected=[b"r"],
         reasons={"required: t": 1},
         problems=[b"p"],
@@ -36,7 +36,7 @@ def test_rows_and_tallies_of_an_extraction() -> None:
 
 def test_a_worker_that_tells_too_much_is_cut_short() -> None:
     """Names, counts and rows come from a worker; a transaction must stay one."""
-    told = Extracted(
+    told = ExtractionReport(
         rejected=[b"r"] * 20_000,
         reasons={f"{n}" * 200: 10**12 for n in range(100)},
         fields={f"f{n}": (1, 0, 0) for n in range(2_000)},
@@ -49,15 +49,15 @@ def test_a_worker_that_tells_too_much_is_cut_short() -> None:
 
 def test_each_reason_that_is_counted_has_an_example() -> None:
     """Also without words, as of items that a middleware dropped; within bounds."""
-    told = Extracted(
+    told = ExtractionReport(
         reasons={"schema: n": 2, "dropped": 1}, examples={"schema: n": "n is 3", "other": "x"}
     )
     assert examples_of(told) == (("schema: n", "n is 3"), ("dropped", ""))
-    assert examples_of(None) == examples_of(Extracted()) == ()
+    assert examples_of(None) == examples_of(ExtractionReport()) == ()
     many = {str(n) * 100: 1 for n in range(1_000)}
-    found = examples_of(Extracted(reasons=many, examples=dict.fromkeys(many, "x" * 5_000)))
+    found = examples_of(ExtractionReport(reasons=many, examples=dict.fromkeys(many, "x" * 5_000)))
     assert len(found) == MOST_REASONS
     assert all(len(name) <= 200 and len(text) == MOST_DETAIL for name, text in found)
     assert [name for name, _ in found] == [
-        name for _, name, _ in tallies_of(Extracted(reasons=many))
+        name for _, name, _ in tallies_of(ExtractionReport(reasons=many))
     ]

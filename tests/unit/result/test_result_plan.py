@@ -21,7 +21,7 @@ from zcrawl.dispatch.runs import Runs
 from zcrawl.errors import RetryClass
 from zcrawl.frontier.extra import REDIRECT, decode, encode
 from zcrawl.frontier.seen import SeenTable
-from zcrawl.mesh.messages import BadBody, Extracted, Kind, Result
+from zcrawl.mesh.messages import BadBody, ExtractionReport, MessageKind, Result
 from zcrawl.model.reasons.failure import BAD_RESULT
 from zcrawl.model.reasons.skip import REDIRECTED
 from zcrawl.model.spec import Fetch, JobSpec, Scope
@@ -149,7 +149,7 @@ def test_an_unreadable_result_ends_its_request_dead() -> None:
     """Rule 3: its run is known by the lease."""
     desk = Desk()
     desk.leases.open((1, 2), row(9), worker_info(), 1, NOW)
-    change = desk.plan(BadBody(header(Kind.RESULT, subject=9), "spoilt"), 9)
+    change = desk.plan(BadBody(header(MessageKind.RESULT, subject=9), "spoilt"), 9)
     assert (change.state, change.reason) == (RequestState.DEAD, BAD_RESULT)
     assert (change.seq, change.run, change.number) == (9, 1, 3)
 
@@ -206,7 +206,7 @@ def test_a_failure_without_another_try_is_dead(attempt: int, retry: RetryClass |
 
 def test_archives_get_the_answer_that_a_request_ended_with_and_no_earlier_one() -> None:
     """An attempt that is tried again leaves nothing: each request is archived once."""
-    told = Extracted(capture=b"{}")
+    told = ExtractionReport(capture=b"{}")
     again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
     assert (again.state, again.others) == (RequestState.QUEUED, ())
     last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
@@ -227,7 +227,7 @@ def test_what_happened_is_kept_of_what_ended_and_of_no_attempt_before() -> None:
 
 def test_items_that_were_set_aside_have_an_example_if_the_page_is_done() -> None:
     """A page that failed after all has set nothing aside: nothing of it is counted."""
-    told = Extracted(reasons={"schema: n": 1}, examples={"schema: n": "n is 3: why"})
+    told = ExtractionReport(reasons={"schema: n": 1}, examples={"schema: n": "n is 3: why"})
     assert Desk().plan(result(1, extracted=told)).examples == (("schema: n", "n is 3: why"),)
     assert Desk(retries=0).plan(result(1, **FAILURE, extracted=told)).examples == ()
 
@@ -266,7 +266,7 @@ def test_a_postponed_request_keeps_its_attempts() -> None:
 def test_a_bad_result_that_a_hello_promised_ends_its_request() -> None:
     """A new leader has no lease for it, but the HELLO told run and host. Without them the store
     dropped it, the row was in nobody's window any more, and the run never ended."""
-    spoilt = BadBody(header(Kind.RESULT, subject=9), "spoilt")
+    spoilt = BadBody(header(MessageKind.RESULT, subject=9), "spoilt")
     one = Received(("w1", 7), 3, 9, spoilt, NOW, promised=(1, 4))
     change = Desk().planner.plan(one, UTC, NOW)
     assert (change.run, change.host, change.state) == (1, 4, RequestState.DEAD)

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from zcrawl.coord.ports import Condition, Health, Member, Role, Sighting
+from zcrawl.coord.ports import Condition, Health, Member, MemberRole, Sighting
 from zcrawl.errors import ConfigError, UnreachableError
 from zcrawl.roles import own_id
 
 
 def sighting(id: str, health: Health) -> Sighting:
-    member = Member(Role.WORKER, id, "c", "1", "box", 77, 5)
+    member = Member(MemberRole.WORKER, id, "c", "1", "box", 77, 5)
     return Sighting(member, health, False, Condition())
 
 
@@ -28,7 +28,7 @@ async def ask(*answers: list[Sighting] | None, patience_s: float = 0.0) -> int:
             raise UnreachableError("away")
         return seen
 
-    await own_id.require_free(["w1"], Role.WORKER, look, asyncio.Event(), patience_s)
+    await own_id.require_free(["w1"], MemberRole.WORKER, look, asyncio.Event(), patience_s)
     return looked
 
 

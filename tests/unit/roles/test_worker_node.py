@@ -12,8 +12,8 @@ from zcrawl.coord.ports import (
     Health,
     MastersChanged,
     Member,
+    MemberRole,
     OnEvent,
-    Role,
     Sighting,
 )
 from zcrawl.mesh.ports import Endpoints
@@ -63,7 +63,7 @@ async def test_masters_that_cannot_be_written_down_are_told(tmp_path: Path) -> N
     """A full disk, or a folder that is gone: the workers go on with the masters they know."""
     notes: list[str] = []
     worker = node(tmp_path / "gone", notes)
-    member = Member(Role.MASTER, "m1", "c", "1", "here", 7, 9, endpoints=ENDPOINTS)
+    member = Member(MemberRole.MASTER, "m1", "c", "1", "here", 7, 9, endpoints=ENDPOINTS)
     seen = Sighting(member, Health.PASSING, leads=True, condition=Condition())
     worker._on_coordination(worker.ids[0], MastersChanged((seen,)))
     assert notes == ["masters_not_kept"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from zcrawl.store.breaker import FREE_ATTEMPTS, LEAST_WAIT_S, MOST_WAIT_S, Breaker
+from zcrawl.store.breaker import FREE_ATTEMPTS, LEAST_WAIT_S, MOST_WAIT_S, StoreBreaker
 
 
 def test_first_failures_cost_no_wait_and_later_ones_double_it() -> None:
     """Up to a limit, so that a failover is not missed."""
-    breaker, waits = Breaker(), []
+    breaker, waits = StoreBreaker(), []
     for _ in range(FREE_ATTEMPTS + 12):
         breaker.failed("away", 10.0)
         waits.append(breaker.wait_s(10.0))
@@ -22,7 +22,7 @@ def test_first_failures_cost_no_wait_and_later_ones_double_it() -> None:
 
 def test_a_success_forgets_all_failures() -> None:
     """The next failure is a first one again."""
-    breaker = Breaker()
+    breaker = StoreBreaker()
     for _ in range(9):
         breaker.failed("away", 0.0)
     breaker.succeeded()

@@ -9,7 +9,7 @@ import pytest
 from zcrawl.errors import RefusedError
 from zcrawl.model.spec import JobSpec, Output
 from zcrawl.submit.output_rights import OUTPUTS, Located, OutputRights
-from zcrawl.submit.prefixes import Place, place_of, prefix_above, prefix_of
+from zcrawl.submit.prefixes import OutputName, place_of, prefix_above, prefix_of
 
 ALLOW = ("s3://crawls/mine/", "s3://whole", "/srv/crawls")
 CLUSTER = OutputRights(ALLOW)
@@ -169,7 +169,7 @@ def test_a_prefix_that_is_none_is_refused(text: str) -> None:
 def test_a_place_lies_below_a_prefix_and_no_prefix_below_itself() -> None:
     """Segment by segment, in the same root."""
     bucket = prefix_of("s3://bucket")
-    assert bucket == Place("s3://bucket", ())
+    assert bucket == OutputName("s3://bucket", ())
     assert prefix_above(place_of("s3://bucket/x"), [bucket]) == bucket
     assert prefix_above(place_of("s3://bucket"), [bucket]) is None
     assert prefix_above(place_of("b/x"), [prefix_of("/b")]) is None

@@ -10,7 +10,7 @@ import pytest
 from zcrawl.errors import JobError, RetryClass
 from zcrawl.fetch.policy import classify_status, fetch_error
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Assignment, Extracted, Page, Result, RunConfig, Traits
+from zcrawl.mesh.messages import Assignment, ExtractionReport, PageRecord, Result, RunConfig, Traits
 from zcrawl.model.host import Manner, RobotsFile
 from zcrawl.model.spec import Fetch, JobSpec, Politeness, Scope
 from zcrawl.model.states import Outcome
@@ -24,7 +24,7 @@ PARENT = "https://x.test/"
 UTC = 1_700_000_000.0
 ONE = Assignment(4, 9, 2, 3, "https://x.test/a", 1, 1, PARENT)
 SEED = Assignment(4, 9, 2, 3, "https://x.test/a", 0, 1, None)
-PAGE = Page("https://x.test/b", "A title", "text/html", 1234, 1_700_000_000.25, 12.0)
+PAGE = PageRecord("https://x.test/b", "A title", "text/html", 1234, 1_700_000_000.25, 12.0)
 
 
 def context(scope: Scope | None = None, fetch: Fetch | None = None) -> RunContext:
@@ -138,7 +138,7 @@ def test_a_later_end_replaces_an_earlier_one_with_all_that_was_found() -> None:
     """Only what holds for the host stays: the crawl delay."""
     attempt = Attempt(ONE, context(), crawl_delay_s=3.0)
     attempt.read(PAGE, 200, SortedLinks([link("https://x.test/c")]), NOTHING_PARSED)
-    attempt.cookies, attempt.extracted = ("x.test", b"c"), Extracted()
+    attempt.cookies, attempt.extracted = ("x.test", b"c"), ExtractionReport()
     fresh = Attempt(ONE, attempt.context, crawl_delay_s=3.0)
     for made in (attempt, fresh):
         made.failed("middleware_error", RetryClass.PERMANENT, detail="m: ValueError")
@@ -163,7 +163,7 @@ def test_every_field_of_a_result_comes_from_the_attempt() -> None:
         "crawl_delay_s": 3.0,
         "detail": "d",
         "labels": [("l", [bytes(16)])],
-        "extracted": Extracted(),
+        "extracted": ExtractionReport(),
         "cookies": ("x.test", b"c"),
         "manner": Manner(1.0),
         "robots": RobotsFile(200, b"", 0.0),

@@ -192,7 +192,7 @@ async def test_an_effect_that_fails_ends_the_worker_by_name() -> None:
         async def close(self) -> None: ...
 
     bench.loop._pipeline = cast(Pipeline, Broken())
-    bench.loop.handle(w.MessageCame(*_assign(2)))
+    bench.loop.handle(w.MasterMessageCame(*_assign(2)))
     assert bench.loop._ended.done() and "cannot start" in bench.loop._ended.result()
     assert bench.notes[0][0] == "machine_error" and "Traceback" in bench.notes[0][1]
 

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.machine_tools import assignment, attempt, grant, header, result
 from zcrawl.errors import RetryClass
 from zcrawl.mesh.codec import decode, encode
-from zcrawl.mesh.messages import Message, Page
+from zcrawl.mesh.messages import Message, PageRecord
 from zcrawl.model.host import Manner
 from zcrawl.model.states import Outcome
 from zcrawl.worker.held_requests import Intake
@@ -44,7 +44,7 @@ def test_lateness_of_several_requests_does_not_add_up() -> None:
     assert intake.hosts[1].pace.next_at == pytest.approx(10.8)
 
 
-LATE_PAGE = Page("http://h1.test/1", "title", "text/html", 10, 0.0, 15_000.0)
+LATE_PAGE = PageRecord("http://h1.test/1", "title", "text/html", 10, 0.0, 15_000.0)
 LATE = {
     "slow answers": {"page": LATE_PAGE, "status": 200},
     "timeouts": {

@@ -13,7 +13,7 @@ from zcrawl import plugins
 from zcrawl.errors import FetchError, PluginError
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Extracted, Page
+from zcrawl.mesh.messages import ExtractionReport, PageRecord
 from zcrawl.plugins import Drop, Middleware
 from zcrawl.result.plan import tallies_of
 from zcrawl.worker.pipeline.outgoing import Sending
@@ -110,8 +110,8 @@ class Picky(Middleware):
         raise Drop("not here")
 
 
-def attempt_of(count: int, extracted: Extracted | None = None) -> Attempt:
-    page = Page("http://a.test/", None, "", 1, 0.0, 1.0)
+def attempt_of(count: int, extracted: ExtractionReport | None = None) -> Attempt:
+    page = PageRecord("http://a.test/", None, "", 1, 0.0, 1.0)
     items = [msgspec.json.encode({"n": n}) for n in range(count)]
     attempt = Attempt(assignment(1, 1)).done(page, 200, items)
     attempt.extracted = extracted
@@ -121,7 +121,7 @@ def attempt_of(count: int, extracted: Extracted | None = None) -> Attempt:
 async def test_items_that_a_middleware_drops_are_counted_by_its_name_and_reason() -> None:
     """In the result's own tallies, which are committed with the page; those of a schema stay."""
     sending = Sending(assignment(1, 1), {}, DEFAULT, [("first", Middleware()), ("picky", Picky())])
-    before = Extracted(reasons={"schema: price": 4})
+    before = ExtractionReport(reasons={"schema: price": 4})
     result = attempt_of(5, before)
     await sending.change_items(result)
     assert [msgspec.json.decode(item)["n"] for item in result.items] == [0, 4]

@@ -17,7 +17,7 @@ from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.extra import REDIRECT, Extra, encode
 from zcrawl.frontier.robots_place import ELSEWHERE, RobotsWay, place_in, robots_group
 from zcrawl.frontier.url import url_key
-from zcrawl.mesh.messages import Assignment, Page, Result, RunConfig
+from zcrawl.mesh.messages import Assignment, PageRecord, Result, RunConfig
 from zcrawl.model.host import RobotsFile
 from zcrawl.model.spec import Auth, Fetch, JobSpec, Login, Output, Politeness, Scope
 from zcrawl.model.states import Outcome
@@ -247,7 +247,7 @@ def test_what_stays_a_page_of_its_own_behind_a_redirect(spec: JobSpec, extra: by
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
     one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=extra)
     target = "http://x.test/a" if spec.scope.collapse_scheme else f"{SITE}/b"
-    done = Attempt(one, context).done(Page(target, None, "", 1, 0.0, 0.0), 200, [])
+    done = Attempt(one, context).done(PageRecord(target, None, "", 1, 0.0, 0.0), 200, [])
     assert done.add_redirects(target).redirected_to is None
 
 
@@ -257,7 +257,7 @@ def test_only_pages_tell_where_they_landed() -> None:
     one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=encode(REDIRECT))
     gone = Attempt(one, context).skipped("noindex")
     assert gone.add_redirects(f"{SITE}/b").redirected_to is None
-    done = Attempt(one, context).done(Page(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [])
+    done = Attempt(one, context).done(PageRecord(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [])
     assert done.add_redirects(f"{SITE}/b").redirected_to is not None
 
 

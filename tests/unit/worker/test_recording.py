@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from zcrawl.frontier.url import DEFAULT
-from zcrawl.mesh.messages import Assignment, Page, Result
+from zcrawl.mesh.messages import Assignment, PageRecord, Result
 from zcrawl.model.capture import Capture
 from zcrawl.model.spec import Fetch, JobSpec
 from zcrawl.model.states import Outcome
@@ -25,7 +25,7 @@ warcio = pytest.importorskip("warcio.archiveiterator")
 
 URL = "http://a.test/old"
 ONE = Assignment(1, 2, 3, 4, URL, 1, 1, "http://a.test/")
-PAGE = Page("http://a.test/new?x=1", None, "text/html", 5, 100.0, 12.0)
+PAGE = PageRecord("http://a.test/new?x=1", None, "text/html", 5, 100.0, 12.0)
 BLOBS: dict[str, bytes] = {}
 
 

@@ -15,7 +15,7 @@ from zcrawl.fetch.keyring import JobRights, Keyring, RunSecrets
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.model.spec import Auth, Fetch, JobSpec, Login
-from zcrawl.worker.pipeline.session import Session
+from zcrawl.worker.pipeline.session import RunClient
 
 Answer = Callable[[str, Mapping[str, str], HopLimits], httpx.Response]
 HEADERS = {"User-Agent": "base", "Accept": "*/*"}
@@ -52,10 +52,10 @@ def make(
     environ: Mapping[str, str] | None = None,
     login: Login | None = None,
     **fetch: object,
-) -> Session:
+) -> RunClient:
     spec = JobSpec("j", fetch=Fetch(**fetch), login=login or Login())  # type: ignore[arg-type]
     assert spec.needs_session
-    return Session(spec, engine, secrets_for(environ), lambda: 0.0, {})
+    return RunClient(spec, engine, secrets_for(environ), lambda: 0.0, {})
 
 
 def secrets_for(environ: Mapping[str, str] | None) -> RunSecrets:
@@ -64,7 +64,7 @@ def secrets_for(environ: Mapping[str, str] | None) -> RunSecrets:
     return Keyring(JobRights(owner=True), environ).for_run(JobSpec("j", seeds=seeds))
 
 
-async def get(session: Session, url: str = SITE + "/") -> httpx.Response:
+async def get(session: RunClient, url: str = SITE + "/") -> httpx.Response:
     return await session.get(url, HEADERS, HopLimits())
 
 
@@ -141,7 +141,7 @@ async def test_cookies_come_back_to_their_host_and_are_reported_once() -> None:
     sent = [headers.get("Cookie") for _, headers, _ in engine.asked]
     assert set((sent[2] or "").split("; ")) == {"sid=1", "t=2"}
     assert sent[3] is None
-    after_restart = Session(
+    after_restart = RunClient(
         JobSpec("j", fetch=Fetch(cookies=True)), engine, secrets_for({}), lambda: 0.0, dict([kept])
     )
     await get(after_restart)
@@ -248,7 +248,7 @@ def site(good: bytes) -> Answer:
     return answer
 
 
-async def log_in(session: Session, permits: list[int]) -> None:
+async def log_in(session: RunClient, permits: list[int]) -> None:
     async def next_hop() -> None:
         permits.append(1)
 

@@ -16,7 +16,7 @@ from zcrawl.frontier import extra as extras
 from zcrawl.frontier.extra import Extra, request_key
 from zcrawl.frontier.url import DEFAULT
 from zcrawl.master.snapshot import live_run
-from zcrawl.mesh.messages import LINKS_PER_RESULT, Assign, Code, Config, Reject, RunConfig
+from zcrawl.mesh.messages import LINKS_PER_RESULT, Assign, Code, Reject, RunConfig, RunConfigs
 from zcrawl.model.extraction import Block, Field
 from zcrawl.model.spec import JobSpec, Scope, SpiderLimits
 from zcrawl.model.states import Outcome
@@ -247,7 +247,7 @@ def test_engines_may_be_plugins_but_not_typing_errors() -> None:
 def told_worker(code: str = HASH) -> Worker:
     worker = Worker()
     worker.welcome(grant())
-    worker.say(Config([RunConfig(2, 1, b"{}", [], code=code)]))
+    worker.say(RunConfigs([RunConfig(2, 1, b"{}", [], code=code)]))
     return worker
 
 

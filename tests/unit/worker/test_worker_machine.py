@@ -13,7 +13,6 @@ from zcrawl.mesh.messages import (
     Beat,
     Body,
     Cancel,
-    Config,
     Grant,
     Heartbeat,
     Hello,
@@ -23,6 +22,7 @@ from zcrawl.mesh.messages import (
     Rejection,
     Result,
     RunConfig,
+    RunConfigs,
     Stale,
     Welcome,
 )
@@ -34,7 +34,7 @@ from zcrawl.worker.machine import (
     HELLO_AGAIN_S,
     LOWER_BEATS,
     UNLISTED_S,
-    Link,
+    LeaderLink,
     WorkerMachine,
 )
 
@@ -48,9 +48,9 @@ class Worker:
         self.machine = WorkerMachine("w1", 1, slots=slots)
         self.now = 100.0
         self.number = 0
-        self.effects: list[w.Effect] = []
+        self.effects: list[w.WorkerEffect] = []
 
-    def handle(self, event: w.Event) -> list[w.Effect]:
+    def handle(self, event: w.WorkerEvent) -> list[w.WorkerEffect]:
         effects = self.machine.handle(event, self.now)
         self.machine.check()
         self.effects += effects
@@ -58,51 +58,51 @@ class Worker:
 
     def say(
         self, body: Body, *, epoch: int = 1, leader: str = "m1", number: int | None = None
-    ) -> list[w.Effect]:
+    ) -> list[w.WorkerEffect]:
         if number is None:
             self.number += 1
             number = self.number
         return self.handle(
-            w.MessageCame(header(body, leader, 9, epoch=epoch, sequence=number), body)
+            w.MasterMessageCame(header(body, leader, 9, epoch=epoch, sequence=number), body)
         )
 
     def beat(self, echo: float | None = None, received: int = 0, epoch: int = 1) -> None:
         echo = self.now if echo is None else echo
         self.say(Beat("m1", 1.0, {"w1": (1, received, echo)}), epoch=epoch)
 
-    def welcome(self, *grants: Grant, **changes: Any) -> list[w.Effect]:
+    def welcome(self, *grants: Grant, **changes: Any) -> list[w.WorkerEffect]:
         """Beat, greeting, welcome, the run's spec, and the permission to start."""
         epoch = changes.pop("epoch", 1)
         self.say(Beat("m1", 1.0, {}), epoch=epoch)
         fields = {"watermark": 0, "heartbeat_s": 1.0, "grants": list(grants), "keep": []}
         number = self.machine._hello_number
         effects = self.say(Welcome(hello=number, **{**fields, **changes}), epoch=epoch)
-        self.say(Config([RunConfig(1, 1, b"{}", [])]), epoch=epoch)
+        self.say(RunConfigs([RunConfig(1, 1, b"{}", [])]), epoch=epoch)
         self.beat(epoch=epoch)
         return effects
 
     def assign(self, *seqs: int, host: int = 1, grants: list[Grant] | None = None) -> list[Any]:
         return self.say(Assign(grants or [], [assignment(seq, seq, host=host) for seq in seqs]))
 
-    def tick(self, after_s: float = 0.0) -> list[w.Effect]:
+    def tick(self, after_s: float = 0.0) -> list[w.WorkerEffect]:
         self.now += after_s
-        return self.handle(w.Ticked())
+        return self.handle(w.WorkerTicked())
 
-    def end(self, seq: int, **changes: Any) -> list[w.Effect]:
+    def end(self, seq: int, **changes: Any) -> list[w.WorkerEffect]:
         return self.handle(w.FetchEnded(seq, attempt(seq, **changes)))
 
 
-def sent(effects: list[w.Effect], kind: type[T]) -> list[T]:
+def sent(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
     """Bodies of a kind among what goes out, to one master or to all."""
     out = (one.body for one in effects if isinstance(one, w.SendToMaster | w.PublishToAll))
     return [body for body in out if isinstance(body, kind)]
 
 
-def started(effects: list[w.Effect]) -> list[int]:
+def started(effects: list[w.WorkerEffect]) -> list[int]:
     return [one.held.assignment.seq for one in effects if isinstance(one, w.StartFetch)]
 
 
-def of(effects: list[w.Effect], kind: type[T]) -> list[T]:
+def of(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
     return [one for one in effects if isinstance(one, kind)]
 
 
@@ -128,7 +128,7 @@ def test_a_higher_epoch_is_adopted_by_its_beat_and_greeted() -> None:
     effects = worker.say(Beat("m2", 1.0, {"w1": (1, 0, worker.now)}), epoch=2, leader="m2")
     hello = sent(effects, Hello)[0]
     assert [(one.assignment.seq, one.started) for one in hello.held] == [(1, True), (2, False)]
-    assert worker.machine.leader == "m2" and worker.machine.link is Link.GREETING
+    assert worker.machine.leader == "m2" and worker.machine.link is LeaderLink.GREETING
     worker.end(1)
     assert started(worker.tick(1.0)) == []
 
@@ -146,7 +146,7 @@ def test_a_follower_that_says_not_leader_changes_nothing() -> None:
     worker = Worker()
     worker.welcome(grant())
     assert worker.say(NotLeader("m3")) == []
-    assert worker.machine.link is Link.WELCOMED
+    assert worker.machine.link is LeaderLink.WELCOMED
 
 
 @pytest.mark.parametrize("body", [Rehello("unknown", 1), Stale("stale_epoch")])
@@ -156,7 +156,7 @@ def test_rehello_and_stale_make_it_greet_anew(body: Body) -> None:
     worker.welcome(grant())
     assert sent(worker.say(body), Hello)[0].hello == 2
     worker.say(Welcome(0, 1.0, 1, [], []))
-    assert worker.machine.link is Link.GREETING, "a WELCOME to the old HELLO is too late"
+    assert worker.machine.link is LeaderLink.GREETING, "a WELCOME to the old HELLO is too late"
 
 
 def test_many_rehellos_to_one_greeting_bring_one_new_greeting() -> None:
@@ -176,7 +176,7 @@ def test_a_worker_that_greets_a_new_leader_goes_on_with_what_it_holds() -> None:
     worker.now += 2.0
     [hello] = sent(worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2"), Hello)
     assert len(hello.held) == 3 and hello.granted == [(1, 1)]
-    assert worker.machine.link is Link.GREETING
+    assert worker.machine.link is LeaderLink.GREETING
     assert started(worker.end(1)) == [2], "it goes on"
     assert not started(worker.say(Assign([grant(2)], [assignment(9, 9, host=2)]), epoch=2))
     worker.now = 100.0 + PERMISSION_S + 0.01
@@ -208,10 +208,10 @@ def test_a_worker_that_a_beat_does_not_list_greets_by_itself(received: dict[str,
     worker.welcome(grant())
     worker.now += UNLISTED_S
     assert not sent(worker.say(Beat("m1", 1.0, received)), Hello)
-    assert worker.machine.link is Link.WELCOMED
+    assert worker.machine.link is LeaderLink.WELCOMED
     worker.now += 0.1
     assert sent(worker.say(Beat("m1", 1.0, received)), Hello)[0].hello == 2
-    assert worker.machine.link is Link.GREETING
+    assert worker.machine.link is LeaderLink.GREETING
 
 
 def test_it_says_how_far_it_has_heard_its_leader() -> None:
@@ -233,7 +233,7 @@ def test_what_was_said_to_a_predecessor_was_not_heard() -> None:
     worker.welcome(grant())
     before = sent(worker.tick(1.0), Heartbeat)[0].heard
     cancel = Cancel([7])
-    worker.handle(w.MessageCame(header(cancel, "m1", sequence=90, subject=5), cancel))
+    worker.handle(w.MasterMessageCame(header(cancel, "m1", sequence=90, subject=5), cancel))
     assert sent(worker.tick(1.0), Heartbeat)[0].heard == before
 
 
@@ -291,7 +291,7 @@ def test_nothing_starts_without_an_echo_of_its_own_heartbeat() -> None:
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}))
     worker.say(Welcome(0, 1.0, 1, [grant()], []))
-    worker.say(Config([RunConfig(1, 1, b"{}", [])]))
+    worker.say(RunConfigs([RunConfig(1, 1, b"{}", [])]))
     assert started(worker.assign(1)) == []
     worker.say(Beat("m1", 1.0, {"w1": (2, 0, worker.now)}))
     assert started(worker.tick()) == [], "the echo of another incarnation is not ours"
@@ -432,8 +432,8 @@ def test_config_comes_once_per_revision() -> None:
     """A repeat or an older one changes nothing."""
     worker = Worker()
     worker.welcome(grant())
-    worker.say(Config([RunConfig(1, 3, b"new", [])]))
-    worker.say(Config([RunConfig(1, 2, b"old", [])]))
+    worker.say(RunConfigs([RunConfig(1, 3, b"new", [])]))
+    worker.say(RunConfigs([RunConfig(1, 2, b"old", [])]))
     assert [one.config.revision for one in of(worker.effects, w.AdoptRun)] == [1, 3]
 
 

@@ -23,7 +23,7 @@ from zcrawl.mesh.messages import (
 )
 from zcrawl.model.states import Disposition, Outcome
 from zcrawl.worker import events as w
-from zcrawl.worker.machine import DUPLICATE_PATIENCE_S, Link
+from zcrawl.worker.machine import DUPLICATE_PATIENCE_S, LeaderLink
 
 PAGE = [link("http://h1.test/a"), link("http://h1.test/b")]
 
@@ -209,7 +209,7 @@ def test_a_welcome_ends_the_patience_with_a_duplicate() -> None:
     worker.say(Stale("duplicate_id"))
     worker.tick(10.0)  # it greets again, under a new number
     worker.say(Welcome(0, 1.0, 2, [], []))
-    assert worker.machine.link is Link.WELCOMED
+    assert worker.machine.link is LeaderLink.WELCOMED
     worker.say(Beat("m2", 1.0, {}), epoch=2, leader="m2")
     worker.tick(10.0)
     assert not of(worker.say(Stale("duplicate_id"), epoch=2), w.Exit)
@@ -222,7 +222,7 @@ def test_a_welcome_that_was_slept_over_grants_nothing() -> None:
     worker.say(Beat("m1", 1.0, {}))
     worker.now += 20.0
     effects = worker.say(Welcome(0, 1.0, 1, [grant(concurrency=2)], []))
-    assert worker.machine.link is Link.GREETING and not worker.machine.intake.hosts
+    assert worker.machine.link is LeaderLink.GREETING and not worker.machine.intake.hosts
     assert [sent.body.hello for sent in of(effects, w.SendToMaster)] == [2]
 
 

@@ -23,7 +23,7 @@ from zcrawl.model.formats import listed_endings
 from zcrawl.model.reasons.usage import DATA_UNWRITABLE, NO_SECRET
 
 if TYPE_CHECKING:
-    from zcrawl.cli.crawl_session import Plan
+    from zcrawl.cli.crawl_session import CrawlTarget
     from zcrawl.runtime.nursery import Nursery
 
 
@@ -54,7 +54,7 @@ def crawl_command(
     and prints the command that goes on; twice stops now and loses nothing either.
     """
     from zcrawl.cli import output
-    from zcrawl.cli.crawl_session import Plan
+    from zcrawl.cli.crawl_session import CrawlTarget
     from zcrawl.submit.validate import advice
 
     if resume:
@@ -64,7 +64,7 @@ def crawl_command(
             raise UsageError(
                 f"--resume goes on with what was submitted, unchanged; leave out {refused[0]}"
             )
-        plan = Plan(settings.data, None, None, settings.json)
+        plan = CrawlTarget(settings.data, None, None, settings.json)
         if not settings.data.exists():
             raise UsageError(
                 f"nothing to resume: {settings.data} does not exist; --data DIR names the folder "
@@ -84,7 +84,7 @@ def crawl_command(
         output.note_if(make_folder(settings.data))
         to = output_for(out, settings.data, submission.spec)
         output.note_if(advice(submission.spec))
-        plan = Plan(settings.data, submission, to, settings.json)
+        plan = CrawlTarget(settings.data, submission, to, settings.json)
     return start(plan, settings, settings.workers(workers), verbose)
 
 
@@ -99,7 +99,7 @@ def check_before(submission: Submission, to: tuple[str, str] | None) -> None:
         run_async(preflight.check_spider(submission.spec, bool(submission.first)))
 
 
-def start(plan: Plan, settings: Settings, workers: int, verbose: bool) -> int:
+def start(plan: CrawlTarget, settings: Settings, workers: int, verbose: bool) -> int:
     """Run a plan on a cluster of its own."""
     from zcrawl.runtime.loop import run_async
 
@@ -117,9 +117,9 @@ def first_workers(count: int) -> Nursery:
 
 
 async def run_plan(
-    plan: Plan, settings: Settings, workers: int, nursery: Nursery, verbose: bool = False
+    plan: CrawlTarget, settings: Settings, workers: int, nursery: Nursery, verbose: bool = False
 ) -> int:
-    from zcrawl.cli.crawl_session import Session
+    from zcrawl.cli.crawl_session import CrawlRun
     from zcrawl.cli.display import make_display
     from zcrawl.cli.interrupt import Interrupt, resume_command
     from zcrawl.roles.embedded import EmbeddedCluster
@@ -141,7 +141,7 @@ async def run_plan(
             nursery=nursery,
         )
         async with cluster:
-            return await Session(cluster, plan, display, interrupt).run()
+            return await CrawlRun(cluster, plan, display, interrupt).run()
 
 
 def check_unfinished(data: Path) -> None:

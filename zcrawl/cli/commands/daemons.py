@@ -34,7 +34,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
     from zcrawl.runtime.loop import run_async
 
     async def run() -> int:
-        from zcrawl.coord.ports import Role
+        from zcrawl.coord.ports import MemberRole
         from zcrawl.roles import cluster
         from zcrawl.roles.master_node import MasterNode
         from zcrawl.runtime.notify import Notify
@@ -49,7 +49,7 @@ def master_command(settings: Settings, node: str | None, create_database: bool) 
             Notify(),
             coordinator=cluster.coordinator(config),
             open_store=lambda: cluster.open_store(config, create=create_database),
-            look=lambda: cluster.registered(config, Role.MASTER),
+            look=lambda: cluster.registered(config, MemberRole.MASTER),
         )
         return await _until_told(
             master.run,
@@ -75,7 +75,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
     from zcrawl.runtime.loop import run_async
 
     async def run() -> int:
-        from zcrawl.coord.ports import Role
+        from zcrawl.coord.ports import MemberRole
         from zcrawl.roles import cluster
         from zcrawl.roles.worker_node import WorkerNode
         from zcrawl.runtime.notify import Notify
@@ -92,7 +92,7 @@ def worker_command(settings: Settings, node: str | None, processes: int | None) 
             log,
             Notify(),
             coordinator=(lambda: cluster.coordinator(config)) if in_consul else None,
-            look=(lambda: cluster.registered(config, Role.WORKER)) if in_consul else None,
+            look=(lambda: cluster.registered(config, MemberRole.WORKER)) if in_consul else None,
             closed=settings.config_files(),
         )
         return await _until_told(worker.run, lambda: _reload(settings, node, worker.reload, log))

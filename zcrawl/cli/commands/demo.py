@@ -66,14 +66,14 @@ async def _demo(
     nursery: Nursery,
 ) -> int:
     from zcrawl.cli import output
-    from zcrawl.cli.crawl_session import Plan
+    from zcrawl.cli.crawl_session import CrawlTarget
     from zcrawl.demo.server import DemoServer
 
     async with DemoServer() as server:
         changed = with_capture({**CHANGES, **changes}, out)
         submission = prepare([server.url], job_file, None, changed)
         to = output_for(out, settings.data, submission.spec)
-        plan = Plan(settings.data, submission, to, settings.json)
+        plan = CrawlTarget(settings.data, submission, to, settings.json)
         output.note(f"a book shop at {server.url}, {workers} workers, data in {settings.data}")
         code = await run_plan(plan, settings, workers, nursery)
     if code == 0 and not settings.json and sys.stderr.isatty():

@@ -18,7 +18,7 @@ import click
 
 from zcrawl.cli.base import Command, Settings, common, run_option
 from zcrawl.errors import UsageError, ZcrawlError
-from zcrawl.model.formats import CSV, FORMATS, JSONL, Display
+from zcrawl.model.formats import CSV, FORMATS, JSONL, StdoutKind
 from zcrawl.model.reasons.storage import DISK_FULL
 from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
 
@@ -100,7 +100,7 @@ def _to_stdout(chunks: Iterator[bytes], form: str) -> None:
     from zcrawl.cli import output
 
     format = FORMATS[form]
-    if format.display is Display.BINARY and sys.stdout.isatty():
+    if format.display is StdoutKind.BINARY and sys.stdout.isatty():
         raise UsageError(f"a {format.title} archive cannot be shown on a terminal; give --out FILE")
     sys.stdout.flush()
     for chunk in chunks:

@@ -24,11 +24,11 @@ from typing import Final, TypeAlias
 from zcrawl.coord import calls as c
 from zcrawl.coord.agents.consul_client import ConsulClient, ConsulSettings
 from zcrawl.coord.election import Election
-from zcrawl.coord.ports import Condition, CoordAway, CoordEvent, Member, OnEvent, Role
+from zcrawl.coord.ports import Condition, CoordAway, CoordEvent, Member, MemberRole, OnEvent
 
 Reading: TypeAlias = c.LockRead | c.MembersRead
 Report: TypeAlias = Callable[[Reading | c.WatchFailed], None]
-Query: TypeAlias = Callable[[str | None], tuple[str, Reading]]
+WatchQuery: TypeAlias = Callable[[str | None], tuple[str, Reading]]
 
 # The longest that a connection may be dead unnoticed, and that Consul counts the connection of a
 # process that was killed: it serves no more than 200 of one address.
@@ -44,9 +44,9 @@ RETRY_LONGEST_S: Final = 1.0
 def start_watches(
     settings: ConsulSettings, me: Member, report: Report, stop: threading.Event
 ) -> None:
-    watches = ["lock", Role.MASTER.value]
-    if me.role is Role.MASTER:
-        watches.append(Role.WORKER.value)
+    watches = ["lock", MemberRole.MASTER.value]
+    if me.role is MemberRole.MASTER:
+        watches.append(MemberRole.WORKER.value)
     for what in watches:
         client = ConsulClient(settings, me, ANSWER_TIMEOUT_S)
         watch = _Watch(what, client, report, stop)
@@ -91,7 +91,7 @@ class _Watch:
     def _query(self, index: str | None) -> tuple[str, Reading]:
         if self._what == "lock":
             return self._client.read_lock(index, WAIT_S)
-        return self._client.read_members(Role(self._what), index, WAIT_S)
+        return self._client.read_members(MemberRole(self._what), index, WAIT_S)
 
 
 def _next_index(old: str | None, new: str) -> str | None:
@@ -111,7 +111,7 @@ class ConsulCoordinator:
     def __init__(self, settings: ConsulSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
         self._clock = clock
-        self._inbox: queue.SimpleQueue[c.Event] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[c.ElectionEvent] = queue.SimpleQueue()
         self._calls: collections.deque[c.Call] = collections.deque()
         self._stop = threading.Event()
         self._closed: asyncio.Event | None = None
@@ -143,7 +143,7 @@ class ConsulCoordinator:
             return
         self._on_event = None
         self._stop.set()
-        self._inbox.put(c.Ticked())  # wakes the thread
+        self._inbox.put(c.ElectionTicked())  # wakes the thread
         try:
             async with asyncio.timeout(CLOSE_TIMEOUT_S):
                 await self._closed.wait()
@@ -163,7 +163,7 @@ class ConsulCoordinator:
     def _work(self, election: Election) -> None:
         client = ConsulClient(self._settings, election.me)
         while not self._stop.is_set():
-            self._take(election, c.Ticked())
+            self._take(election, c.ElectionTicked())
             if self._calls:
                 self._take(election, client.perform(self._calls.popleft()))
             else:
@@ -180,7 +180,7 @@ class ConsulCoordinator:
             return  # time to tick
         self._take(election, event)
 
-    def _take(self, election: Election, event: c.Event) -> None:
+    def _take(self, election: Election, event: c.ElectionEvent) -> None:
         for effect in election.handle(event, self._clock()):
             match effect:
                 case c.Tell(news):

@@ -17,7 +17,7 @@ import msgspec
 import requests
 
 from zcrawl.coord import calls as c
-from zcrawl.coord.ports import Condition, Member, Role
+from zcrawl.coord.ports import Condition, Member, MemberRole
 from zcrawl.coord.records import (
     SESSION_TTL_S,
     check_id,
@@ -77,14 +77,14 @@ class ConsulClient:
 
     # ------------------------------------------------------------ calls
 
-    def perform(self, call: c.Call) -> c.Answer:
+    def perform(self, call: c.Call) -> c.CallAnswer:
         try:
             return self._perform(call)
         except Exception as error:
             trouble, reason = self.explain(error)
             return c.CallFailed(call, trouble, reason)
 
-    def _perform(self, call: c.Call) -> c.Answer:
+    def _perform(self, call: c.Call) -> c.CallAnswer:
         api, me = self._consul, self._me
         match call:
             case c.Register(leads, condition):
@@ -133,7 +133,7 @@ class ConsulClient:
             check=check_of(me, condition),
         )
 
-    def _acquire(self, session: str) -> c.Answer:
+    def _acquire(self, session: str) -> c.CallAnswer:
         """By a transaction: `?acquire=` says won or not, this also gives LockIndex."""
         key = lock_key(self._me.cluster)
         since, self._led_since = self._led_since or _utc_now(), ""
@@ -172,7 +172,9 @@ class ConsulClient:
         entry = c.LockEntry(found.get("Session") or "", found["LockIndex"], found["Value"] or b"")
         return index, c.LockRead(entry)
 
-    def read_members(self, role: Role, index: str | None, wait_s: int) -> tuple[str, c.MembersRead]:
+    def read_members(
+        self, role: MemberRole, index: str | None, wait_s: int
+    ) -> tuple[str, c.MembersRead]:
         index, rows = self._consul.health.service(
             service_name(role), index=index, wait=f"{wait_s}s"
         )

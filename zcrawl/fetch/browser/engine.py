@@ -26,7 +26,7 @@ from playwright.async_api import BrowserContext, Error, Page, Route
 from zcrawl.errors import FetchError
 from zcrawl.fetch import browser_plan as plan
 from zcrawl.fetch.browser.chromium import Chromium, find_chromium
-from zcrawl.fetch.browser.gate import Gate
+from zcrawl.fetch.browser.gate import BrowserGate
 from zcrawl.fetch.browser.tab import Tab
 from zcrawl.fetch.browser_contexts import Shelf, Slot
 from zcrawl.fetch.http2.backend import Resolve, resolve
@@ -48,7 +48,7 @@ MOST_TABS: Final = max(4, min(32, 4 * (os.cpu_count() or 1)))  # at the same tim
 @dataclasses.dataclass(slots=True)
 class _Place:
     context: BrowserContext
-    gate: Gate
+    gate: BrowserGate
 
 
 class BrowserEngine:
@@ -182,7 +182,7 @@ class BrowserEngine:
             return True
         return False
 
-    def _failures_in(self, gate: Gate) -> Callable[[str], FetchError | None]:
+    def _failures_in(self, gate: BrowserGate) -> Callable[[str], FetchError | None]:
         def failure_of(url: str) -> FetchError | None:
             parts = urlsplit(url)
             port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -221,7 +221,7 @@ class BrowserEngine:
     async def _make(
         self, chromium: Chromium, agent: str, limits: HopLimits, orders: Browser
     ) -> _Place:
-        gate = Gate(
+        gate = BrowserGate(
             limits.guard,
             limits.connect_s,
             self.gates,

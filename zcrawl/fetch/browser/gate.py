@@ -37,8 +37,8 @@ _IPV4 = 1
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Gate:
-    """`async with Gate(...)`; `server` is what the browser is told. `failures` has the last
+class BrowserGate:
+    """`async with BrowserGate(...)`; `server` is what the browser is told. `failures` has the last
     failure of each name and port: Chromium itself tells only that the proxy failed."""
 
     def __init__(

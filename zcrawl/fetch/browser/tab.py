@@ -69,7 +69,7 @@ class Tab:
         self._limits = limits
         self._orders = orders
         self._failure_of = failure_of
-        self._budget = plan.Budget(orders)
+        self._budget = plan.RequestBudget(orders)
         self._frame = ""  # the main frame's id in the protocol
         self._documents = 0  # asked for by the main frame
         self._clicked = False
@@ -218,12 +218,12 @@ class Tab:
         if self._documents == 1:
             return True
         match plan.on_move(self._page.url, request.url, self._documents - 2, self._clicked):
-            case plan.Move.FOLLOW:
+            case plan.NavigationDecision.FOLLOW:
                 return True
-            case plan.Move.REPORT:
+            case plan.NavigationDecision.REPORT:
                 self._end(self._response(302, [("location", request.url)], b""))
                 return False
-            case plan.Move.REFUSE:
+            case plan.NavigationDecision.REFUSE:
                 return False
 
     def _is_main(self, request: Request) -> bool:

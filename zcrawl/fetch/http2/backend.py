@@ -4,7 +4,7 @@ Used by `engine`. httpcore hands a name to its network backend and lets the oper
 look it up while it connects, which leaves no moment for a check. This backend does the look-up
 itself and passes addresses on; TLS still gets the name, because httpcore names it separately.
 
-It also looks at what comes, for the request at hand (its `Allowance`):
+It also looks at what comes, for the request at hand (its `StreamAllowance`):
 
 - It is counted: h11 forgets chunk extensions and interim answers, so a server can send them without
   end.
@@ -84,7 +84,7 @@ NO_POOL_LIMIT: Final = httpx.Limits(
 )
 
 
-class Allowance:
+class StreamAllowance:
     """How many bytes the answer to one request may have yet: first its head, then its body. Also
     which connection it uses."""
 
@@ -141,7 +141,7 @@ class StatusLine:
         self._seen = True
 
 
-allowance: contextvars.ContextVar[Allowance | None] = contextvars.ContextVar(
+allowance: contextvars.ContextVar[StreamAllowance | None] = contextvars.ContextVar(
     "zcrawl_allowance", default=None
 )
 
@@ -199,7 +199,7 @@ class CountedStream(httpcore.AsyncNetworkStream):
                 await self._inner.aclose()
         return self.fault
 
-    def _note_user(self) -> Allowance | None:
+    def _note_user(self) -> StreamAllowance | None:
         left = allowance.get()
         if left is not None and left.connection is not self:
             left.connection = self

@@ -22,8 +22,8 @@ import msgspec
 from zcrawl.errors import FetchError
 from zcrawl.fetch.body import ACCEPT_ENCODING, ARCHIVABLE_ENCODING, BodyReader
 from zcrawl.fetch.http2.backend import (
-    Allowance,
     Resolve,
+    StreamAllowance,
     allowance,
     cancel_stream,
     guarded_transport,
@@ -65,7 +65,7 @@ class _Failed(msgspec.Struct):
     """An attempt that gave no answer."""
 
     error: Exception
-    left: Allowance
+    left: StreamAllowance
     method: str
 
     @property
@@ -250,7 +250,7 @@ class HttpxEngine:
 async def _attempt(
     one: _Client, request: httpx.Request, limits: HopLimits
 ) -> httpx.Response | _Failed:
-    left = Allowance(limits.max_bytes)
+    left = StreamAllowance(limits.max_bytes)
     allowance.set(left)
 
     async def trace(event: str, told: Mapping[str, Any]) -> None:

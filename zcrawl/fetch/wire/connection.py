@@ -46,7 +46,7 @@ class Unanswered(ConnectionError):
     """The connection ended before a single byte of the answer: it may have been stale."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class WireResponse(msgspec.Struct, frozen=True):
     status: int
     headers: list[tuple[bytes, bytes]]  # as sent
     body: bytes  # decoded
@@ -56,7 +56,7 @@ class Answer(msgspec.Struct, frozen=True):
 class _Reading(msgspec.Struct):
     """An answer on its way, and who waits for it."""
 
-    waiting: asyncio.Future[Answer]
+    waiting: asyncio.Future[WireResponse]
     limits: HopLimits
     deadline: float
     heard_at: float
@@ -87,7 +87,7 @@ def lenient_parser(callbacks: object) -> httptools.HttpResponseParser:
     return parser
 
 
-class Line(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """`ask`, await the answer, look at `usable`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -99,10 +99,10 @@ class Line(asyncio.Protocol):
         self._reading: _Reading | None = None  # an idle line has none, and holds no page
         self._timer: asyncio.TimerHandle | None = None
 
-    def ask(self, head: bytes, limits: HopLimits, deadline: float) -> asyncio.Future[Answer]:
+    def ask(self, head: bytes, limits: HopLimits, deadline: float) -> asyncio.Future[WireResponse]:
         """Send a request. Whoever stops waiting for the answer closes the line."""
         assert self._transport is not None and self._reading is None
-        waiting: asyncio.Future[Answer] = self._loop.create_future()
+        waiting: asyncio.Future[WireResponse] = self._loop.create_future()
         reading = _Reading(waiting, limits, deadline, self._loop.time())
         self._reading = reading
         self._timer = self._loop.call_at(reading.wakeup(), self._look_at_the_clock)
@@ -235,7 +235,9 @@ class Line(asyncio.Protocol):
         decoded = body is not None and body.decodes
         self._settle(usable)
         if not reading.waiting.done():
-            reading.waiting.set_result(Answer(reading.status, reading.headers, whole, decoded))
+            reading.waiting.set_result(
+                WireResponse(reading.status, reading.headers, whole, decoded)
+            )
 
     def _fail(self, reading: _Reading, error: Exception) -> None:
         self._settle(False)

@@ -19,7 +19,7 @@ from zcrawl.errors import FetchError
 from zcrawl.fetch.guard import as_address
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits
-from zcrawl.fetch.wire.connection import Line
+from zcrawl.fetch.wire.connection import HttpConnection
 from zcrawl.fetch.wire.tls import context_for
 from zcrawl.frontier.domains import only_at
 from zcrawl.model.reasons.failure import CONNECT, CONNECT_TIMEOUT, DNS, TLS
@@ -31,7 +31,7 @@ _MOST_NAMES: Final = 10_000
 LookUp = Callable[[str, int], Awaitable[list[str]]]
 
 
-class Place(msgspec.Struct, frozen=True):
+class ConnectionTarget(msgspec.Struct, frozen=True):
     """Where an origin's connections go."""
 
     name: str  # without brackets
@@ -43,11 +43,11 @@ class Dialer:
     def __init__(self, loop: asyncio.AbstractEventLoop, look_up: LookUp | None = None) -> None:
         self._loop = loop
         self._look_up = look_up or self._ask_system
-        self._known: dict[Place, tuple[float, list[str]]] = {}  # until, addresses
+        self._known: dict[ConnectionTarget, tuple[float, list[str]]] = {}  # until, addresses
         self._dialled = 0
-        self._asking: dict[Place, asyncio.Future[list[str]]] = {}
+        self._asking: dict[ConnectionTarget, asyncio.Future[list[str]]] = {}
 
-    async def dial(self, place: Place, limits: HopLimits) -> Line:
+    async def dial(self, place: ConnectionTarget, limits: HopLimits) -> HttpConnection:
         """A new connection; FetchError blocked_address, dns, connect, tls or connect_timeout."""
         where = f"{place.name}:{place.port}"
         # Before anything is connected: files that cannot be used are nobody else's fault.
@@ -82,11 +82,11 @@ class Dialer:
             raise fetch_error(CONNECT, f"{where}: {error}") from error
 
     async def _speak(
-        self, sock: socket.socket, place: Place, context: ssl.SSLContext | None
-    ) -> Line:
+        self, sock: socket.socket, place: ConnectionTarget, context: ssl.SSLContext | None
+    ) -> HttpConnection:
         try:
             _, line = await self._loop.create_connection(
-                lambda: Line(self._loop),
+                lambda: HttpConnection(self._loop),
                 sock=sock,
                 ssl=context,
                 server_hostname=place.name.rstrip(".") if context is not None else None,
@@ -96,7 +96,7 @@ class Dialer:
             raise
         return line
 
-    async def _addresses(self, place: Place) -> list[str]:
+    async def _addresses(self, place: ConnectionTarget) -> list[str]:
         if as_address(place.name) is not None:
             return [place.name]
         known = self._known.get(place)
@@ -109,7 +109,7 @@ class Dialer:
             asking.add_done_callback(lambda done: self._learn(place, done))
         return await asyncio.shield(asking)
 
-    def _learn(self, place: Place, asked: asyncio.Future[list[str]]) -> None:
+    def _learn(self, place: ConnectionTarget, asked: asyncio.Future[list[str]]) -> None:
         del self._asking[place]
         # A failure is told to those who wait, and not remembered.
         if not asked.cancelled() and asked.exception() is None and asked.result():

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from zcrawl.fetch.cookies import Cookie, Jar, Place
+from zcrawl.fetch.cookies import Cookie, CookiePlace, Jar
 from zcrawl.fetch.ports import Response
 from zcrawl.frontier.url import host_name_of
 
@@ -85,11 +85,11 @@ class CookieStore:
         return host, data
 
 
-def _place(url: str) -> Place:
+def _place(url: str) -> CookiePlace:
     """Of a canonical URL. The dot of the root is no part of a host's name."""
     host = host_name_of(url).strip("[]").rstrip(".")
     path = url[url.find("/", 8) :].partition("?")[0]
-    return Place(host, path, url.startswith("https:"))
+    return CookiePlace(host, path, url.startswith("https:"))
 
 
 def _pair(cookie: Cookie) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from zcrawl.errors import FetchError
 from zcrawl.fetch.policy import MAX_MESSAGE, fetch_error
 from zcrawl.fetch.ports import HopLimits, Response
-from zcrawl.fetch.wire.connection import Answer
+from zcrawl.fetch.wire.connection import WireResponse
 from zcrawl.fetch.wire.connector import LookUp
 from zcrawl.fetch.wire.pool import PlainWire, split_plain
 from zcrawl.fetch.wire.response import LeanResponse
@@ -99,7 +99,7 @@ class HttpEngine:
             raise fetch_error(ENGINE, "the engine is closed")
 
 
-def _true_headers(answer: Answer) -> list[tuple[bytes, bytes]]:
+def _true_headers(answer: WireResponse) -> list[tuple[bytes, bytes]]:
     """The answer's headers without those that the decoding has made untrue."""
     if not answer.decoded:
         return answer.headers

@@ -20,8 +20,8 @@ import msgspec
 from zcrawl.fetch.body import ACCEPT_ENCODING
 from zcrawl.fetch.policy import fetch_error
 from zcrawl.fetch.ports import HopLimits, TlsFiles
-from zcrawl.fetch.wire.connection import Answer, Line, Unanswered
-from zcrawl.fetch.wire.connector import Dialer, LookUp, Place
+from zcrawl.fetch.wire.connection import HttpConnection, Unanswered, WireResponse
+from zcrawl.fetch.wire.connector import ConnectionTarget, Dialer, LookUp
 from zcrawl.model.reasons.failure import RESET
 from zcrawl.text.patterns import lazy_pattern
 
@@ -38,9 +38,9 @@ _Key = tuple[str, str, tuple[bool, frozenset[str]], TlsFiles, bool, str | None]
 
 
 class _Destination(msgspec.Struct):
-    place: Place
+    place: ConnectionTarget
     host_line: str
-    idle: list[Line] = msgspec.field(default_factory=list)  # the one used last at the end
+    idle: list[HttpConnection] = msgspec.field(default_factory=list)  # the one used last at the end
     busy: int = 0  # requests under way
 
 
@@ -56,7 +56,7 @@ class PlainWire:
 
     async def get(
         self, plain: tuple[str, str, str], headers: Mapping[str, str], limits: HopLimits
-    ) -> Answer:
+    ) -> WireResponse:
         """The whole answer to one GET of (scheme, netloc, path). FetchError for whatever the
         network or the server does; ValueError for what cannot be sent."""
         scheme, netloc, path = plain
@@ -90,8 +90,13 @@ class PlainWire:
         self._destinations.clear()
 
     async def _ask(
-        self, line: Line, to: _Destination, head: bytes, limits: HopLimits, deadline: float
-    ) -> Answer:
+        self,
+        line: HttpConnection,
+        to: _Destination,
+        head: bytes,
+        limits: HopLimits,
+        deadline: float,
+    ) -> WireResponse:
         try:
             answer = await line.ask(head, limits, deadline)
         except BaseException:
@@ -104,7 +109,7 @@ class PlainWire:
 
     # ------------------------------------------------------------ connections
 
-    def _take(self, destination: _Destination) -> Line | None:
+    def _take(self, destination: _Destination) -> HttpConnection | None:
         idle = destination.idle
         while idle:
             line = idle.pop()
@@ -170,4 +175,4 @@ def _made(scheme: str, netloc: str) -> _Destination:
         raise ValueError(f"no port: {netloc[:100]}")
     name = parts[1].rstrip(".")
     shown = name if port == usual else f"{name}:{port}"
-    return _Destination(Place(parts[1].strip("[]"), port, secure), f"Host: {shown}\r\n")
+    return _Destination(ConnectionTarget(parts[1].strip("[]"), port, secure), f"Host: {shown}\r\n")

@@ -29,13 +29,13 @@ import msgspec
 from zcrawl.errors import RefusedError
 from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.reads import wanted_run
-from zcrawl.master.events import Effects, Execute
+from zcrawl.master.events import Execute, MasterEffects
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_HOST, NO_SUCH_NODE, SPREAD
 from zcrawl.model.rows import RunRow
 from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import NodeState
-from zcrawl.store.commands import Asked, Loaded, RetryDead, RetryRow, SetDrain, SetWish
+from zcrawl.store.commands import ClientAction, Loaded, RetryDead, RetryRow, SetDrain, SetWish
 from zcrawl.store.queries import JobRow
 from zcrawl.submit.read import to_json
 from zcrawl.submit.validate import spec_from_dict
@@ -86,7 +86,7 @@ class Intents:
 
     # ------------------------------------------------------------ drains
 
-    def drain(self, args: Arguments, on: bool, asked: Asked) -> SetDrain:
+    def drain(self, args: Arguments, on: bool, asked: ClientAction) -> SetDrain:
         """Raise NodeUnknown for a worker that neither this leader nor the database knows."""
         state, node = self._state, args.text("node")
         info = state.roster.workers.get(node)
@@ -107,7 +107,7 @@ class Intents:
 
     # ------------------------------------------------------------ wishes
 
-    def reassign(self, args: Arguments, asked: Asked) -> SetWish:
+    def reassign(self, args: Arguments, asked: ClientAction) -> SetWish:
         """A host goes to the named worker as soon as the one that has it lets go."""
         state, wanted, node = self._state, args.text("host"), args.text("node")
         hosts = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
@@ -129,14 +129,14 @@ class Intents:
 
     # ------------------------------------------------------------ retries
 
-    def retry(self, run: int, args: Arguments, asked: Asked) -> RetryDead | None:
+    def retry(self, run: int, args: Arguments, asked: ClientAction) -> RetryDead | None:
         """None: it is under way, begun by this leader or by another; its end is its answer."""
         if asked.request in self._retrying:
             return None
         reason, host = args.text("reason"), args.integer("host")
         return RetryDead(self._state.epoch, run, RETRY_ROWS, asked.at, asked, reason, host)
 
-    def retried(self, command: RetryDead, more: bool, now: float, effects: Effects) -> None:
+    def retried(self, command: RetryDead, more: bool, now: float, effects: MasterEffects) -> None:
         """A part is stored; the next one follows from where the retry stands."""
         if not more:
             self._retrying.discard(command.asked.request)
@@ -155,7 +155,7 @@ class Intents:
         self._inherited = list(loaded.retries)
         self._retrying.update(row.asked.request for row in loaded.retries)
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         """Go on with what the last leader had begun."""
         rows, self._inherited = self._inherited, []
         for row in rows:

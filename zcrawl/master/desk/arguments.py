@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 from zcrawl.errors import RefusedError
 from zcrawl.master.desk.operation import Type
 from zcrawl.master.desk.operations import find
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.reasons.cluster import BAD_REQUEST
 
 MOST_INTEGER: Final = (1 << 63) - 1  # what a database's column holds
@@ -24,7 +24,7 @@ _MOST_SHOWN: Final = 100
 class Arguments(dict[str, Any]):
     """A mapping like the request's own; its readers raise RefusedError `bad_request`."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ClientRequest) -> None:
         super().__init__(request.args)
         operation = find(request.op)
         self._op = request.op

@@ -32,10 +32,10 @@ from zcrawl.master.desk.operation import (
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending, refuse, refuse_error, reply
 from zcrawl.master.desk.views import DeskViews
-from zcrawl.master.events import Ask, Effects, Execute, Note, StepDown
+from zcrawl.master.events import Ask, Execute, MasterEffects, Note, StepDown
 from zcrawl.master.leader_state import LeaderState
 from zcrawl.master.snapshot import live_run, nodes_view
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_LEADER, NO_SUCH_RUN, UNKNOWN_OP
 from zcrawl.model.reasons.skip import CANCELLED, DELETED
 from zcrawl.model.reasons.usage import NO_SEEDS
@@ -45,8 +45,8 @@ from zcrawl.model.spec import JobSpec
 from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     AddSeeds,
-    Asked,
     ChangeRun,
+    ClientAction,
     Command,
     CommandOutcome,
     DrainSet,
@@ -94,7 +94,9 @@ class Desk:
         self._waiting: dict[str, Pending] = {}  # for a worker that may still say HELLO
         self._views = DeskViews(state)
 
-    def ask(self, client: bytes, request: Request, now: float, effects: Effects) -> None:
+    def ask(
+        self, client: bytes, request: ClientRequest, now: float, effects: MasterEffects
+    ) -> None:
         known = self._pending.get(request.id)
         if known is not None:  # asked again, maybe through another master: it is under way
             known.client = client
@@ -111,10 +113,12 @@ class Desk:
         else:
             self._begin(pending, now, effects)
 
-    def _begin(self, pending: Pending, now: float, effects: Effects) -> None:
+    def _begin(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         self._do(pending, now, effects, audited=_operation(pending).audited)
 
-    def _do(self, pending: Pending, now: float, effects: Effects, *, audited: bool = False) -> None:
+    def _do(
+        self, pending: Pending, now: float, effects: MasterEffects, *, audited: bool = False
+    ) -> None:
         request = pending.request
         try:
             if audited:
@@ -131,7 +135,7 @@ class Desk:
         except Exception as error:  # refused by its name, or as a bug of ours
             self._fail(pending, error, effects)
 
-    def _handle(self, pending: Pending, now: float, effects: Effects) -> None:
+    def _handle(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         op, handler = pending.request.op, _operation(pending).handler
         match handler:
             case LeaderAction(begin):
@@ -152,7 +156,7 @@ class Desk:
         """What the last leader was asked for and had not finished."""
         self._intents.inherit(loaded)
 
-    def tick(self, now: float, effects: Effects) -> None:
+    def tick(self, now: float, effects: MasterEffects) -> None:
         self._intents.tick(now, effects)
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
@@ -162,7 +166,7 @@ class Desk:
 
     # ------------------------------------------------------------ submissions
 
-    def submit(self, pending: Pending, now: float, effects: Effects) -> None:
+    def submit(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         args = pending.args
         if args.get("mode") == "again":  # it runs what is stored: look at that first
             by_name = args.get("ref") is not None
@@ -171,7 +175,9 @@ class Desk:
         else:
             self._submit_now(pending, now, effects)
 
-    def submit_again(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+    def submit_again(
+        self, pending: Pending, found: JobList, now: float, effects: MasterEffects
+    ) -> None:
         """Go on with a submission in the mode `again`, with the job that is stored."""
         spec = None
         if pending.args.get("ref") is not None:
@@ -184,7 +190,7 @@ class Desk:
         self,
         pending: Pending,
         now: float,
-        effects: Effects,
+        effects: MasterEffects,
         stored: JobSpec | None = None,
     ) -> None:
         """`stored`: the spec that the job has, if that is what runs."""
@@ -226,7 +232,7 @@ class Desk:
         )
         effects.append(Execute(command))
 
-    def add_seeds(self, pending: Pending, now: float, effects: Effects) -> None:
+    def add_seeds(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         args = pending.args
         run, urls = args.integer("run"), args.sequence("seeds")
         active = self._state.runs.get(run)
@@ -245,7 +251,9 @@ class Desk:
         )
         effects.append(Execute(command))
 
-    def _submitted(self, pending: Pending, done: Submitted, now: float, effects: Effects) -> bool:
+    def _submitted(
+        self, pending: Pending, done: Submitted, now: float, effects: MasterEffects
+    ) -> bool:
         """True when the stored answer says more than memory knows: reload."""
         if done.refused:
             self._refuse(pending, replies.refusal(done.refused, done.job, done.run), effects)
@@ -261,11 +269,11 @@ class Desk:
 
     # ------------------------------------------------------------ actions on runs
 
-    def find_job(self, pending: Pending, now: float, effects: Effects) -> None:
+    def find_job(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         """Ask for the job that an action is about."""
         effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
 
-    def act(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+    def act(self, pending: Pending, found: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(found, pending.request)
         action = pending.args.text("action")
         wanted = reads.wanted_run(pending.args)
@@ -289,7 +297,9 @@ class Desk:
         else:
             raise RefusedError(f"unknown action {action!r}", code=BAD_REQUEST)
 
-    def _changed(self, pending: Pending, done: RunChanged, now: float, effects: Effects) -> None:
+    def _changed(
+        self, pending: Pending, done: RunChanged, now: float, effects: MasterEffects
+    ) -> None:
         for changed in (done.row, *done.others):
             if changed is not None:
                 self._state.put_run(changed, now, effects)
@@ -304,40 +314,45 @@ class Desk:
             effects.append(Note(f"run_{what}", f"run {row.id} by request", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
-    def tune(self, pending: Pending, found: JobList, now: float, effects: Effects) -> None:
+    def tune(self, pending: Pending, found: JobList, now: float, effects: MasterEffects) -> None:
         job = reads.the_job(found, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
         asked = self._asked(pending, now)
         effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
 
-    def _asked(self, pending: Pending, now: float) -> Asked:
+    def _asked(self, pending: Pending, now: float) -> ClientAction:
         return idempotency.asked(
             pending.request, self._state.me, self._state.utc(now), pending.count
         )
 
-    def reassign(self, pending: Pending, now: float, effects: Effects) -> None:
+    def reassign(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         asked = self._asked(pending, now)
         effects.append(Execute(self._intents.reassign(pending.args, asked)))
 
-    def drain(self, pending: Pending, now: float, effects: Effects) -> None:
+    def drain(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         self._set_drain(True, pending, now, effects)
 
-    def undrain(self, pending: Pending, now: float, effects: Effects) -> None:
+    def undrain(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         self._set_drain(False, pending, now, effects)
 
-    def _set_drain(self, on: bool, pending: Pending, now: float, effects: Effects) -> None:
+    def _set_drain(self, on: bool, pending: Pending, now: float, effects: MasterEffects) -> None:
         asked = self._asked(pending, now)
         effects.append(Execute(self._intents.drain(pending.args, on, asked)))
 
-    def step_down(self, pending: Pending, now: float, effects: Effects) -> None:
+    def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         data = actions.step_down(self._state, pending.args)
         self._reply(pending, data, effects)
         if data["epoch"] == data["now"]:
             effects.append(StepDown("asked to by an operator"))
 
     def _retried(
-        self, pending: Pending, command: RetryDead, done: Retried, now: float, effects: Effects
+        self,
+        pending: Pending,
+        command: RetryDead,
+        done: Retried,
+        now: float,
+        effects: MasterEffects,
     ) -> None:
         if done.reply:
             self._intents.retried(command, False, now, effects)
@@ -362,7 +377,7 @@ class Desk:
     # ------------------------------------------------------------ the store's answers
 
     def answer(
-        self, query: Query, tag: str, outcome: QueryOutcome, now: float, effects: Effects
+        self, query: Query, tag: str, outcome: QueryOutcome, now: float, effects: MasterEffects
     ) -> None:
         pending = self._pending.get(tag)
         if pending is None:
@@ -388,17 +403,19 @@ class Desk:
         except Exception as error:  # refused by its name, or as a bug of ours
             self._fail(pending, error, effects)
 
-    def answer_failed(self, tag: str, error: StoreError, effects: Effects) -> None:
+    def answer_failed(self, tag: str, error: StoreError, effects: MasterEffects) -> None:
         pending = self._pending.get(tag)
         if pending is not None:
             self._refuse(pending, error, effects)
 
-    def done(self, command: Command, outcome: CommandOutcome, now: float, effects: Effects) -> bool:
+    def done(
+        self, command: Command, outcome: CommandOutcome, now: float, effects: MasterEffects
+    ) -> bool:
         """A client's command was committed; True asks for a reload."""
         pending = self._of(command)
         if pending is None:
             # Its client was served by an earlier try, or is gone; memory still has to follow.
-            pending = Pending(b"", Request("", "", {}))
+            pending = Pending(b"", ClientRequest("", "", {}))
         match command, outcome:
             case SubmitJob() | AddSeeds(), Submitted():
                 return self._submitted(pending, outcome, now, effects)
@@ -423,7 +440,7 @@ class Desk:
         """Whether a command that failed must be repeated: a part of what it does is stored."""
         return isinstance(command, RetryDead) and self._intents.is_begun(command)
 
-    def failed(self, command: Command, error: StoreError, effects: Effects) -> None:
+    def failed(self, command: Command, error: StoreError, effects: MasterEffects) -> None:
         pending = self._of(command)
         if pending is not None:
             self._refuse(pending, error, effects)
@@ -435,7 +452,7 @@ class Desk:
         """A request that somebody else answers."""
         return self._pending.pop(tag, None)
 
-    def abandon(self, effects: Effects) -> None:
+    def abandon(self, effects: MasterEffects) -> None:
         """Nobody leads here any more: who waits asks again, whoever leads then."""
         for pending in self._pending.values():
             refuse(pending, UnreachableError("the leader stepped down", code=NO_LEADER), effects)
@@ -444,15 +461,15 @@ class Desk:
 
     # ------------------------------------------------------------ replies
 
-    def _reply(self, pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+    def _reply(self, pending: Pending, data: dict[str, Any], effects: MasterEffects) -> None:
         self._pending.pop(pending.request.id, None)
         reply(pending, data, effects)
 
-    def _refuse(self, pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+    def _refuse(self, pending: Pending, error: ZcrawlError, effects: MasterEffects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse(pending, error, effects)
 
-    def _fail(self, pending: Pending, error: Exception, effects: Effects) -> None:
+    def _fail(self, pending: Pending, error: Exception, effects: MasterEffects) -> None:
         self._pending.pop(pending.request.id, None)
         refuse_error(pending, error, effects)
 

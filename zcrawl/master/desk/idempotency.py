@@ -24,18 +24,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from zcrawl.mesh.messages import Request
-from zcrawl.store.commands import Asked
+from zcrawl.mesh.messages import ClientRequest
+from zcrawl.store.commands import ClientAction
 
 _TOLD: Final = ("ref", "action", "run", "node", "host", "mode", "epoch")
 _PACE: Final = ("rate", "concurrency", "burst")
 
 
-def asked(request: Request, me: str, utc: float, changed: int) -> Asked:
-    return Asked(request.id, what(request), request.by, request.via or me, utc, changed)
+def asked(request: ClientRequest, me: str, utc: float, changed: int) -> ClientAction:
+    return ClientAction(request.id, what(request), request.by, request.via or me, utc, changed)
 
 
-def what(request: Request) -> str:
+def what(request: ClientRequest) -> str:
     """The action in a few words: `pause`, `tune rate 2.5`, `retry reason dns`."""
     args = request.args
     if request.op == "act":
@@ -47,7 +47,7 @@ def what(request: Request) -> str:
     return " ".join(words)[:100]
 
 
-def audit_line(request: Request, me: str) -> str:
+def audit_line(request: ClientRequest, me: str) -> str:
     who = f"{request.by or 'unknown'} via {request.via or me}"
     return f"{request.op} by {who}: {_brief(request.args)}"
 

@@ -10,8 +10,8 @@ import enum
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from zcrawl.mesh.messages import Request
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.messages import ClientRequest
+from zcrawl.mesh.roles import KeyRole
 
 if TYPE_CHECKING:  # handlers are named here and loaded by those who call them
     from zcrawl.master.desk.arguments import Arguments
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # handlers are named here and loaded by those who call them
     from zcrawl.master.desk.reads import DatabaseReads, Live
     from zcrawl.master.desk.replies import Pending
     from zcrawl.master.desk.views import DeskViews
-    from zcrawl.master.events import Effects
+    from zcrawl.master.events import MasterEffects
     from zcrawl.master.follower import Follower
     from zcrawl.master.master import Master
     from zcrawl.store.queries import JobList, Query, QueryOutcome
@@ -51,9 +51,9 @@ class Argument(NamedTuple):
 class Right(enum.Enum):
     """The roles that may request an operation. A client without keys may request all."""
 
-    WORKER = frozenset((Role.WORKER, Role.VIEWER, Role.OPERATOR))
-    VIEWER = frozenset((Role.VIEWER, Role.OPERATOR))
-    OPERATOR = frozenset((Role.OPERATOR,))
+    WORKER = frozenset((KeyRole.WORKER, KeyRole.VIEWER, KeyRole.OPERATOR))
+    VIEWER = frozenset((KeyRole.VIEWER, KeyRole.OPERATOR))
+    OPERATOR = frozenset((KeyRole.OPERATOR,))
 
 
 class Repeat(enum.Enum):
@@ -71,7 +71,7 @@ class Repeat(enum.Enum):
 class EveryMaster(NamedTuple):
     """The master that gets the request answers it, leader or not."""
 
-    answer: Callable[[Master, Request], Data]
+    answer: Callable[[Master, ClientRequest], Data]
 
 
 class FromDatabase(NamedTuple):
@@ -100,11 +100,11 @@ class LeaderView(NamedTuple):
 class LeaderAction(NamedTuple):
     """The leader does it. `found` goes on when `begin` has asked the store for a job."""
 
-    begin: Callable[[Desk], Callable[[Pending, float, Effects], None]]
-    found: Callable[[Desk], Callable[[Pending, JobList, float, Effects], None]] | None = None
+    begin: Callable[[Desk], Callable[[Pending, float, MasterEffects], None]]
+    found: Callable[[Desk], Callable[[Pending, JobList, float, MasterEffects], None]] | None = None
 
 
-Handler: TypeAlias = EveryMaster | FromDatabase | FromMemory | LeaderView | LeaderAction
+OperationHandler: TypeAlias = EveryMaster | FromDatabase | FromMemory | LeaderView | LeaderAction
 
 
 # ---------------------------------------------------------------- declarations
@@ -116,7 +116,7 @@ class Operation(NamedTuple):
     name: str
     right: Right
     repeat: Repeat
-    handler: Handler
+    handler: OperationHandler
     answer: str
     arguments: Mapping[str, Argument]
     audited: bool  # each request leaves a log line that says who sent it
@@ -140,7 +140,7 @@ def declare(
     *arguments: Argument,
     right: Right,
     repeat: Repeat,
-    handler: Handler,
+    handler: OperationHandler,
     answer: str,
     audited: bool = False,
 ) -> str:

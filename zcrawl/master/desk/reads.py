@@ -17,7 +17,7 @@ from zcrawl.master.desk.arguments import Arguments
 from zcrawl.master.desk.operation import FromDatabase
 from zcrawl.master.desk.operations import find
 from zcrawl.master.desk.replies import Pending
-from zcrawl.mesh.messages import Request
+from zcrawl.mesh.messages import ClientRequest
 from zcrawl.model.reasons.cluster import BAD_REQUEST, NO_SUCH_JOB
 from zcrawl.store.queries import (
     FailedRow,
@@ -137,7 +137,7 @@ def _failed(row: FailedRow) -> dict[str, Any]:
     return {**msgspec.structs.asdict(row), "state": row.state.name.lower()}
 
 
-def the_job(found: JobList, request: Request) -> JobRow:
+def the_job(found: JobList, request: ClientRequest) -> JobRow:
     for job in found.jobs:
         if is_visible(job):
             return job

@@ -11,8 +11,8 @@ import msgspec
 
 from zcrawl.errors import RefusedError, ZcrawlError
 from zcrawl.master.desk.arguments import Arguments
-from zcrawl.master.events import Effects, Note, ReplyTo
-from zcrawl.mesh.messages import Reply, Request
+from zcrawl.master.events import MasterEffects, Note, ReplyTo
+from zcrawl.mesh.messages import ClientRequest, Reply
 from zcrawl.model.log_event import REQUEST_REFUSED
 from zcrawl.model.reasons.cluster import NAME_EXISTS, RUN_ENDED
 from zcrawl.model.reasons.failure import INTERNAL_ERROR
@@ -24,7 +24,7 @@ class Pending(msgspec.Struct):
     """A request that waits for the store, or for the leader."""
 
     client: bytes
-    request: Request
+    request: ClientRequest
     job: JobRow | None = None
     run: RunRow | None = None  # of a job's view: the one to show
     count: int = 0  # of what it changed
@@ -35,19 +35,19 @@ class Pending(msgspec.Struct):
         return Arguments(self.request)
 
 
-def reply(pending: Pending, data: dict[str, Any], effects: Effects) -> None:
+def reply(pending: Pending, data: dict[str, Any], effects: MasterEffects) -> None:
     if pending.client:
         effects.append(ReplyTo(pending.client, Reply(pending.request.id, True, data)))
 
 
-def refuse(pending: Pending, error: ZcrawlError, effects: Effects) -> None:
+def refuse(pending: Pending, error: ZcrawlError, effects: MasterEffects) -> None:
     effects.append(Note(REQUEST_REFUSED, f"{pending.request.op}: {error.code}"))
     if pending.client:
         data = {"code": error.code, "message": str(error), "exit_code": error.exit_code}
         effects.append(ReplyTo(pending.client, Reply(pending.request.id, False, data)))
 
 
-def refuse_error(pending: Pending, error: Exception, effects: Effects) -> None:
+def refuse_error(pending: Pending, error: Exception, effects: MasterEffects) -> None:
     """Refuse what failed. An error without a name is a bug of this master, and not of its client:
     the log has its traceback. Only the planning of an answer fails like this, so memory is as it
     was, and a leader goes on leading."""

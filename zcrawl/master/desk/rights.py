@@ -15,9 +15,9 @@ from zcrawl.errors import RefusedError
 from zcrawl.master.desk.operation import OPERATIONS
 from zcrawl.master.desk.operations import ROLE, find
 from zcrawl.master.desk.replies import Pending, refuse
-from zcrawl.master.events import ClientAsked, Effects
-from zcrawl.mesh.messages import Request
-from zcrawl.mesh.roles import Role
+from zcrawl.master.events import ClientAsked, MasterEffects
+from zcrawl.mesh.messages import ClientRequest
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.model.reasons.cluster import FORBIDDEN
 
 __all__ = ["READS", "ROLE", "may_act", "may_ask", "refusal"]
@@ -29,7 +29,7 @@ READS: Final = frozenset(
 
 def may_ask(role: str, op: str) -> bool:
     """A role that this master does not know may ask nothing: a newer one may have sent it."""
-    if role in ("", Role.OPERATOR):
+    if role in ("", KeyRole.OPERATOR):
         return True  # also what this master does not know: that has an error of its own
     operation = find(op)
     return operation is not None and role in operation.right.value
@@ -37,13 +37,13 @@ def may_ask(role: str, op: str) -> bool:
 
 def may_act(role: str) -> bool:
     """Whether there is something that a console with this role may change."""
-    return role in ("", Role.OPERATOR)
+    return role in ("", KeyRole.OPERATOR)
 
 
-def _forbidden(request: Request) -> str:
+def _forbidden(request: ClientRequest) -> str:
     """Whose key it is, and what it lacks."""
     what = request.args.get("action") if request.op == "act" else request.op
-    kind = "may only watch" if request.role == Role.VIEWER else f"is one of a {request.role}"
+    kind = "may only watch" if request.role == KeyRole.VIEWER else f"is one of a {request.role}"
     lacks = "viewer or operator" if request.op in READS else "operator"
     return (
         f"{str(what)[:50]}: the key of {request.key or 'this client'} {kind}; this needs the role "
@@ -51,12 +51,12 @@ def _forbidden(request: Request) -> str:
     )
 
 
-def refusal(asked: ClientAsked) -> Effects | None:
+def refusal(asked: ClientAsked) -> MasterEffects | None:
     """Return the refusal of a request that its role may not make; None: it may."""
     request = asked.request
     if may_ask(request.role, request.op):
         return None
-    effects: Effects = []
+    effects: MasterEffects = []
     error = RefusedError(_forbidden(request), code=FORBIDDEN)
     refuse(Pending(asked.client, request), error, effects)
     return effects

@@ -1,7 +1,7 @@
 """Drives a Master with real parts: sockets, clock, the store's threads, clients.
 
-Messages of one drained batch are handed over one by one, then one Ticked plans, commits and
-beats for all of them. Clients within this process use a route of their own instead of a socket.
+Messages of one drained batch are handed over one by one, then one MasterTicked plans, commits
+and beats for all of them. Clients within this process use a route of their own instead of a socket.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zcrawl.master import events as m
 from zcrawl.master.crash_guard import in_words
 from zcrawl.master.driver.store_threads import StoreThreads
 from zcrawl.master.master import Master
-from zcrawl.mesh.messages import BadBody, Lines, Reply, Request
+from zcrawl.mesh.messages import BadBody, ClientRequest, LogRecords, Reply
 from zcrawl.mesh.ports import Arrived, MasterMesh, Peers
 from zcrawl.model.log_event import FORWARD_FAILED, Log
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
@@ -36,7 +36,7 @@ GATHER_S: Final = 0.002  # what happens within it is planned for, and answered, 
 LOOK_S: Final = 1.0  # it looks at itself this often
 SUBMIT: Final = "submit"
 
-Prepare = Callable[[Request], Awaitable[Request]]
+Prepare = Callable[[ClientRequest], Awaitable[ClientRequest]]
 
 
 class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,9 @@ class MasterProcess(msgspec.Struct, frozen=True, kw_only=True):
     utc: Callable[[], float]
     log: Log
     log_told: Log | None = None  # for what the watchers know; None: `log`
-    lines: Callable[[], Lines | None] = lambda: None  # what was logged by `log` since the last call
+    lines: Callable[[], LogRecords | None] = lambda: (
+        None
+    )  # what was logged by `log` since the last call
     rss_bytes: Callable[[], int] = lambda: 0
     # Adds to a submission what has to be asked of the world before it is judged.
     prepare: Prepare | None = None
@@ -109,7 +111,7 @@ class MasterLoop:
         if self._peers is not None:
             self._peers.listen(lambda arrived: self._on_messages(arrived, by_master=True))
 
-    async def ask(self, request: Request) -> Reply:
+    async def ask(self, request: ClientRequest) -> Reply:
         """A request of a client in this process."""
         route = self._local + str(next(self._numbers)).encode()
         future: asyncio.Future[Reply] = self._loop.create_future()
@@ -141,13 +143,13 @@ class MasterLoop:
 
     # ------------------------------------------------------------ events
 
-    def handle(self, event: m.Event) -> None:
+    def handle(self, event: m.MasterEvent) -> None:
         if self._closed:
             return
         self._settle(event, self._clock(), self._utc())
         self._plan_tick()
 
-    def _settle(self, event: m.Event, now: float, utc: float) -> None:
+    def _settle(self, event: m.MasterEvent, now: float, utc: float) -> None:
         """Decide and do. A bug in the leader's memory is cured by the database: it leads again,
         loaded anew; `mishaps` has what is done about one that comes back."""
         try:
@@ -183,8 +185,8 @@ class MasterLoop:
         now, utc = self._clock(), self._utc()
         for one in arrived:
             message = one.message
-            event: m.Event
-            if not isinstance(message, BadBody) and isinstance(message.body, Request):
+            event: m.MasterEvent
+            if not isinstance(message, BadBody) and isinstance(message.body, ClientRequest):
                 if self._prepare is not None and message.body.op == SUBMIT:
                     self._prepare_then_ask(self._prepare, one.route, message.body)
                     continue
@@ -196,7 +198,7 @@ class MasterLoop:
             self._settle(event, now, utc)
         self._plan_tick()
 
-    def _prepare_then_ask(self, prepare: Prepare, route: bytes, request: Request) -> None:
+    def _prepare_then_ask(self, prepare: Prepare, route: bytes, request: ClientRequest) -> None:
         """A client that waits asks again, with the same id: the first time is enough."""
         if request.id in self._preparing:
             return
@@ -228,7 +230,7 @@ class MasterLoop:
         now = self._clock()
         wait_s = LOOK_S  # whatever fails here, there is a next tick
         try:
-            self._settle(m.Ticked(), now, self._utc())
+            self._settle(m.MasterTicked(), now, self._utc())
             if now >= self._looked_at + LOOK_S:
                 self._look_at_itself(now)
             wait_s = max(self.machine.next_wakeup(now) - now, LEAST_WAIT_S)
@@ -250,7 +252,7 @@ class MasterLoop:
 
     # ------------------------------------------------------------ effects
 
-    def _do(self, effect: m.Effect) -> None:
+    def _do(self, effect: m.MasterEffect) -> None:
         epoch = self.machine.epoch
         match effect:
             case m.SendToWorker(_, incarnation, route, body, sequence):
@@ -296,7 +298,7 @@ class MasterLoop:
 
         self._store.query(query, then)
 
-    def _forward(self, master: str, request: Request) -> None:
+    def _forward(self, master: str, request: ClientRequest) -> None:
         if self._peers is None or not self._peers.send(master, request):
             self.note(FORWARD_FAILED, f"{request.op} to {master}")
 

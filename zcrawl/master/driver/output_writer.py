@@ -40,12 +40,12 @@ from zcrawl.model.reasons.storage import OUTPUT_TIMEOUT
 from zcrawl.outputs.files.folder import OutputPlaces
 from zcrawl.outputs.files.parts import SinkTools
 from zcrawl.outputs.files.sinks import Sink, batch_of, kind_of, open_sink
-from zcrawl.outputs.script import Commit, Effect, Fence, Open, Read, Write, write_output
+from zcrawl.outputs.script import Commit, Fence, Open, ReadRows, ScriptEffect, Write, write_output
 from zcrawl.outputs.warc import GetBody
 from zcrawl.runtime.loop import supervised
 from zcrawl.runtime.threads import LimitedThread, outcome_of
 from zcrawl.store.commands import AdvanceOutput, NoteOutput
-from zcrawl.store.output_mark import Mark
+from zcrawl.store.output_mark import OutputMark
 from zcrawl.store.output_pieces import Writer
 from zcrawl.store.queries import Items, OutputRow, ReadItems
 
@@ -146,7 +146,7 @@ class Following:
                 return
             outcome = await self._perform(effect, row, epoch)
 
-    async def _perform(self, effect: Effect, row: OutputRow, epoch: int) -> Any:
+    async def _perform(self, effect: ScriptEffect, row: OutputRow, epoch: int) -> Any:
         tools = self._tools
         match effect:
             case Fence():
@@ -158,7 +158,7 @@ class Following:
                 self._sink = await self._call("opening it", opening, TAKE_S)
                 self._sink_epoch = epoch
                 return self._sink
-            case Read(after, limit):
+            case ReadRows(after, limit):
                 items = await tools.store.ask(ReadItems(row.run, after, limit, kind_of(row.format)))
                 assert isinstance(items, Items)
                 return items.rows
@@ -206,7 +206,7 @@ class Following:
         if self._tools.epoch() != epoch:
             raise Fenced(f"{self.path}: this master does not lead in epoch {epoch} any more")
 
-    async def _commit(self, row: OutputRow, epoch: int, mark: Mark) -> None:
+    async def _commit(self, row: OutputRow, epoch: int, mark: OutputMark) -> None:
         await self._tools.store.do(
             AdvanceOutput(
                 epoch,

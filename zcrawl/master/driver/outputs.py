@@ -28,7 +28,7 @@ from zcrawl.store.queries import OutputRow, Outputs, ReadOutputs
 INTERVAL_S: Final = 0.2
 ROTATION_S: Final = 5.0  # how often parts are looked at that may have become too old
 AGAIN_S: Final = 1.0  # after the store could not be read
-Key: TypeAlias = tuple[int, str]  # run, path
+OutputKey: TypeAlias = tuple[int, str]  # run, path
 
 
 class OutputLoop:
@@ -47,7 +47,7 @@ class OutputLoop:
         """`places` opens what this master may write; `body_of` finds kept bodies; `alone`: the lock
         of the data folder excludes every other master."""
         self._tools = Tools(store, epoch, note, places, utc, body_of, self.committed, master, alone)
-        self._followings: dict[Key, Following] = {}
+        self._followings: dict[OutputKey, Following] = {}
         self._error: ZcrawlError | None = None  # of all together: the store is away, or a bug
         self._stale = False
         self._changed = asyncio.Event()
@@ -68,7 +68,7 @@ class OutputLoop:
         """
         self._stale = True
 
-    def troubles(self) -> dict[Key, ZcrawlError]:
+    def troubles(self) -> dict[OutputKey, ZcrawlError]:
         """What hinders which output at the moment."""
         followings = self._followings.items()
         return {key: output.error for key, output in followings if output.error is not None}
@@ -145,7 +145,7 @@ class OutputLoop:
         return self._tools.epoch()
 
     async def _read(self, runs: Collection[int | None]) -> list[OutputRow]:
-        rows: dict[Key, OutputRow] = {}
+        rows: dict[OutputKey, OutputRow] = {}
         for run in runs:
             outputs = await self._tools.store.ask(ReadOutputs(run))
             assert isinstance(outputs, Outputs)
@@ -158,7 +158,7 @@ class OutputLoop:
             self._followings[key] = Following(self._tools, row.run, row.path)
         return self._followings[key]
 
-    async def _close(self, keys: list[Key]) -> None:
+    async def _close(self, keys: list[OutputKey]) -> None:
         """All at once. What hangs stays known, so that nobody else writes beside it."""
         closed = await asyncio.gather(*(self._followings[key].close() for key in keys))
         for key, gone in zip(keys, closed, strict=True):

@@ -22,7 +22,7 @@ from zcrawl.store.ports import Store
 from zcrawl.store.queries import Query, QueryOutcome
 
 T = TypeVar("T")
-_Job: TypeAlias = Callable[[], None] | None  # None ends the thread
+_StoreJob: TypeAlias = Callable[[], None] | None  # None ends the thread
 OnError: TypeAlias = Callable[[str, str], None]
 
 
@@ -31,7 +31,7 @@ class StoreThreads:
         self._store = store
         self._on_error = on_error
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[str, queue.SimpleQueue[_Job]] = {}
+        self._queues: dict[str, queue.SimpleQueue[_StoreJob]] = {}
         self._threads: list[threading.Thread] = []
         for name in ("writer", "reader"):
             self._queues[name] = queue.SimpleQueue()
@@ -100,7 +100,7 @@ class StoreThreads:
             self._loop.call_soon_threadsafe(callback, *args)
 
 
-def _work(jobs: queue.SimpleQueue[_Job]) -> None:
+def _work(jobs: queue.SimpleQueue[_StoreJob]) -> None:
     while (job := jobs.get()) is not None:
         job()
 

@@ -25,8 +25,17 @@ from zcrawl.mesh.border import (
     worker_advice,
 )
 from zcrawl.mesh.codec import decode_body, decode_header, peek_request_id
-from zcrawl.mesh.messages import BadBody, Body, Header, Kind, Message, Reply, Request, Stale
-from zcrawl.mesh.ports import Arrived, Handler, Log
+from zcrawl.mesh.messages import (
+    BadBody,
+    Body,
+    ClientRequest,
+    Header,
+    Message,
+    MessageKind,
+    Reply,
+    Stale,
+)
+from zcrawl.mesh.ports import Arrived, BatchHandler, MeshLog
 from zcrawl.mesh.roles import HEADER_MOST, Channel
 from zcrawl.mesh.sockets.readers import OnBadFrame, OnNotice, Socket, SocketReader
 from zcrawl.model.log_event import BAD_BODY
@@ -51,13 +60,13 @@ class BorderReader(SocketReader):
         self,
         socket: Socket,
         channel: Channel,
-        handler: Handler,
+        handler: BatchHandler,
         counters: Counter[str],
         on_bad_frame: OnBadFrame,
         on_notice: OnNotice,
-        note: Log,
+        note: MeshLog,
         *,
-        log: Log,
+        log: MeshLog,
         border: Border,
         keyed: bool,
         answer: Answer,
@@ -90,7 +99,7 @@ class BorderReader(SocketReader):
             return
         size = len(frames[1])
         refusal = self._border.refusal(sender, self._channel, header, size)
-        is_request = refusal is None and header.kind == Kind.REQUEST
+        is_request = refusal is None and header.kind == MessageKind.REQUEST
         if is_request and not self._border.may_ask(sender, self._loop.time()):
             refusal = Refusal.RATE
         if refusal is None:
@@ -100,10 +109,12 @@ class BorderReader(SocketReader):
 
     def _let_in(self, sender: Sender, route: bytes, message: Message | BadBody) -> None:
         if isinstance(message, BadBody):
-            if message.header.kind != Kind.RESULT:  # only a result is numbered and must be consumed
+            if (
+                message.header.kind != MessageKind.RESULT
+            ):  # only a result is numbered and must be consumed
                 self._note(BAD_BODY, f"{sender.text()}: {message.error}")
                 return
-        elif isinstance(message.body, Request):
+        elif isinstance(message.body, ClientRequest):
             message = Message(message.header, mark(message.body, sender))
             self._border.asks(sender, route)
         self._arrived.append(Arrived(route, message))
@@ -125,11 +136,11 @@ class BorderReader(SocketReader):
             self._log(refusal.value, describe(refusal, sender, self._channel, header, len(body)))
         if not self._routed or not self._border.may_answer(sender, now):
             return
-        if header.kind == Kind.REQUEST:
+        if header.kind == MessageKind.REQUEST:
             id = peek_request_id(bytes(body.buffer[:300]))
             if id:
                 self._answer(route, header, _refused(id, refusal, sender, len(body)))
-        elif header.kind == Kind.HELLO or refusal is Refusal.NAME:
+        elif header.kind == MessageKind.HELLO or refusal is Refusal.NAME:
             reason = NAME_NOT_ALLOWED if refusal is Refusal.NAME else KEY_NOT_ALLOWED
             self._answer(route, header, Stale(reason, worker_advice(sender, header.source)))
 
@@ -143,7 +154,7 @@ def _refused(id: str, refusal: Refusal, sender: Sender, size: int) -> Reply:
             data = {"code": TOO_MANY_REQUESTS, "message": text, "exit_code": again}
             return Reply(id, False, {**data, "retry_after_s": TRY_AGAIN_S})
         case Refusal.SIZE:
-            most = sender.most[Channel.CONTROL][Kind.REQUEST]
+            most = sender.most[Channel.CONTROL][MessageKind.REQUEST]
             text = f"a request of {size} bytes; the key {sender.name} may send {most} at most"
             return Reply(id, False, {"code": REQUEST_TOO_LARGE, "message": text, "exit_code": 1})
         case _:

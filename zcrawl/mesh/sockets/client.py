@@ -15,8 +15,8 @@ import zmq
 
 from zcrawl.errors import MeshError, VersionMismatch
 from zcrawl.mesh.codec import VERSION_TOPIC, encode
-from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Handler, Log, no_log
+from zcrawl.mesh.messages import Body, MessageKind
+from zcrawl.mesh.ports import BatchHandler, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
@@ -36,8 +36,8 @@ class ZmqSubscriber(MeshEnd):
     def __init__(
         self,
         name: str,
-        kinds: Sequence[Kind],
-        log: Log = no_log,
+        kinds: Sequence[MessageKind],
+        log: MeshLog = no_log,
         *,
         keys: MeshKeys | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class ZmqSubscriber(MeshEnd):
         if events is not None:
             self._disconnect(self._events, events)
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self._read(self._events, Channel.WATCHER_EVENTS, handler)
 
 
@@ -85,7 +85,7 @@ class ZmqClientMesh(MeshEnd):
         client: str,
         incarnation: int,
         controls: list[str],
-        log: Log = no_log,
+        log: MeshLog = no_log,
         *,
         keys: MeshKeys | None = None,
         on_strangers: Callable[[str], None] = lambda text: None,
@@ -94,7 +94,7 @@ class ZmqClientMesh(MeshEnd):
             raise MeshError("a client needs the address of a master", code=BAD_ENDPOINT)
         super().__init__(client, incarnation, log, keys)
         self._controls = list(controls)
-        self._handler: Handler | None = None
+        self._handler: BatchHandler | None = None
         self._on_strangers = on_strangers
         self._strangers: dict[str, str] = {}  # endpoint → both versions, in words
         try:
@@ -108,7 +108,7 @@ class ZmqClientMesh(MeshEnd):
         """The endpoint that is asked now."""
         return self._controls[0]
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self._handler = handler
         self._read(self._control, Channel.CLIENT_CONTROL, handler)
 

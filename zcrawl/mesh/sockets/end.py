@@ -28,7 +28,7 @@ from zcrawl.errors import DecodeError, MeshError, VersionMismatch
 from zcrawl.mesh.address import parse_endpoint
 from zcrawl.mesh.codec import MAX_FRAME_BYTES
 from zcrawl.mesh.messages import Body, Header
-from zcrawl.mesh.ports import HIGH_WATER_MARK, Handler, Log, no_log, stamp
+from zcrawl.mesh.ports import HIGH_WATER_MARK, BatchHandler, MeshLog, no_log, stamp
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import REPORTS_DOMAIN, MeshKeys
 from zcrawl.mesh.sockets.handshake import HandshakeFailure, HandshakeWatch, OnFailure
@@ -56,7 +56,7 @@ class MeshEnd:
     what = "node"  # in messages for people
 
     def __init__(
-        self, source: str, incarnation: int, log: Log = no_log, keys: MeshKeys | None = None
+        self, source: str, incarnation: int, log: MeshLog = no_log, keys: MeshKeys | None = None
     ) -> None:
         self.counters: Counter[str] = Counter()
         self.complaint = ""  # why the last failed handshake with a master failed
@@ -204,7 +204,7 @@ class MeshEnd:
 
     # ------------------------------------------------------------ messages
 
-    def _read(self, socket: Socket, channel: Channel, handler: Handler) -> None:
+    def _read(self, socket: Socket, channel: Channel, handler: BatchHandler) -> None:
         """Read a line that this end opened to a master."""
         self._readers[socket] = SocketReader(
             socket,

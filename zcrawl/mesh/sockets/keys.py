@@ -15,7 +15,7 @@ import zmq
 from zmq.utils import z85
 
 from zcrawl.errors import ConfigError
-from zcrawl.mesh.roles import Role
+from zcrawl.mesh.roles import KeyRole
 from zcrawl.mesh.security import (
     AllowedKey,
     KeyPair,
@@ -113,7 +113,7 @@ class AllowList:
         return parse_allow_list(text, str(self._path))
 
     def add(
-        self, public: str, name: str, roles: Iterable[Role] = (), patterns: Sequence[str] = ()
+        self, public: str, name: str, roles: Iterable[KeyRole] = (), patterns: Sequence[str] = ()
     ) -> None:
         """Append a key; the file is made if there is none."""
         line = allow_list_line(check_key(public), check_name(name), roles, patterns)

@@ -16,8 +16,8 @@ import zmq
 from zcrawl.errors import VersionMismatch
 from zcrawl.mesh.border import AnswerPace, Border
 from zcrawl.mesh.codec import VERSION_TOPIC, encode, version_notice
-from zcrawl.mesh.messages import Beat, Body, Header, Kind, Reply
-from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.messages import Beat, Body, Header, MessageKind, Reply
+from zcrawl.mesh.ports import BatchHandler, Endpoints, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import AllowedKey, MeshKeys, judge
 from zcrawl.mesh.sockets.border import BorderReader
@@ -42,7 +42,7 @@ class ZmqMasterMesh(MeshEnd):
         self,
         endpoints: Endpoints,
         incarnation: int,
-        log: Log = no_log,
+        log: MeshLog = no_log,
         *,
         keys: MeshKeys | None = None,
         allowed: Mapping[str, AllowedKey] | None = None,
@@ -78,7 +78,7 @@ class ZmqMasterMesh(MeshEnd):
             self.close()
             raise
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         for socket, channel in (
             (self._control, Channel.CONTROL),
             (self._reports, Channel.REPORTS),
@@ -135,7 +135,7 @@ class ZmqMasterMesh(MeshEnd):
             return
         if wanted == VERSION_TOPIC:
             self._notices.want()
-        elif self._last_beat is not None and topic(Kind.BEAT).startswith(wanted):
+        elif self._last_beat is not None and topic(MessageKind.BEAT).startswith(wanted):
             self._beats.want()
 
     def _repeat_beat(self) -> None:

@@ -8,8 +8,8 @@ import zmq
 
 from zcrawl.errors import ConfigError, MeshError
 from zcrawl.mesh.codec import VERSION_TOPIC, encode
-from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.messages import Body, MessageKind
+from zcrawl.mesh.ports import BatchHandler, Endpoints, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
@@ -26,19 +26,19 @@ class ZmqPeers(MeshEnd):
         self,
         master: str,
         incarnation: int,
-        log: Log = no_log,
+        log: MeshLog = no_log,
         *,
         keys: MeshKeys | None = None,
     ) -> None:
         super().__init__(master, incarnation, log, keys)
         self._lines: dict[str, tuple[Endpoints, Socket]] = {}
-        self._handler: Handler | None = None
+        self._handler: BatchHandler | None = None
         self._events = self._socket(zmq.SUB)
-        for kind in (Kind.BEAT, Kind.SNAPSHOT, Kind.LINES, Kind.VITALS):
+        for kind in (MessageKind.BEAT, MessageKind.SNAPSHOT, MessageKind.LINES, MessageKind.VITALS):
             self._events.setsockopt(zmq.SUBSCRIBE, topic(kind))
         self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self._handler = handler
         self._read(self._events, Channel.PEER_EVENTS, handler)
         for _, line in self._lines.values():

@@ -17,9 +17,9 @@ import zmq
 from zcrawl.errors import DecodeError, VersionMismatch
 from zcrawl.mesh.border import Refusal
 from zcrawl.mesh.codec import check_notice, decode_body, decode_header
-from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, Kind
-from zcrawl.mesh.ports import Arrived, Handler, Log
-from zcrawl.mesh.roles import Channel, Role, kinds_on
+from zcrawl.mesh.messages import PROTOCOL_VERSION, Header, MessageKind
+from zcrawl.mesh.ports import Arrived, BatchHandler, MeshLog
+from zcrawl.mesh.roles import Channel, KeyRole, kinds_on
 
 DRAIN_MOST = 200  # messages of one socket before others get their turn
 
@@ -29,7 +29,7 @@ OnNotice = Callable[[str], None]  # who says that it speaks our version
 OnFrames = Callable[[list[bytes]], None]
 
 
-def topic(kind: Kind) -> bytes:
+def topic(kind: MessageKind) -> bytes:
     """How every message of a kind begins: an array of so many fields, the version, the kind."""
     return bytes([0x90 | len(Header.__struct_fields__), PROTOCOL_VERSION, kind])
 
@@ -95,18 +95,18 @@ class SocketReader(FrameReader):
         self,
         socket: Socket,
         channel: Channel,
-        handler: Handler,
+        handler: BatchHandler,
         counters: Counter[str],
         on_bad_frame: OnBadFrame,
         on_notice: OnNotice,
-        note: Log,
+        note: MeshLog,
     ) -> None:
         self._channel = channel
         self._handler = handler
         self._on_bad_frame = on_bad_frame
         self._on_notice = on_notice
         self._note = note
-        self._kinds = kinds_on(channel, (Role.MASTER,))
+        self._kinds = kinds_on(channel, (KeyRole.MASTER,))
         self._arrived: list[Arrived] = []
         super().__init__(socket, self._take, counters)
 
@@ -121,7 +121,7 @@ class SocketReader(FrameReader):
         if header.kind in self._kinds:
             self._arrived.append(Arrived(b"", decode_body(header, frames[1])))
         else:
-            kind = Kind(header.kind).name
+            kind = MessageKind(header.kind).name
             self._note(Refusal.KIND.value, f"{kind} of {header.source!r} on {self._channel.value}")
 
     def _refuse(self, route: bytes, frames: Sequence[bytes], error: DecodeError) -> None:

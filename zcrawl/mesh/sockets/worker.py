@@ -9,8 +9,8 @@ import zmq
 
 from zcrawl.errors import ConfigError, MeshError, VersionMismatch
 from zcrawl.mesh.codec import VERSION_TOPIC, encode_report, version_notice
-from zcrawl.mesh.messages import Body, Kind
-from zcrawl.mesh.ports import Endpoints, Handler, Log, no_log
+from zcrawl.mesh.messages import Body, MessageKind
+from zcrawl.mesh.ports import BatchHandler, Endpoints, MeshLog, no_log
 from zcrawl.mesh.roles import Channel
 from zcrawl.mesh.security import MeshKeys
 from zcrawl.mesh.sockets.end import MeshEnd
@@ -33,7 +33,7 @@ class ZmqWorkerMesh(MeshEnd):
         self,
         worker: str,
         incarnation: int,
-        log: Log = no_log,
+        log: MeshLog = no_log,
         *,
         keys: MeshKeys | None = None,
         on_strangers: Callable[[str], None] = lambda text: None,
@@ -41,14 +41,14 @@ class ZmqWorkerMesh(MeshEnd):
         super().__init__(worker, incarnation, log, keys)
         self._controls: dict[str, Socket] = {}
         self._endpoints: dict[str, Endpoints] = {}
-        self._handler: Handler | None = None
+        self._handler: BatchHandler | None = None
         self._on_strangers = on_strangers
         self._strangers: dict[str, str] = {}  # master → both versions, in words
         self._early: deque[list[bytes]] | None = deque(maxlen=EARLY_MOST)
         self._reports = self._socket(zmq.XPUB)
         self._events = self._socket(zmq.SUB)
         # Only beats: snapshots and events are for consoles, and larger.
-        self._events.setsockopt(zmq.SUBSCRIBE, topic(Kind.BEAT))
+        self._events.setsockopt(zmq.SUBSCRIBE, topic(MessageKind.BEAT))
         self._events.setsockopt(zmq.SUBSCRIBE, VERSION_TOPIC)
 
     def connect(self, endpoints: Endpoints) -> None:
@@ -83,7 +83,7 @@ class ZmqWorkerMesh(MeshEnd):
         self._disconnect(self._reports, endpoints.reports)
         self._disconnect(self._events, endpoints.events)
 
-    def listen(self, handler: Handler) -> None:
+    def listen(self, handler: BatchHandler) -> None:
         self._handler = handler
         for control in self._controls.values():
             self._read(control, Channel.WORKER_CONTROL, handler)

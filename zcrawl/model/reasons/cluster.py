@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Form, Kind, refusal
+from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, refusal
 
 # ---------------------------------------------------------------- nobody answers
 
@@ -239,7 +239,7 @@ NO_CODE: Final = refusal(
     "no_code",
     "The worker has not got the spider's file yet.",
     "Nothing: the leader sends it, and the URL goes out again.",
-    also=(Kind.FAILURE,),
+    also=(ReasonKind.FAILURE,),
 )
 NO_GRANT: Final = refusal(
     "no_grant",
@@ -270,7 +270,7 @@ LACKS: Final = refusal(
     "lacks",
     "The worker lacks a plugin, spider or package that the run needs.",
     "Install it on the workers. Workers that have it get the work.",
-    form=Form.NAME,
+    form=ParameterForm.NAME,
 )
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Kind, Reason
+from zcrawl.model.reasons.reason import Reason, ReasonKind
 from zcrawl.model.reasons.registry import all_reasons
 
 TITLES: Final = {
-    Kind.SKIP: "Skipped: left out on purpose",
-    Kind.FAILURE: "Failed",
-    Kind.WAITING: "Waiting",
-    Kind.REFUSAL: "Refused",
+    ReasonKind.SKIP: "Skipped: left out on purpose",
+    ReasonKind.FAILURE: "Failed",
+    ReasonKind.WAITING: "Waiting",
+    ReasonKind.REFUSAL: "Refused",
 }
 ABOUT: Final = {
-    Kind.SKIP: "A URL, a link or an item is left out. Nothing failed.",
-    Kind.FAILURE: "A URL failed. Passing failures are tried again first (`fetch.retries`).",
-    Kind.WAITING: "A host or a run makes no requests for the moment.",
-    Kind.REFUSAL: "A command, a message, a file or a setting is not accepted.",
+    ReasonKind.SKIP: "A URL, a link or an item is left out. Nothing failed.",
+    ReasonKind.FAILURE: "A URL failed. Passing failures are tried again first (`fetch.retries`).",
+    ReasonKind.WAITING: "A host or a run makes no requests for the moment.",
+    ReasonKind.REFUSAL: "A command, a message, a file or a setting is not accepted.",
 }
 HEAD: Final = """\
 # Reasons
@@ -37,7 +37,7 @@ def reasons_page() -> str:
     """Return the text of docs/reasons.md."""
     reasons = all_reasons()
     parts = [HEAD]
-    for kind in Kind:
+    for kind in ReasonKind:
         parts.append(f"## {TITLES[kind]}\n\n{ABOUT[kind]}\n")
         rows = sorted(
             (reason for reason in reasons if kind in reason.kinds), key=lambda reason: reason.code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Form, Kind, failure, with_detail
+from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, failure, with_detail
 
 # ---------------------------------------------------------------- the network
 
@@ -74,7 +74,7 @@ BLOCKED_ADDRESS: Final = failure(
     "The address guard refused to connect: the address is not on the public internet.",
     "Open the host with fetch.private_hosts, or all with --allow-private; see "
     "docs/address-guard.md.",
-    form=Form.DETAIL,
+    form=ParameterForm.DETAIL,
 )
 
 # ---------------------------------------------------------------- the answer
@@ -84,13 +84,13 @@ HTTP: Final = failure(
     "The server answered with this HTTP status. 408, 425, 429 and 5xx are tried again, others not.",
     "Open the URL in a browser. For 429 or 503 lower politeness.rate; for 401 or 403 see "
     "fetch.auth and fetch.headers.",
-    form=Form.STATUS,
+    form=ParameterForm.STATUS,
 )
 TOO_LARGE: Final = failure(
     "too_large",
     "The body is larger than fetch.max_bytes; or an item or a row is too large to be stored.",
     "Raise fetch.max_bytes, or extract less. For MySQL raise max_allowed_packet.",
-    also=(Kind.SKIP, Kind.REFUSAL),
+    also=(ReasonKind.SKIP, ReasonKind.REFUSAL),
 )
 BAD_ENCODING: Final = failure(
     "bad_encoding",
@@ -101,7 +101,7 @@ BAD_URL: Final = failure(
     "bad_url",
     "Not a valid URL, or a URL or header that cannot be sent.",
     "Correct the URL. Links of pages that are not URLs are only counted.",
-    also=(Kind.SKIP, Kind.REFUSAL),
+    also=(ReasonKind.SKIP, ReasonKind.REFUSAL),
 )
 REDIRECT_LOOP: Final = failure(
     "redirect_loop",
@@ -112,7 +112,7 @@ TOO_MANY_REDIRECTS: Final = failure(
     "too_many_redirects",
     "More redirects in a row than fetch.max_redirects.",
     "Raise fetch.max_redirects, or set fetch.cookies = true if the site needs cookies.",
-    also=(Kind.SKIP,),
+    also=(ReasonKind.SKIP,),
 )
 BAD_REDIRECT: Final = failure(
     "bad_redirect",
@@ -128,7 +128,7 @@ SECRET_NOT_RELEASED: Final = failure(
     "secret_not_released",
     "The request needs a secret that its host may not get.",
     "Name the host in secrets.NAME.hosts of the workers' configuration.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 
 # ---------------------------------------------------------------- proxies, engine, browser
@@ -142,7 +142,7 @@ PROXIES_DOWN: Final = failure(
     "proxies_down",
     "All proxies of the job are paused after failures. The URL waits and is tried again.",
     "Check fetch.proxies, or add more of them.",
-    also=(Kind.WAITING,),
+    also=(ReasonKind.WAITING,),
 )
 ENGINE: Final = failure(
     "engine",
@@ -234,7 +234,7 @@ SPIDER_LOAD: Final = failure(
     "spider_load",
     "The spider's file cannot be loaded.",
     "Correct the error in the message: a syntax error, a missing import, or another class name.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 PARSER_ERROR: Final = failure(
     "parser_error",
@@ -293,7 +293,7 @@ INTERNAL_ERROR: Final = failure(
     "internal_error",
     "A bug of zcrawl: an error that it does not know.",
     "The log of the node has the traceback. Please report it.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 BAD_EXTRA: Final = failure(
     "bad_extra",

@@ -6,7 +6,7 @@ import enum
 from typing import Final, NamedTuple
 
 
-class Kind(enum.Enum):
+class ReasonKind(enum.Enum):
     """The class of a reason. The value is what commands and docs show."""
 
     SKIP = "skip"  # a URL, link or item is left out on purpose; nothing failed
@@ -15,7 +15,7 @@ class Kind(enum.Enum):
     REFUSAL = "refusal"  # a command, message, file or setting is not accepted
 
 
-class Form(enum.Enum):
+class ParameterForm(enum.Enum):
     """What follows the code of a reason with a parameter."""
 
     NONE = ""
@@ -36,11 +36,11 @@ class Reason(NamedTuple):
     """
 
     code: str
-    kind: Kind
+    kind: ReasonKind
     meaning: str  # what happened and why
     remedy: str  # what to do now
-    form: Form = Form.NONE
-    also: tuple[Kind, ...] = ()
+    form: ParameterForm = ParameterForm.NONE
+    also: tuple[ReasonKind, ...] = ()
     stays_due: bool = False
 
     @property
@@ -49,26 +49,26 @@ class Reason(NamedTuple):
         return self.code + self.form.value
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ReasonKind, ...]:
         return (self.kind, *self.also)
 
     def covers(self, text: str) -> bool:
         """Whether a stored or sent reason is this one, with or without its parameter."""
         if text == self.code:
-            return self.form is not Form.STATUS
+            return self.form is not ParameterForm.STATUS
         rest = text.removeprefix(self.code)
         if rest == text:
             return False
         match self.form:
-            case Form.NONE:
+            case ParameterForm.NONE:
                 return False
-            case Form.STATUS:
+            case ParameterForm.STATUS:
                 return len(rest) == 4 and rest[0] == "_" and rest[1:].isdecimal()
-            case Form.OF:
+            case ParameterForm.OF:
                 return rest.startswith(" of ")
-            case Form.NAME:
+            case ParameterForm.NAME:
                 return rest.startswith(" ")
-            case Form.DETAIL:
+            case ParameterForm.DETAIL:
                 return rest.startswith(": ")
 
 
@@ -76,12 +76,12 @@ REASONS: Final[dict[str, Reason]] = {}  # by code; complete once `registry` is i
 
 
 def _add(
-    kind: Kind,
+    kind: ReasonKind,
     code: str,
     meaning: str,
     remedy: str,
-    form: Form,
-    also: tuple[Kind, ...],
+    form: ParameterForm,
+    also: tuple[ReasonKind, ...],
     stays_due: bool = False,
 ) -> str:
     if code in REASONS:
@@ -95,33 +95,48 @@ def skip(
     meaning: str,
     remedy: str,
     *,
-    form: Form = Form.NONE,
-    also: tuple[Kind, ...] = (),
+    form: ParameterForm = ParameterForm.NONE,
+    also: tuple[ReasonKind, ...] = (),
     stays_due: bool = False,
 ) -> str:
     """Register a reason of what is left out; return its code."""
-    return _add(Kind.SKIP, code, meaning, remedy, form, also, stays_due)
+    return _add(ReasonKind.SKIP, code, meaning, remedy, form, also, stays_due)
 
 
 def failure(
-    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+    code: str,
+    meaning: str,
+    remedy: str,
+    *,
+    form: ParameterForm = ParameterForm.NONE,
+    also: tuple[ReasonKind, ...] = (),
 ) -> str:
     """Register a reason of what failed; return its code."""
-    return _add(Kind.FAILURE, code, meaning, remedy, form, also)
+    return _add(ReasonKind.FAILURE, code, meaning, remedy, form, also)
 
 
 def waiting(
-    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+    code: str,
+    meaning: str,
+    remedy: str,
+    *,
+    form: ParameterForm = ParameterForm.NONE,
+    also: tuple[ReasonKind, ...] = (),
 ) -> str:
     """Register a reason to wait; return its code."""
-    return _add(Kind.WAITING, code, meaning, remedy, form, also)
+    return _add(ReasonKind.WAITING, code, meaning, remedy, form, also)
 
 
 def refusal(
-    code: str, meaning: str, remedy: str, *, form: Form = Form.NONE, also: tuple[Kind, ...] = ()
+    code: str,
+    meaning: str,
+    remedy: str,
+    *,
+    form: ParameterForm = ParameterForm.NONE,
+    also: tuple[ReasonKind, ...] = (),
 ) -> str:
     """Register a reason to refuse; return its code."""
-    return _add(Kind.REFUSAL, code, meaning, remedy, form, also)
+    return _add(ReasonKind.REFUSAL, code, meaning, remedy, form, also)
 
 
 def with_detail(code: str, detail: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zcrawl.model.reasons import cluster, failure, skip, storage, usage, waiting
-from zcrawl.model.reasons.reason import REASONS, Kind, Reason
+from zcrawl.model.reasons.reason import REASONS, Reason, ReasonKind
 
 __all__ = ["MODULES", "REASONS", "all_reasons", "find_reason", "similar_codes"]
 
@@ -13,7 +13,7 @@ MODULES = (skip, failure, waiting, usage, cluster, storage)
 
 def all_reasons() -> list[Reason]:
     """Return the registered reasons, by class and code."""
-    order = list(Kind)
+    order = list(ReasonKind)
     return sorted(
         REASONS.values(), key=lambda reason: (order.index(reason.kind), reason.code.lower())
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import REASONS, Form, Kind, skip, with_detail
+from zcrawl.model.reasons.reason import REASONS, ParameterForm, ReasonKind, skip, with_detail
 
 MOST_STORED: Final = 255  # characters of a reason that the database holds
 
@@ -19,7 +19,7 @@ ROBOTS_UNAVAILABLE: Final = skip(
     "robots_unavailable",
     "The host's robots.txt could not be read (5xx, 429 or no answer), which forbids everything.",
     "Retry later with `zcrawl retry JOB`. politeness.robots_patience sets how long to wait for it.",
-    also=(Kind.FAILURE,),
+    also=(ReasonKind.FAILURE,),
 )
 NOINDEX: Final = skip(
     "noindex",
@@ -100,7 +100,7 @@ DUPLICATE: Final = skip(
     "duplicate",
     "The page redirects to another page of the run, which counts instead.",
     "Nothing, or set scope.collapse_redirects = false to keep both.",
-    form=Form.OF,
+    form=ParameterForm.OF,
 )
 REDIRECT_TARGET: Final = skip(
     "redirect_target",
@@ -229,13 +229,13 @@ UNSUPPORTED_SCHEME: Final = skip(
     "unsupported_scheme",
     "The URL does not begin with http:// or https://. Only those are crawled.",
     "Write the URL with https://, or ignore it if it is a link such as mailto:.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 URL_TOO_LONG: Final = skip(
     "url_too_long",
     "The URL is longer than zcrawl can store.",
     "Shorten it. scope.drop_params removes parameters of links.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 BAD_METHOD: Final = skip(
     "bad_method",
@@ -252,7 +252,7 @@ REQUEST_TOO_LARGE: Final = skip(
     "request_too_large",
     "A request is too large: one of a spider with its body and meta, or one of a client.",
     "Send less. A spider can keep large values itself and put a key into meta.",
-    also=(Kind.REFUSAL,),
+    also=(ReasonKind.REFUSAL,),
 )
 
 # ---------------------------------------------------------------- items that are set aside
@@ -261,13 +261,13 @@ REQUIRED: Final = skip(
     "required",
     "An item lacks a required field. It was set aside with the page's other rejected items.",
     "`zcrawl export JOB --rejected` shows it. Correct the field's selector, or its `required`.",
-    form=Form.DETAIL,
+    form=ParameterForm.DETAIL,
 )
 SCHEMA: Final = skip(
     "schema",
     "An item breaks the job's schema at the named field. It was set aside.",
     "`zcrawl export JOB --rejected` shows the value. Correct the rule or the schema.",
-    form=Form.DETAIL,
+    form=ParameterForm.DETAIL,
 )
 TOO_MANY_ITEMS: Final = skip(
     "too_many_items",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Form, Kind, refusal
+from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, refusal
 
 ERROR: Final = refusal(
     "error",
@@ -100,15 +100,15 @@ BAD_SPEC: Final = refusal(
     "bad_spec",
     "A stored job cannot be read or run by this version.",
     "Submit the job file again with `zcrawl submit --update`, and use one version everywhere.",
-    form=Form.DETAIL,
-    also=(Kind.SKIP, Kind.FAILURE),
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.SKIP, ReasonKind.FAILURE),
 )
 BAD_EXPRESSION: Final = refusal(
     "bad_expression",
     "A regular expression is wrong, too large, or needs what RE2 does not have.",
     "Correct it at the position in the message; docs/job-file.md has a table of differences.",
-    form=Form.DETAIL,
-    also=(Kind.SKIP,),
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.SKIP,),
 )
 BAD_SELECTOR: Final = refusal(
     "bad_selector",
@@ -159,8 +159,8 @@ CODE_NOT_ALLOWED: Final = refusal(
     "code_not_allowed",
     "The job brings a spider's file, and the masters do not let jobs bring code.",
     "Set cluster.allow_code = true on the masters, or install the spider as a package.",
-    form=Form.DETAIL,
-    also=(Kind.WAITING,),
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.WAITING,),
 )
 
 # ---------------------------------------------------------------- spiders and plugins

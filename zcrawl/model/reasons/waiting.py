@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.model.reasons.reason import Form, Kind, waiting
+from zcrawl.model.reasons.reason import ParameterForm, ReasonKind, waiting
 
 # ---------------------------------------------------------------- no reason to worry
 
@@ -114,8 +114,8 @@ CANONICAL_VERSION: Final = waiting(
     "canonical_version",
     "The run began under a version of the canonical URL form that the leader does not know.",
     "Let a master of the version that began the run lead, or cancel the run and submit again.",
-    form=Form.DETAIL,
-    also=(Kind.REFUSAL,),
+    form=ParameterForm.DETAIL,
+    also=(ReasonKind.REFUSAL,),
 )
 
 # ---------------------------------------------------------------- leases that a worker gives back

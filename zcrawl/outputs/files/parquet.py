@@ -16,7 +16,7 @@ import msgspec
 from zcrawl.errors import StoreDataError, UsageError
 from zcrawl.model.reasons.storage import BAD_ITEM
 from zcrawl.model.reasons.usage import MISSING_EXTRA
-from zcrawl.outputs.columns import Kind, Layout, ListOf, ObjectOf, inferred, rest_name
+from zcrawl.outputs.columns import ColumnKind, Layout, ListOf, ObjectOf, inferred, rest_name
 from zcrawl.outputs.files.folder import OutputFolder
 
 ROW_GROUP: Final = 20_000  # items
@@ -40,7 +40,7 @@ class ParquetRows:
         self._file = path.open("wb") if folder is None else folder.create(path.name, -1)
         self._layout = layout
         self._writer: Any = None  # from the first row group on: it may tell the columns
-        self._columns: dict[str, Kind] = {}
+        self._columns: dict[str, ColumnKind] = {}
         self._rest = ""
         self._group = group
         self._waiting: list[bytes] = []
@@ -95,7 +95,7 @@ class ParquetRows:
         self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=schema))
 
     def _array(
-        self, name: str, kind: Kind, items: list[dict[str, Any]], others: list[dict[str, Any]]
+        self, name: str, kind: ColumnKind, items: list[dict[str, Any]], others: list[dict[str, Any]]
     ) -> Any:
         values, arrow = [one.get(name) for one in items], _arrow(self._pa, kind)
         if kind != "json":
@@ -126,7 +126,7 @@ def _pyarrow() -> tuple[Any, Any]:
     return pyarrow, pyarrow.parquet
 
 
-def _arrow(pa: Any, kind: Kind) -> Any:
+def _arrow(pa: Any, kind: ColumnKind) -> Any:
     match kind:
         case ListOf(inner):
             return pa.list_(_arrow(pa, inner))
@@ -142,7 +142,7 @@ def _arrow(pa: Any, kind: Kind) -> Any:
             return pa.string()
 
 
-def _fit(value: Any, kind: Kind) -> Any:
+def _fit(value: Any, kind: ColumnKind) -> Any:
     """The value, or its JSON where the column is a text. What fits nowhere is told, not lost."""
     if value is None:
         return None

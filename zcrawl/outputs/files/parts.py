@@ -25,8 +25,8 @@ from zcrawl.outputs.files.growing import OutputFile, crc_of
 from zcrawl.outputs.files.writers import WholeFile, whole_file
 from zcrawl.outputs.warc import GetBody
 from zcrawl.store import output_pieces as pieces
-from zcrawl.store.output_mark import Mark, is_bare
-from zcrawl.store.output_pieces import Piece, Stamp, Step, Writer
+from zcrawl.store.output_mark import OutputMark, is_bare
+from zcrawl.store.output_pieces import JoinStep, Piece, Stamp, Writer
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.outputs import beside_path, is_remote, part_path
 
@@ -88,7 +88,7 @@ class _Publishing:
             return f"{self._name}.{place:08x}.{self._row.run}"
         return f"{self._name}.{self._row.run}"
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         return None  # `part_ends` says when there is something to do
 
     def _open_folder(self) -> OutputFolder:
@@ -102,7 +102,7 @@ class _Publishing:
     def _new_aside(self) -> str:
         return pieces.aside_name(self._base, self._tools.writer, secrets.token_hex(4))
 
-    def _announce(self) -> Mark:
+    def _announce(self) -> OutputMark:
         """The file is complete and durable. The commit of this is the fence before the rename."""
         stamp: Stamp | None = None
         if not is_remote(self._target):
@@ -111,7 +111,7 @@ class _Publishing:
         # A run without items is not written down yet: else nobody would go on if we die now.
         return msgspec.structs.replace(self._mark(), part_at=0.0) if self._bare else self._mark()
 
-    def publish(self) -> Mark:
+    def publish(self) -> OutputMark:
         """Rename, or upload. A file that somebody changed is left alone."""
         folder, problem = self._open_folder(), ""
         master = "" if self._tools.places.shared else self._tools.writer.master
@@ -145,8 +145,8 @@ class _Publishing:
         self._folder.remove_asides(self._base)
         self._drop()
 
-    def _mark(self) -> Mark:
-        return Mark(self.cursor, 0, self._part, self._part_at, self._progress)
+    def _mark(self) -> OutputMark:
+        return OutputMark(self.cursor, 0, self._part, self._part_at, self._progress)
 
     def _drop(self) -> None:
         """What is not published is written again later."""
@@ -184,7 +184,7 @@ class PartSink(_Publishing):
         self.cursor, self._bare = rows[-1].id, False
         self._part_at = self._part_at or utc
 
-    def begin_join(self, utc: float) -> list[Step]:
+    def begin_join(self, utc: float) -> list[JoinStep]:
         if self._writer is None:
             writer = self._begin()
             self._part_at = utc
@@ -198,7 +198,7 @@ class PartSink(_Publishing):
     def rebuild(self, rows: Sequence[ItemRow]) -> None:
         raise AssertionError("no pieces")
 
-    def complete(self) -> Mark:
+    def complete(self) -> OutputMark:
         """Announced with the cursor of before: if this leader dies now, all is written again."""
         assert self._writer is not None
         self._writer.close()
@@ -206,7 +206,7 @@ class PartSink(_Publishing):
         cursor, part_at = self._stored
         return msgspec.structs.replace(self._announce(), cursor=cursor, part_at=part_at)
 
-    def publish(self) -> Mark:
+    def publish(self) -> OutputMark:
         mark = super().publish()
         self._stored = mark.cursor, mark.part_at
         return mark
@@ -261,7 +261,7 @@ class PieceSink(_Publishing):
             return ended and self._bare
         return ended or self._rotation.due(pieces.part_bytes(self._progress), self._part_at, utc)
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark:
         file = self._file or self._begin_piece()
         assert self._piece is not None
         length = file.append([row.data for row in rows])
@@ -276,7 +276,7 @@ class PieceSink(_Publishing):
         self._progress = progress
         return self._mark()
 
-    def begin_join(self, utc: float) -> list[Step]:
+    def begin_join(self, utc: float) -> list[JoinStep]:
         self._close_piece()
         folder = self._open_folder()
         folder.remove_asides(self._base, keep=self._piece_names())
@@ -296,14 +296,14 @@ class PieceSink(_Publishing):
         assert self._joined is not None
         self._joined.append([row.data for row in rows])
 
-    def complete(self) -> Mark:
+    def complete(self) -> OutputMark:
         assert self._joined is not None
         self._joined.begin()
         self._joined.close()
         self._joined = None
         return self._announce()
 
-    def publish(self) -> Mark:
+    def publish(self) -> OutputMark:
         self._joined_pieces = self._piece_names()
         return super().publish()
 

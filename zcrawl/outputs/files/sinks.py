@@ -25,8 +25,8 @@ from zcrawl.outputs.columns import layout_of
 from zcrawl.outputs.files.growing import OutputFile
 from zcrawl.outputs.files.parts import PartSink, PieceSink, Rotation, SinkTools
 from zcrawl.outputs.plugin import PluginSink
-from zcrawl.store.output_mark import Mark, WholeSink, is_bare
-from zcrawl.store.output_pieces import Piece, Step, located
+from zcrawl.store.output_mark import OutputMark, WholeSink, is_bare
+from zcrawl.store.output_pieces import JoinStep, Piece, located
 from zcrawl.store.queries import ItemRow, OutputRow
 from zcrawl.submit.outputs import PLUGIN, is_remote, part_path
 from zcrawl.submit.stored import readable
@@ -40,27 +40,27 @@ class Sink(Protocol):
 
     cursor: int  # the last item that it has taken, committed or not
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark | None: ...
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark | None: ...
 
     def part_ends(self, ended: bool, utc: float) -> bool:
         """Whether the part is to be completed now, by the calls from `begin_join` to `tidy`."""
         ...
 
-    def begin_join(self, utc: float) -> list[Step]: ...
+    def begin_join(self, utc: float) -> list[JoinStep]: ...
 
     def copy(self, piece: Piece) -> None: ...
 
     def rebuild(self, rows: Sequence[ItemRow]) -> None: ...
 
-    def complete(self) -> Mark:
+    def complete(self) -> OutputMark:
         """The file is durable; its commit is the fence before it appears."""
         ...
 
-    def publish(self) -> Mark: ...
+    def publish(self) -> OutputMark: ...
 
     def tidy(self) -> None: ...
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         """All that is committed was taken; `ended`: nothing more comes."""
         ...
 
@@ -102,7 +102,7 @@ class GrowingSink(WholeSink):
         # A part after the first one is begun by its first item: there may be none.
         self._file = self._open(row.length) if row.length or not row.part else None
 
-    def take(self, rows: Sequence[ItemRow], utc: float) -> Mark:
+    def take(self, rows: Sequence[ItemRow], utc: float) -> OutputMark:
         self.settle(False, utc)  # what comes after its time is not of the old part
         if self._file is None:
             self._file = self._open(0)
@@ -112,18 +112,18 @@ class GrowingSink(WholeSink):
         self._progress = msgspec.structs.replace(
             self._progress, crc=self._file.crc, stamps=(self._file.stamp(),)
         )
-        whole = Mark(self.cursor, length, self._part, self._part_at, self._progress)
+        whole = OutputMark(self.cursor, length, self._part, self._part_at, self._progress)
         return self.settle(False, utc) or whole
 
-    def settle(self, ended: bool, utc: float) -> Mark | None:
+    def settle(self, ended: bool, utc: float) -> OutputMark | None:
         if ended and self._bare and self._file is not None:
             self._bare = False
-            return Mark(self.cursor, self._file.begin(), self._part, utc, self._progress)
+            return OutputMark(self.cursor, self._file.begin(), self._part, utc, self._progress)
         if self._file is None or not self._rotation.due(self._file.length, self._part_at, utc):
             return None
         self.close()
         self._part, self._part_at = self._part + 1, 0.0
-        return Mark(self.cursor, 0, self._part, 0.0, self._progress)
+        return OutputMark(self.cursor, 0, self._part, 0.0, self._progress)
 
     def close(self) -> None:
         if self._file is not None:

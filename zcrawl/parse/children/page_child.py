@@ -24,7 +24,7 @@ from zcrawl.runtime.confine import close_inherited, confine
 from zcrawl.runtime.parent import die_with_parent
 
 if TYPE_CHECKING:
-    from zcrawl.parse.extract.page_facts import PageFacts
+    from zcrawl.parse.extract.page_facts import PageContext
 
 MOST_MEMORY: Final = 1 << 30  # bytes of address space; a page of 10 MB needs about 200 MB
 
@@ -54,7 +54,7 @@ def main() -> None:
 
 def answer(
     target: BinaryIO,
-    question: wire.Read | wire.ReadSitemap,
+    question: wire.ReadPage | wire.ReadSitemap,
     setups: dict[int, tuple[PageOptions, LinkResolver]],
 ) -> None:
     try:
@@ -87,25 +87,25 @@ def _listed(question: wire.ReadSitemap) -> wire.Listed:
     )
 
 
-def _facts(facts: wire.Facts | None) -> PageFacts | None:
+def _facts(facts: wire.Facts | None) -> PageContext | None:
     if facts is None:
         return None
-    from zcrawl.parse.extract.page_facts import PageFacts  # of jobs that extract
+    from zcrawl.parse.extract.page_facts import PageContext  # of jobs that extract
 
-    return PageFacts(facts.url, facts.label, facts.values, facts.main)
+    return PageContext(facts.url, facts.label, facts.values, facts.main)
 
 
 def _text(error: BaseException) -> str:
     return str(error)[: wire.MOST_TEXT].encode("utf-8", "replace").decode()
 
 
-def _next(source: BinaryIO) -> wire.Question | None:
+def _next(source: BinaryIO) -> wire.PageQuestion | None:
     """None when the worker has closed its end."""
     head = source.read(wire.LENGTH.size)
     if len(head) < wire.LENGTH.size:
         return None
     (length,) = wire.LENGTH.unpack(head)
-    question: wire.Question = wire.decode_question(source.read(length))
+    question: wire.PageQuestion = wire.decode_question(source.read(length))
     return question
 
 

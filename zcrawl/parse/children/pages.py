@@ -33,7 +33,7 @@ from zcrawl.parse.sitemap import Sitemap
 from zcrawl.runtime.child_environment import child_environment
 
 if TYPE_CHECKING:
-    from zcrawl.parse.extract.page_facts import PageFacts
+    from zcrawl.parse.extract.page_facts import PageContext
 
 CHILD: Final = "zcrawl.parse.children.page_child"
 TIMEOUT_S: Final = 10.0
@@ -78,12 +78,12 @@ class PageChildren:
         body: bytes,
         content_type: str,
         url: str,
-        facts: PageFacts | None,
+        facts: PageContext | None,
     ) -> ParsedPage:
         """The page as `read_page` gives it. Raises ParseError, or FetchError (see above)."""
         number = self._number(setup)
         child = await self._take()
-        questions: list[wire.Question] = []
+        questions: list[wire.PageQuestion] = []
         if number not in child.setups:
             child.setups.add(number)
             questions.append(wire.Prepare(number, setup))
@@ -91,10 +91,10 @@ class PageChildren:
         if facts is not None:
             main = None if facts.main is None else dict(facts.main)
             known = wire.Facts(facts.url, facts.label, dict(facts.values), main)
-        questions.append(wire.Read(number, body, content_type, url, known))
+        questions.append(wire.ReadPage(number, body, content_type, url, known))
         links, answer = await self._ask(child, questions, self._timeout_s)
         await self._give_back(child)
-        if not isinstance(answer, wire.Parsed):
+        if not isinstance(answer, wire.PageParsed):
             raise PageBug(f"answer {type(answer).__name__}")
         return wire.as_page(answer, links)
 
@@ -201,8 +201,8 @@ class PageChildren:
     # ------------------------------------------------------------ one page
 
     async def _ask(
-        self, child: _Child, questions: list[wire.Question], timeout_s: float
-    ) -> tuple[list[wire.Link], wire.Ready | wire.Parsed | wire.Listed]:
+        self, child: _Child, questions: list[wire.PageQuestion], timeout_s: float
+    ) -> tuple[list[wire.Link], wire.Ready | wire.PageParsed | wire.Listed]:
         """The complete answer; after anything else the child is ended."""
         try:
             async with asyncio.timeout(timeout_s):
@@ -240,8 +240,8 @@ class PageChildren:
 
 
 async def _exchange(
-    process: asyncio.subprocess.Process, questions: list[wire.Question]
-) -> tuple[list[wire.Link], wire.Ready | wire.Parsed | wire.Listed | wire.Failed]:
+    process: asyncio.subprocess.Process, questions: list[wire.PageQuestion]
+) -> tuple[list[wire.Link], wire.Ready | wire.PageParsed | wire.Listed | wire.Failed]:
     assert process.stdin is not None and process.stdout is not None
     for question in questions:
         process.stdin.write(wire.frame(question))

@@ -12,14 +12,14 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from zcrawl.frontier.url import Resolver, absolute
-from zcrawl.parse.cost import Budget
+from zcrawl.parse.cost import TimeBudget
 from zcrawl.parse.extract import structured
 from zcrawl.parse.extract.types import FieldProblem
 
 FILLED, EMPTY, FAILED = range(3)
 
 
-class PageFacts:
+class PageContext:
     """What the pipeline knows of a page besides its body."""
 
     __slots__ = ("label", "main", "url", "values")
@@ -36,14 +36,14 @@ class PageFacts:
 class SourcePage:
     def __init__(
         self,
-        facts: PageFacts,
+        facts: PageContext,
         resolver: Resolver,
         tree: LexborHTMLParser | None,
         json: Any = None,
         title: str | None = None,
         follow_nofollow: bool = False,
         base: str | None = None,
-        budget: Budget | None = None,
+        budget: TimeBudget | None = None,
     ) -> None:
         self.facts = facts
         self.resolver = resolver

@@ -59,7 +59,7 @@ class Extracted:
     size: int = 0  # bytes of items and reports
 
 
-class Plan:
+class ExtractionPlan:
     """All blocks of a job. Raises JobError for a selector, pattern or path that is none."""
 
     def __init__(self, blocks: tuple[Block, ...], schema: Mapping[str, Any] | None = None) -> None:

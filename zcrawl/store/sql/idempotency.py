@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model.rows import RunRow
-from zcrawl.store.commands import Asked, Forget, Forgotten
+from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow, FindReply, FoundReply
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.store.sql.dialects.dialect import Session
@@ -29,7 +29,7 @@ def stored_reply(session: Session, request: str) -> bytes | None:
 
 
 def keep_request(
-    session: Session, asked: Asked, job: int, run: int, reply: bytes | None = None
+    session: Session, asked: ClientAction, job: int, run: int, reply: bytes | None = None
 ) -> None:
     session.run(
         "INSERT INTO client_requests (id, job, run, created_at, what, asked_by, via, reply) "
@@ -47,12 +47,12 @@ def keep_request(
     )
 
 
-def keep_run_reply(session: Session, asked: Asked | None, row: RunRow, changed: int) -> None:
+def keep_run_reply(session: Session, asked: ClientAction | None, row: RunRow, changed: int) -> None:
     if asked is not None:
         keep_request(session, asked, row.job, row.id, msgspec.json.encode(run_reply(row, changed)))
 
 
-def given_before(session: Session, asked: Asked | None) -> bytes:
+def given_before(session: Session, asked: ClientAction | None) -> bytes:
     """The answer to a request that is done already; empty if it has to be done."""
     return b"" if asked is None else stored_reply(session, asked.request) or b""
 

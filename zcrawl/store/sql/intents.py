@@ -7,7 +7,7 @@ Called by `store` and its parts after the epoch check; it commits afterwards.
 from __future__ import annotations
 
 from zcrawl.store.commands import (
-    Asked,
+    ClientAction,
     DrainRow,
     DrainSet,
     RetryDead,
@@ -110,7 +110,7 @@ def find_retry(session: Session, request: str) -> RetryRow | None:
 
 def _retry_row(row: tuple[str, str, str, str, float, int, int, str, int, int]) -> RetryRow:
     request, what, by, via, at, changed, run, reason, host, after = row
-    return RetryRow(Asked(request, what, by, via, at, changed), run, reason, host, after)
+    return RetryRow(ClientAction(request, what, by, via, at, changed), run, reason, host, after)
 
 
 def keep_retry(session: Session, command: RetryDead, after: int, changed: int) -> None:

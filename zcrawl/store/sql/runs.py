@@ -15,9 +15,9 @@ from zcrawl.model.reasons.skip import CANCELLED
 from zcrawl.model.spec import OFF
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store.commands import (
-    Asked,
     CancelOffline,
     ChangeRun,
+    ClientAction,
     CountCrash,
     CrashCounted,
     Retried,
@@ -94,7 +94,7 @@ def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunC
     return changed
 
 
-def _changed(session: Session, run: RunRecord, asked: Asked | None) -> RunChanged:
+def _changed(session: Session, run: RunRecord, asked: ClientAction | None) -> RunChanged:
     row = run.row()
     keep_run_reply(session, asked, row, asked.changed if asked is not None else 0)
     return RunChanged("", row)

@@ -59,7 +59,7 @@ def default(value: str) -> dict[str, Any]:
     return {"constraints": [peewee.SQL(f"DEFAULT {value}")]}
 
 
-class Drain(peewee.Model):
+class DrainTable(peewee.Model):
     """Workers that get no work until they are undrained, or their node is started anew."""
 
     worker = peewee.CharField(255, primary_key=True)
@@ -70,7 +70,7 @@ class Drain(peewee.Model):
         table_name = "drains"
 
 
-class Wish(peewee.Model):
+class WishTable(peewee.Model):
     """Hosts that a person gave to a worker."""
 
     host = IdField(primary_key=True)
@@ -81,7 +81,7 @@ class Wish(peewee.Model):
         table_name = "wishes"
 
 
-class Retry(peewee.Model):
+class RetryTable(peewee.Model):
     """Retries that are under way. The last part removes its row and stores the answer."""
 
     request = peewee.CharField(255, primary_key=True)
@@ -99,10 +99,10 @@ class Retry(peewee.Model):
         table_name = "retries"
 
 
-INTENTS: tuple[type[peewee.Model], ...] = (Drain, Wish, Retry)
+INTENTS: tuple[type[peewee.Model], ...] = (DrainTable, WishTable, RetryTable)
 
 
-class KnownPage(peewee.Model):
+class KnownPageTable(peewee.Model):
     id = IdField(primary_key=True)
     job = peewee.BigIntegerField()
     url_key = BytesField(16)
@@ -125,10 +125,11 @@ class KnownPage(peewee.Model):
 
     class Meta:
         table_name = "known_pages"
+        name = "knownpage"  # begins the names of its indexes
         indexes = ((("job", "url_key"), True), (("job", "id"), False))
 
 
-class Fingerprint(peewee.Model):
+class FingerprintTable(peewee.Model):
     """The originals of a run, a row for each band: see `near`."""
 
     run = peewee.BigIntegerField()
@@ -141,7 +142,7 @@ class Fingerprint(peewee.Model):
         primary_key = peewee.CompositeKey("run", "band", "seq")
 
 
-class Worker(peewee.Model):
+class WorkerTable(peewee.Model):
     """Watermarks: results up to here are committed."""
 
     worker = peewee.CharField(255)
@@ -154,7 +155,7 @@ class Worker(peewee.Model):
         primary_key = peewee.CompositeKey("worker", "incarnation")
 
 
-class ClientRequest(peewee.Model):
+class ClientRequestTable(peewee.Model):
     """What clients had done, so that a repeat is answered and not done again."""
 
     id = peewee.CharField(255, primary_key=True)
@@ -168,6 +169,7 @@ class ClientRequest(peewee.Model):
 
     class Meta:
         table_name = "client_requests"
+        name = "clientrequest"  # begins the names of its indexes
         indexes = ((("run", "created_at"), False),)
 
 
@@ -176,14 +178,14 @@ PROBLEM_CHARACTERS = 1_000
 PATH_BYTES = 2_000  # a part of a primary key, which MySQL limits to 3,072 bytes
 
 
-class SchemaVersion(peewee.Model):
+class SchemaVersionTable(peewee.Model):
     version = peewee.IntegerField(primary_key=True)
 
     class Meta:
         table_name = "schema_version"
 
 
-class Sequence_(peewee.Model):
+class SequenceTable(peewee.Model):
     """The last id given, of each kind. Ids are never used twice, also not after a delete."""
 
     name = peewee.CharField(32, primary_key=True)
@@ -193,7 +195,7 @@ class Sequence_(peewee.Model):
         table_name = "sequences"
 
 
-class Leader(peewee.Model):
+class LeaderTable(peewee.Model):
     shard = peewee.IntegerField(primary_key=True)
     epoch = peewee.BigIntegerField()
     holder = peewee.CharField(255)
@@ -207,7 +209,7 @@ class Leader(peewee.Model):
         table_name = "leaders"
 
 
-class Job(peewee.Model):
+class JobTable(peewee.Model):
     id = IdField(primary_key=True)
     name = peewee.CharField(255, index=True)  # not unique: a name is free once its runs are deleted
     spec = peewee.BlobField()
@@ -215,9 +217,10 @@ class Job(peewee.Model):
 
     class Meta:
         table_name = "jobs"
+        name = "job"  # begins the names of its indexes
 
 
-class Run(peewee.Model):
+class RunTable(peewee.Model):
     id = IdField(primary_key=True)
     job = peewee.BigIntegerField(index=True)
     state = peewee.CharField(16)
@@ -243,9 +246,10 @@ class Run(peewee.Model):
 
     class Meta:
         table_name = "runs"
+        name = "run"  # begins the names of its indexes
 
 
-class Request(peewee.Model):
+class RequestTable(peewee.Model):
     """A sequential primary key: a random one falls to a quarter of the speed beyond 1 M rows."""
 
     seq = IdField(primary_key=True)
@@ -268,10 +272,11 @@ class Request(peewee.Model):
 
     class Meta:
         table_name = "requests"
+        name = "request"  # begins the names of its indexes
         indexes = ((("run", "url_key"), True),)
 
 
-class Host(peewee.Model):
+class HostTable(peewee.Model):
     id = IdField(primary_key=True)
     origin = BytesField(300, unique=True)
     owners = peewee.BlobField()  # JSON
@@ -285,9 +290,10 @@ class Host(peewee.Model):
 
     class Meta:
         table_name = "hosts"
+        name = "host"  # begins the names of its indexes
 
 
-class Robots(peewee.Model):
+class RobotsTable(peewee.Model):
     """The newest robots.txt of a host. Apart from `hosts`, whose rows stay small."""
 
     host = IdField(primary_key=True)
@@ -299,7 +305,7 @@ class Robots(peewee.Model):
         table_name = "robots"
 
 
-class Page(peewee.Model):
+class PageTable(peewee.Model):
     seq = IdField(primary_key=True)
     final_url = BytesField(URL_BYTES)
     title = peewee.TextField(null=True)
@@ -316,7 +322,7 @@ class Page(peewee.Model):
         table_name = "pages"
 
 
-class Item(peewee.Model):
+class ItemTable(peewee.Model):
     """The index holds the id too, on both backends: a run's items in order."""
 
     id = IdField(primary_key=True)
@@ -327,10 +333,11 @@ class Item(peewee.Model):
 
     class Meta:
         table_name = "items"
+        name = "item"  # begins the names of its indexes
         indexes = ((("run", "kind"), False),)
 
 
-class Output(peewee.Model):
+class OutputTable(peewee.Model):
     run = peewee.BigIntegerField()
     path = BytesField(PATH_BYTES)
     format = peewee.CharField(32)
@@ -346,7 +353,7 @@ class Output(peewee.Model):
         primary_key = peewee.CompositeKey("run", "path")
 
 
-class Tally(peewee.Model):
+class TallyTable(peewee.Model):
     run = peewee.BigIntegerField()
     kind = peewee.CharField(16)  # status, failed, skipped, link, dropped, and those of extractions
     name = peewee.CharField(255)
@@ -357,7 +364,7 @@ class Tally(peewee.Model):
         primary_key = peewee.CompositeKey("run", "kind", "name")
 
 
-class Example(peewee.Model):
+class ExampleTable(peewee.Model):
     """The first requests of each reason of a tally, with what happened to them: bounded by
     `rules`, so a run with a million failures has no more rows than a run with a thousand."""
 
@@ -373,23 +380,23 @@ class Example(peewee.Model):
 
 
 MODELS: tuple[type[peewee.Model], ...] = (
-    SchemaVersion,
-    Sequence_,
-    Leader,
-    Job,
-    Run,
-    Request,
-    Host,
-    Robots,
-    Page,
-    Item,
-    Worker,
-    ClientRequest,
-    Output,
-    Tally,
-    Example,
-    KnownPage,
-    Fingerprint,
+    SchemaVersionTable,
+    SequenceTable,
+    LeaderTable,
+    JobTable,
+    RunTable,
+    RequestTable,
+    HostTable,
+    RobotsTable,
+    PageTable,
+    ItemTable,
+    WorkerTable,
+    ClientRequestTable,
+    OutputTable,
+    TallyTable,
+    ExampleTable,
+    KnownPageTable,
+    FingerprintTable,
     *INTENTS,
 )
 
@@ -399,12 +406,12 @@ def _create(session: Session, dialect: Dialect) -> None:
     options = dialect.table_options(session)
     with database.bind_ctx(MODELS):
         if database.get_tables():  # DDL is no part of a transaction on MySQL: begun and never used
-            database.drop_tables([model for model in MODELS if model is not SchemaVersion])
+            database.drop_tables([model for model in MODELS if model is not SchemaVersionTable])
         else:
-            _create_table(session, SchemaVersion, options)
+            _create_table(session, SchemaVersionTable, options)
             session.run("INSERT INTO schema_version (version) VALUES (0)")
         for model in MODELS:
-            if model is not SchemaVersion:
+            if model is not SchemaVersionTable:
                 _create_table(session, model, options)
     for statement in dialect.index_statements:
         session.run(statement)
@@ -460,11 +467,11 @@ def _keep_cookies(session: Session) -> None:
 
 def _add_manners(session: Session) -> None:
     """What is known of hosts beyond their pace; the canonical links of pages."""
-    _add_fields(session, Host, "slow", "failures", "opens")
-    _add_fields(session, Page, "canonical", "alternates")
+    _add_fields(session, HostTable, "slow", "failures", "opens")
+    _add_fields(session, PageTable, "canonical", "alternates")
     if "robots" not in session.database.get_tables():
-        with session.database.bind_ctx((Robots,)):
-            _create_table(session, Robots, "")  # it holds no text: no collation to choose
+        with session.database.bind_ctx((RobotsTable,)):
+            _create_table(session, RobotsTable, "")  # it holds no text: no collation to choose
 
 
 def _name_pictures(session: Session) -> None:
@@ -478,30 +485,30 @@ def _add_extras(session: Session) -> None:
 
 def _remember_pages(session: Session) -> None:
     """What jobs know of pages across their runs."""
-    _add_fields(session, Run, "unchanged", "recall")
-    _add_fields(session, Request, "known")
+    _add_fields(session, RunTable, "unchanged", "recall")
+    _add_fields(session, RequestTable, "known")
     if "known_pages" not in session.database.get_tables():
-        with session.database.bind_ctx((KnownPage,)):
-            _create_table(session, KnownPage, "")
+        with session.database.bind_ctx((KnownPageTable,)):
+            _create_table(session, KnownPageTable, "")
     if session.one("SELECT 1 FROM sequences WHERE name = 'known'") is None:
         session.run("INSERT INTO sequences (name, value) VALUES ('known', 0)")
 
 
 def _find_duplicates(session: Session) -> None:
-    _add_fields(session, KnownPage, "fingerprint")
+    _add_fields(session, KnownPageTable, "fingerprint")
     if "fingerprints" not in session.database.get_tables():
-        with session.database.bind_ctx((Fingerprint,)):
-            _create_table(session, Fingerprint, "")
+        with session.database.bind_ctx((FingerprintTable,)):
+            _create_table(session, FingerprintTable, "")
 
 
 def _keep_addresses(session: Session) -> None:
-    _add_fields(session, Host, "address")
+    _add_fields(session, HostTable, "address")
 
 
 def _tell_ages_and_askers(session: Session) -> None:
     """When watermarks moved; the answers to all that clients had done, and who asked for it."""
-    _add_fields(session, Worker, "moved_at")
-    _add_fields(session, ClientRequest, "what", "asked_by", "via", "reply")
+    _add_fields(session, WorkerTable, "moved_at")
+    _add_fields(session, ClientRequestTable, "what", "asked_by", "via", "reply")
     indexes = [found.name for found in session.database.get_indexes("client_requests")]
     if "clientrequest_run_created_at" not in indexes:
         columns = "client_requests (run, created_at)"
@@ -509,16 +516,16 @@ def _tell_ages_and_askers(session: Session) -> None:
 
 
 def _tell_what_hinders_outputs(session: Session) -> None:
-    _add_fields(session, Output, "problem")
+    _add_fields(session, OutputTable, "problem")
 
 
 def _keep_pieces_of_outputs(session: Session) -> None:
-    _add_fields(session, Output, "progress")
+    _add_fields(session, OutputTable, "progress")
 
 
 def _tell_canonical_versions(session: Session) -> None:
     """By which version of the canonical form the keys of a run are made; until now it was one."""
-    _add_fields(session, Run, "canonical")
+    _add_fields(session, RunTable, "canonical")
 
 
 # Migration n leads from version n - 1 to n. A new database is made from the models as they are,
@@ -540,7 +547,7 @@ MIGRATIONS: dict[int, Callable[[Session], None]] = {
 }
 NEW_TABLES: dict[int, tuple[type[peewee.Model], ...]] = {
     14: INTENTS,  # drains, wishes and retries outlive their leader
-    15: (Example,),  # what happened to the first requests of each reason
+    15: (ExampleTable,),  # what happened to the first requests of each reason
 }
 VERSION = max(*MIGRATIONS, *NEW_TABLES)
 

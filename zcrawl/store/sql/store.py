@@ -20,7 +20,7 @@ from zcrawl.errors import ConfigError, Fenced, StoreError, StoreUnavailable
 from zcrawl.model.reasons.cluster import READONLY
 from zcrawl.model.reasons.storage import NO_DATABASE, STORE_BEHIND, STORE_UNWRITABLE
 from zcrawl.runtime.files import PRIVATE_FILE, make_private_folder, sync_folder, tighten
-from zcrawl.store.breaker import Breaker
+from zcrawl.store.breaker import StoreBreaker
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
@@ -126,7 +126,7 @@ class PeeweeStore:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._sessions: dict[str, Session] = {}
-        self._breakers = {"writer": Breaker(), "reader": Breaker()}
+        self._breakers = {"writer": StoreBreaker(), "reader": StoreBreaker()}
         self._opened = False
         self._epoch = 0  # the one that this process took, or 0
         self._highest_epoch = 0  # ever seen

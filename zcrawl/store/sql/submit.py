@@ -14,7 +14,7 @@ from zcrawl.model.states import RunState
 from zcrawl.store.commands import (
     AddSeeds,
     AdmitKnown,
-    Asked,
+    ClientAction,
     KnownAdmitted,
     SubmitJob,
     Submitted,
@@ -82,7 +82,9 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         )
     run = load_run(session, run_id)
     assert run is not None
-    asked = Asked(command.request, f"submit {command.mode}", command.by, command.via, command.now)
+    asked = ClientAction(
+        command.request, f"submit {command.mode}", command.by, command.via, command.now
+    )
     return _admit_seeds(session, ids, run, asked, command.seeds)
 
 
@@ -98,7 +100,7 @@ def add_seeds(session: Session, command: AddSeeds) -> Submitted:
     run.add_seed_hosts(command.seed_hosts)
     if command.last:
         run.seeding = False
-    asked = Asked(command.request, SEEDING, "", "", command.now)
+    asked = ClientAction(command.request, SEEDING, "", "", command.now)
     return _admit_seeds(session, Ids(session), run, asked, command.seeds)
 
 
@@ -152,7 +154,7 @@ def _admit_seeds(
     session: Session,
     ids: Ids,
     run: RunRecord,
-    asked: Asked,
+    asked: ClientAction,
     seeds: tuple[NewLink, ...],
 ) -> Submitted:
     rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], asked.at)

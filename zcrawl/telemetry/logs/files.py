@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from zcrawl.mesh.messages import Lines
+from zcrawl.mesh.messages import LogRecords
 from zcrawl.runtime.files import PRIVATE_FILE
 from zcrawl.telemetry.log_lines import LogTail
 from zcrawl.text.terminal import shown, shown_json_bytes
@@ -52,7 +52,7 @@ class EventLog:
         if self.quietly(name, detail, run=run):
             self._tail.add(name, detail, time.monotonic(), run=run)
 
-    def take_lines(self) -> Lines | None:
+    def take_lines(self) -> LogRecords | None:
         """What has been logged since this was called last."""
         return self._tail.take(time.monotonic())
 

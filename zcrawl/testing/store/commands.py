@@ -14,8 +14,8 @@ from zcrawl.store.commands import (
     AddSeeds,
     Applied,
     ApplyResults,
-    Asked,
     Change,
+    ClientAction,
     Loaded,
     SubmitJob,
     Submitted,
@@ -249,7 +249,9 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
     hosts = command.seed_hosts + earlier_hosts(tables, run)
-    asked = Asked(command.request, f"submit {command.mode}", command.by, command.via, command.now)
+    asked = ClientAction(
+        command.request, f"submit {command.mode}", command.by, command.via, command.now
+    )
     return _admit_seeds(tables, run, asked, command.seeds, hosts)
 
 
@@ -264,7 +266,7 @@ def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
         return Submitted(run.job.id, run.id, RUN_ENDED, [], [], run.row())
     if command.last:
         run.seeding = False
-    asked = Asked(command.request, SEEDING, "", "", command.now)
+    asked = ClientAction(command.request, SEEDING, "", "", command.now)
     return _admit_seeds(tables, run, asked, command.seeds, command.seed_hosts)
 
 
@@ -288,7 +290,7 @@ def _live_job(tables: Tables, name: str) -> FakeJob | None:
 def _admit_seeds(
     tables: Tables,
     run: FakeRun,
-    asked: Asked,
+    asked: ClientAction,
     seeds: tuple[NewLink, ...],
     seed_hosts: tuple[str, ...],
 ) -> Submitted:

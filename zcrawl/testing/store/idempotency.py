@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from zcrawl.store.commands import Asked, Forget, Forgotten
+from zcrawl.store.commands import ClientAction, Forget, Forgotten
 from zcrawl.store.queries import ActionRow
 from zcrawl.store.rules import MOST_ACTIONS, SEEDING, run_reply
 from zcrawl.testing.store.tables import FakeAnswer, FakeRun, Tables
@@ -29,12 +29,12 @@ def latest_actions(tables: Tables, run: int) -> list[ActionRow]:
     return rows[:MOST_ACTIONS]
 
 
-def given_before(tables: Tables, asked: Asked | None) -> bytes:
+def given_before(tables: Tables, asked: ClientAction | None) -> bytes:
     return b"" if asked is None else stored_reply(tables, asked.request) or b""
 
 
 def keep_run_reply(
-    tables: Tables, asked: Asked | None, run: FakeRun, changed: int | None = None
+    tables: Tables, asked: ClientAction | None, run: FakeRun, changed: int | None = None
 ) -> None:
     if asked is not None:
         changed = asked.changed if changed is None else changed

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias, assert_never
 
 from zcrawl.errors import CommitUnknown, StoreDataError, StoreUnavailable
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.formats import is_capture
 from zcrawl.model.rows import LaneWant, QueuedRow, Refilled, RunRow
 from zcrawl.model.states import Kept, RequestState, RunState
@@ -165,7 +165,7 @@ class FakeStore:
     def requests(self, run: int) -> list[FakeRequest]:
         return [r for r in self.tables.requests.values() if r.run == run]
 
-    def pages(self, run: int) -> dict[str, Page]:
+    def pages(self, run: int) -> dict[str, PageRecord]:
         """The committed pages by the URL that was requested."""
         pages = self.tables.pages
         return {r.url: pages[r.seq] for r in self.requests(run) if r.seq in pages}

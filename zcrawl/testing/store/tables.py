@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.host import Manner
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.model.spec import OFF
 from zcrawl.model.states import Kept, RequestState, RunState
-from zcrawl.store.commands import Asked, Change, DrainRow, RetryRow
+from zcrawl.store.commands import Change, ClientAction, DrainRow, RetryRow
 from zcrawl.store.near import MOST_IN_BAND, Original, bands, fingerprint_in, judged, nearest
 from zcrawl.store.output_pieces import Progress
 from zcrawl.store.rules import (
@@ -168,7 +168,7 @@ class FakeOutput:
 
 @dataclass(slots=True)
 class FakeAnswer:
-    asked: Asked
+    asked: ClientAction
     job: int
     run: int
     reply: bytes | None
@@ -189,7 +189,7 @@ class Tables:
     queued: dict[int, dict[int, dict[int, None]]] = field(default_factory=dict)  # run → host → seqs
     hosts: dict[int, FakeHost] = field(default_factory=dict)
     origins: dict[str, FakeHost] = field(default_factory=dict)
-    pages: dict[int, Page] = field(default_factory=dict)
+    pages: dict[int, PageRecord] = field(default_factory=dict)
     items: dict[int, dict[int, FakeItem]] = field(default_factory=dict)  # run → id → item
     watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
     moved: dict[tuple[str, int], float] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
 
-from zcrawl.mesh.messages import Accept, BadBody, Lines, Result
+from zcrawl.mesh.messages import Accept, BadBody, LogRecords, Result
 from zcrawl.mesh.ports import Arrived, WorkerMesh
 from zcrawl.model.log_event import BAD_BODY, RESTARTED, Log
 from zcrawl.model.reasons.cluster import MACHINE_ERROR
@@ -36,7 +36,7 @@ class WorkerLoop:
         clock: Callable[[], float],
         rss_bytes: Callable[[], int],
         log: Log,
-        lines: Callable[[], Lines | None] = lambda: None,
+        lines: Callable[[], LogRecords | None] = lambda: None,
         after: str = "",
         alive: Callable[[], None] = lambda: None,
     ) -> None:
@@ -67,7 +67,7 @@ class WorkerLoop:
         self._mesh.listen(self._on_messages)
         tell_unhandled(self.note)
         measuring = supervised(self._measure(), "measure", self.note, self.end)
-        self.handle(w.Ticked())
+        self.handle(w.WorkerTicked())
         try:
             reason = await self._ended
             self._log("exit", reason)
@@ -82,7 +82,7 @@ class WorkerLoop:
 
     # ------------------------------------------------------------ events
 
-    def handle(self, event: w.Event) -> None:
+    def handle(self, event: w.WorkerEvent) -> None:
         if self._ended.done():
             return
         try:
@@ -127,11 +127,11 @@ class WorkerLoop:
             if isinstance(message, BadBody):
                 self.note(BAD_BODY, message.error)
             else:
-                self.handle(w.MessageCame(message.header, message.body))
+                self.handle(w.MasterMessageCame(message.header, message.body))
 
     # ------------------------------------------------------------ effects
 
-    def _do(self, effect: w.Effect) -> None:
+    def _do(self, effect: w.WorkerEffect) -> None:
         pipeline = self._pipeline
         assert pipeline is not None
         match effect:
@@ -204,7 +204,7 @@ class WorkerLoop:
 
     def _tick(self) -> None:
         self._timer = None
-        self.handle(w.Ticked(self._rss_bytes, self._lag_ms))
+        self.handle(w.WorkerTicked(self._rss_bytes, self._lag_ms))
 
     async def _measure(self) -> None:
         followed = 0

@@ -17,7 +17,7 @@ import msgspec
 from zcrawl import plugins
 from zcrawl.errors import FetchError, PageSkipped, RetryClass
 from zcrawl.frontier.extra import is_start
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.reasons.failure import EXECUTOR_ERROR, EXECUTOR_TIMEOUT
 from zcrawl.model.spec import JobSpec
 from zcrawl.plugins import Skip, Task
@@ -56,7 +56,7 @@ class Executing:
             raise  # it knows itself whether to try again
         except (Exception, SystemExit) as error:  # an exit would be the whole worker's
             raise self._failed(EXECUTOR_ERROR, raised_text(error)) from error
-        page = Page(
+        page = PageRecord(
             final_url=assignment.url,
             title=None,
             content_type=JSON if item else "",

@@ -19,7 +19,7 @@ from zcrawl.errors import FetchError, PluginError, RetryClass, SpiderError
 from zcrawl.fetch.ports import Response
 from zcrawl.frontier.extra import is_start
 from zcrawl.frontier.url import LinkResolver
-from zcrawl.mesh.messages import Assignment, Page
+from zcrawl.mesh.messages import Assignment, PageRecord
 from zcrawl.model.reasons.cluster import NO_CODE
 from zcrawl.model.reasons.failure import PARSER_ERROR, PARSER_TIMEOUT, QUARANTINED
 from zcrawl.model.reasons.skip import START
@@ -41,7 +41,7 @@ from zcrawl.worker.spider_protocol import Handle, Load, Start, Yielded
 QUARANTINE_AFTER: Final = 3  # attempts whose last one ended the spider's process
 CodeOf = Callable[[str], bytes | None]
 Utc = Callable[[], float]
-Reader = Callable[[Attempt, Page, Response, Sending | None], Awaitable[Attempt]]
+Reader = Callable[[Attempt, PageRecord, Response, Sending | None], Awaitable[Attempt]]
 
 
 class RunExtras:
@@ -99,7 +99,7 @@ class RunExtras:
         return attempt
 
     async def _read(
-        self, attempt: Attempt, page: Page, response: Response, sending: Sending | None
+        self, attempt: Attempt, page: PageRecord, response: Response, sending: Sending | None
     ) -> Attempt:
         """The page as the spider's handler reads it."""
         assignment, context = attempt.assignment, attempt.run_context
@@ -171,7 +171,7 @@ async def _parse(
     check: Check | None,
     aside: Aside,
     attempt: Attempt,
-    page: Page,
+    page: PageRecord,
     response: Response,
     sending: Sending | None,
 ) -> Attempt:

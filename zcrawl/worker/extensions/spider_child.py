@@ -54,7 +54,7 @@ def main() -> None:
         except Exception as error:
             _answer(target, wire.Raised(_text(error)))
             return
-        _answer(target, wire.Loaded(type(spider).start is not Spider.start))
+        _answer(target, wire.SpiderLoaded(type(spider).start is not Spider.start))
         while (question := _read(source)) is not None:
             _answer(target, _run(runner, spider, question))
 
@@ -80,7 +80,7 @@ def load(told: wire.Load) -> Spider:
 
 
 def _run(
-    runner: asyncio.Runner, spider: Spider, question: wire.Question
+    runner: asyncio.Runner, spider: Spider, question: wire.SpiderQuestion
 ) -> wire.Yielded | wire.Raised:
     gathered = Gathered()
     try:
@@ -225,17 +225,17 @@ class ShownStream(io.TextIOWrapper):
         return len(text)
 
 
-def _read(source: BinaryIO) -> wire.Question | None:
+def _read(source: BinaryIO) -> wire.SpiderQuestion | None:
     """None when the worker has closed its end."""
     head = source.read(wire.LENGTH.size)
     if len(head) < wire.LENGTH.size:
         return None
     (length,) = wire.LENGTH.unpack(head)
-    question: wire.Question = wire.decode_question(source.read(length))
+    question: wire.SpiderQuestion = wire.decode_question(source.read(length))
     return question
 
 
-def _answer(target: BinaryIO, answer: wire.Answer) -> None:
+def _answer(target: BinaryIO, answer: wire.SpiderAnswer) -> None:
     try:
         data = wire.frame(answer)
     except (TypeError, ValueError, OverflowError) as error:  # meta that no wire can carry

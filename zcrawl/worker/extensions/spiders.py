@@ -46,7 +46,7 @@ class SpiderProcess:
             answer = await self._exchange(child, question, self._timeout_s)
         if isinstance(answer, wire.Raised):
             raise SpiderError(answer.text)
-        if isinstance(answer, wire.Loaded):
+        if isinstance(answer, wire.SpiderLoaded):
             raise SpiderError("the spider's process answered out of turn", code=SPIDER_DIED)
         return answer
 
@@ -80,12 +80,12 @@ class SpiderProcess:
         if isinstance(answer, wire.Raised):
             await self._end()
             raise SpiderError(f"{load.name} cannot be loaded: {answer.text}", code=SPIDER_LOAD)
-        self._starts = isinstance(answer, wire.Loaded) and answer.starts
+        self._starts = isinstance(answer, wire.SpiderLoaded) and answer.starts
         return child
 
     async def _exchange(
-        self, child: asyncio.subprocess.Process, question: wire.Question, timeout_s: float
-    ) -> wire.Answer:
+        self, child: asyncio.subprocess.Process, question: wire.SpiderQuestion, timeout_s: float
+    ) -> wire.SpiderAnswer:
         try:
             async with asyncio.timeout(timeout_s):
                 answer = await _ask(child, question)
@@ -126,14 +126,16 @@ class SpiderProcess:
             await child.wait()
 
 
-async def _ask(child: asyncio.subprocess.Process, question: wire.Question) -> wire.Answer:
+async def _ask(
+    child: asyncio.subprocess.Process, question: wire.SpiderQuestion
+) -> wire.SpiderAnswer:
     assert child.stdin is not None and child.stdout is not None
     child.stdin.write(wire.frame(question))
     await child.stdin.drain()
     (length,) = wire.LENGTH.unpack(await child.stdout.readexactly(wire.LENGTH.size))
     if length > wire.MOST_ANSWER_BYTES:
         raise ValueError(f"an answer of {length} bytes")
-    answer: wire.Answer = wire.decode_answer(await child.stdout.readexactly(length))
+    answer: wire.SpiderAnswer = wire.decode_answer(await child.stdout.readexactly(length))
     if isinstance(answer, wire.Yielded):
         wire.check_items(answer.items)
     return answer

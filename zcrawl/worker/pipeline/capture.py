@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from zcrawl.fetch.ports import Response
-from zcrawl.mesh.messages import Assignment, Page
+from zcrawl.mesh.messages import Assignment, PageRecord
 from zcrawl.model.capture import Capture, Exchange, Form
 from zcrawl.model.reasons.skip import NOINDEX
 from zcrawl.model.spec import JobSpec
@@ -69,7 +69,7 @@ class Recording:
         if self._exchanges and attempt.reason != NOINDEX:
             attempt.change_extracted(capture=self._encoded(attempt.page))
 
-    def _encoded(self, page: Page | None) -> bytes:
+    def _encoded(self, page: PageRecord | None) -> bytes:
         *hops, last = self._exchanges
         final_url, elapsed_ms = last.url, 0.0
         if page is not None:  # a browser's page may have changed its URL

@@ -31,7 +31,7 @@ LEAST_HOP_S: Final = 0.001
 Clock = Callable[[], float]
 
 
-class Blobs(Protocol):
+class BlobWriter(Protocol):
     """Where bodies are kept; `blobs.folder` in a folder. May block: called in a thread."""
 
     def put(self, data: bytes) -> str: ...

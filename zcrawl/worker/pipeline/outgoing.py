@@ -19,7 +19,7 @@ from zcrawl.fetch.ports import Engine, HopLimits, Response
 from zcrawl.fetch.wire.response import as_httpx
 from zcrawl.frontier.extra import Extra, decode, encode, redirect_key, request_key
 from zcrawl.frontier.url import CanonicalRules
-from zcrawl.mesh.messages import Assignment, Extracted
+from zcrawl.mesh.messages import Assignment, ExtractionReport
 from zcrawl.model.reasons.failure import MIDDLEWARE_ERROR
 from zcrawl.plugins import Drop, Middleware, Outgoing, PageFacts, Skip
 from zcrawl.text.raised import raised_text
@@ -106,7 +106,7 @@ class Sending:
                 dropped[drop.reason] += 1
         attempt.items = kept
         if dropped:
-            before = (attempt.extracted or Extracted()).reasons
+            before = (attempt.extracted or ExtractionReport()).reasons
             attempt.change_extracted(reasons={**before, **dropped})
 
     async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:

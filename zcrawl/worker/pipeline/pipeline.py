@@ -27,7 +27,7 @@ from zcrawl.errors import (
 )
 from zcrawl.fetch.headers import header_of, headers_of
 from zcrawl.fetch.keyring import Keyring
-from zcrawl.fetch.policy import Follow, Meaning, RedirectChain, classify_status
+from zcrawl.fetch.policy import FollowRedirect, Meaning, RedirectChain, classify_status
 from zcrawl.fetch.ports import Engine, Response
 from zcrawl.frontier.url import origin_of
 from zcrawl.mesh.messages import Assignment, Code, RunConfig, Traits
@@ -43,7 +43,7 @@ from zcrawl.worker.extensions.by_run import ExtrasBook
 from zcrawl.worker.pipeline import traits as page_traits
 from zcrawl.worker.pipeline.engines import EngineBook, EngineOf
 from zcrawl.worker.pipeline.fetching import (
-    Blobs,
+    BlobWriter,
     Clock,
     Fetching,
     at_address,
@@ -62,7 +62,7 @@ from zcrawl.worker.results.pages import bare_page, page_of
 from zcrawl.worker.shared_limits import Keys
 
 if TYPE_CHECKING:
-    from zcrawl.worker.pipeline.session import Session
+    from zcrawl.worker.pipeline.session import RunClient
 
 LATE_S: Final = 0.01  # between a permit and its request: told, so that the pace counts from there
 
@@ -89,7 +89,7 @@ class PipelineOwner(Protocol):
 class PipelineSettings(msgspec.Struct, frozen=True):
     """What an operator gives to a worker's fetches."""
 
-    blobs: Blobs | None = None  # where bodies are kept
+    blobs: BlobWriter | None = None  # where bodies are kept
     keyring: Keyring | None = None
     rate: float = 0.0  # requests per second; 0: unlimited
     bandwidth: float = 0.0  # bytes per second; 0: unlimited
@@ -116,7 +116,7 @@ class Pipeline:
         self._reader = PageReader()
         self._special = SpecialPages(clock, utc, self._reader)
         self._runs: dict[int, RunContext] = {}
-        self._sessions: dict[int, Session] = {}  # of runs that have one
+        self._sessions: dict[int, RunClient] = {}  # of runs that have one
         self._extras = ExtrasBook(settings.closed, owner.note)
         self._refused: dict[int, tuple[str, str]] = {}  # runs that cannot be worked on: why
         self._keyring = settings.keyring
@@ -133,10 +133,10 @@ class Pipeline:
             context = self._runs[config.run] = RunContext(config, self._keyring, former)
             engine = self._engines.adopt(config.run, context.spec)
             if context.spec.needs_session and config.run not in self._sessions:
-                from zcrawl.worker.pipeline.session import Session, kept_cookies
+                from zcrawl.worker.pipeline.session import RunClient, kept_cookies
 
                 cookies = kept_cookies(config.cookies)
-                session = Session(context.spec, engine, context.secrets, self._clock, cookies)
+                session = RunClient(context.spec, engine, context.secrets, self._clock, cookies)
                 self._sessions[config.run] = session
             self._extras.adopt(config.run, context.spec)
         except (JobError, PluginError) as error:  # its requests will fail with that code
@@ -310,7 +310,7 @@ class Pipeline:
             rules, most = context.rules, context.spec.fetch.max_redirects
             chain = chain or RedirectChain(assignment.url, most, rules)
             step = chain.next_hop(url, header_of(response, b"location"))
-            if not isinstance(step, Follow):
+            if not isinstance(step, FollowRedirect):
                 sitemaps.moved(attempt.redirected(step.url, status))
                 return attempt if sending is None else sending.hand_over(attempt, status)
             url, condition = step.url, page_traits.NO_CONDITION

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from zcrawl.errors import FetchError, ParseError
 from zcrawl.frontier.url import CanonicalRules, LinkResolver
 from zcrawl.mesh.messages import Assignment
-from zcrawl.parse.cost import THREAD_BYTES, Budget, TooCostly
+from zcrawl.parse.cost import THREAD_BYTES, TimeBudget, TooCostly
 from zcrawl.parse.page import ForThread, ParsedPage, is_html, parse_markup
 from zcrawl.parse.reading import read_page
 from zcrawl.worker.results.context import RunContext
@@ -29,11 +29,11 @@ from zcrawl.worker.results.link_filter import Link, SortedLinks
 if TYPE_CHECKING:
     from zcrawl.parse.children.content import ContentReader
     from zcrawl.parse.children.pages import PageChildren
-    from zcrawl.parse.extract.page_facts import PageFacts
-    from zcrawl.parse.extract.plan import Plan
+    from zcrawl.parse.extract.page_facts import PageContext
+    from zcrawl.parse.extract.plan import ExtractionPlan
     from zcrawl.parse.sitemap import Sitemap
     from zcrawl.worker.pipeline.capture import Recording
-    from zcrawl.worker.pipeline.fetching import Blobs
+    from zcrawl.worker.pipeline.fetching import BlobWriter
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -51,7 +51,7 @@ class PageReader:
         self._children: PageChildren | None = None
 
     async def main_content(
-        self, plan: Plan, one: Assignment, url: str, content_type: str, body: bytes
+        self, plan: ExtractionPlan, one: Assignment, url: str, content_type: str, body: bytes
     ) -> dict[str, Any] | None:
         """The page's main content, if its block may ask for it."""
         if not plan.wants_main(url, one.label) or not is_html(content_type, body):
@@ -68,14 +68,14 @@ class PageReader:
         body: bytes,
         content_type: str,
         url: str,
-        facts: PageFacts | None,
+        facts: PageContext | None,
     ) -> ParsedPage:
         """Raises ParseError, and FetchError for a page that a child process could not read."""
         if len(body) <= THREAD_BYTES:
             resolver = self._resolvers.get(context.rules)
             if resolver is None:
                 resolver = self._resolvers[context.rules] = LinkResolver(context.rules)
-            budget = Budget(time.monotonic, BUDGET_S)
+            budget = TimeBudget(time.monotonic, BUDGET_S)
             page = (body, content_type, url, facts, context.options, resolver, budget)
             try:
                 try:
@@ -141,7 +141,7 @@ class PageReader:
         return {kind: await self.in_thread(put, data) for kind, data in files.items()}
 
     def recording(
-        self, one: Assignment, context: RunContext, blobs: Blobs | None
+        self, one: Assignment, context: RunContext, blobs: BlobWriter | None
     ) -> Recording | None:
         """Keeps the exchanges of a fetch, if its run wants archives."""
         if not context.captures or blobs is None:

@@ -56,7 +56,7 @@ def kept_cookies(jar: bytes) -> dict[str, bytes]:
     return {host: cookies.encode() for host, cookies in hosts.items()}
 
 
-class Session:
+class RunClient:
     """`fetch.ports.Engine` for one run. Raises JobError for a secret that is not set, or not
     released for the proxy that needs it."""
 

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from zcrawl.errors import AddressMoved, FetchError, RetryClass
-from zcrawl.fetch.policy import Verdict, parse_retry_after
+from zcrawl.fetch.policy import StatusVerdict, parse_retry_after
 from zcrawl.frontier.extra import decode
 from zcrawl.mesh.messages import (
     LINKS_PER_RESULT,
-    Asked,
     Assignment,
-    Extracted,
-    Link,
-    Page,
+    CanonicalLink,
+    ExtractionReport,
+    PageRecord,
     Result,
+    SpiderRequest,
     Traits,
 )
 from zcrawl.model.host import Manner, RobotsFile
@@ -51,7 +51,7 @@ from zcrawl.worker.results.link_filter import SortedLinks, year_of
 from zcrawl.worker.results.pages import clean
 
 if TYPE_CHECKING:
-    from zcrawl.parse.extract.plan import Extracted as Found
+    from zcrawl.parse.extract.plan import Extracted
     from zcrawl.parse.page import ParsedPage
     from zcrawl.worker.results.context import RunContext
 
@@ -73,23 +73,23 @@ class Attempt(msgspec.Struct):
     detail: str = ""
 
     # What was found. Lists and dicts are replaced, never changed: they may belong to others.
-    page: Page | None = None
+    page: PageRecord | None = None
     items: list[bytes] = []
-    extracted: Extracted | None = None
-    links: list[Link] = []
+    extracted: ExtractionReport | None = None
+    links: list[CanonicalLink] = []
     prios: list[int] = []
     labels: list[tuple[str, list[bytes]]] = []
     paging: list[bytes] = []
     rejected: dict[str, int] = {}
     dropped: dict[str, int] = {}
     trapped: list[tuple[str, bytes, str]] = []
-    requests: list[Asked] = []
-    handover: Link | None = None
-    redirected_to: Link | None = None
+    requests: list[SpiderRequest] = []
+    handover: CanonicalLink | None = None
+    redirected_to: CanonicalLink | None = None
     traits: Traits | None = None
 
     # What was learnt beside the page.
-    sitemaps: list[Link] = []
+    sitemaps: list[CanonicalLink] = []
     cookies: tuple[str, bytes] | None = None
     robots: RobotsFile | None = None
     address: str = ""
@@ -102,7 +102,11 @@ class Attempt(msgspec.Struct):
     # ------------------------------------------------------------ how an attempt ends
 
     def done(
-        self, page: Page, status: int, items: list[bytes], rejected: dict[str, int] | None = None
+        self,
+        page: PageRecord,
+        status: int,
+        items: list[bytes],
+        rejected: dict[str, int] | None = None,
     ) -> Attempt:
         """The page is done, with these items. `rejected`: links that nobody can crawl, counted."""
         self._end(Outcome.DONE, "", status, "")
@@ -112,7 +116,7 @@ class Attempt(msgspec.Struct):
             self.rejected = rejected
         return self
 
-    def unchanged(self, page: Page, status: int, traits: Traits) -> Attempt:
+    def unchanged(self, page: PageRecord, status: int, traits: Traits) -> Attempt:
         """The page is as it was: done, and nothing of it is read or kept again."""
         self._end(Outcome.DONE, UNCHANGED, status, "")
         self.page, self.traits = page, traits
@@ -135,7 +139,9 @@ class Attempt(msgspec.Struct):
         self.retry, self.retry_after_s = retry, retry_after_s
         return self
 
-    def handed_over(self, link: Link, reason: str = REDIRECTED, *, status: int = 0) -> Attempt:
+    def handed_over(
+        self, link: CanonicalLink, reason: str = REDIRECTED, *, status: int = 0
+    ) -> Attempt:
         """Another request takes the place of this one, with its label."""
         self._end(Outcome.SKIPPED, reason, status, "")
         self.handover = link
@@ -176,7 +182,7 @@ class Attempt(msgspec.Struct):
         return self.failed(ROBOTS_UNAVAILABLE, RetryClass.POSTPONED, retry_after_s=wait_s)
 
     def refused(
-        self, verdict: Verdict, status: int, retry_after: str | None, utc: float
+        self, verdict: StatusVerdict, status: int, retry_after: str | None, utc: float
     ) -> Attempt:
         """The server's status means that there is no page. `retry_after` is that header."""
         wait_s = None if retry_after is None else parse_retry_after(retry_after, utc)
@@ -220,7 +226,9 @@ class Attempt(msgspec.Struct):
             return True
         return False
 
-    def read(self, page: Page, status: int, links: SortedLinks, parsed: ParsedPage) -> Attempt:
+    def read(
+        self, page: PageRecord, status: int, links: SortedLinks, parsed: ParsedPage
+    ) -> Attempt:
         """zcrawl has read the page, by the job's rules or without any."""
         found = parsed.extracted
         if self.run_context.plan is None:
@@ -240,7 +248,7 @@ class Attempt(msgspec.Struct):
         assert self.context is not None, "a run that cannot be worked on is not fetched"
         return self.context
 
-    def add_links(self, links: SortedLinks, found: Found | None = None) -> Attempt:
+    def add_links(self, links: SortedLinks, found: Extracted | None = None) -> Attempt:
         """What the page's links came to; `found` tells which of them lead no deeper."""
         self.links, self.trapped, self.dropped = links.followed, links.trapped, links.dropped
         if found is not None:
@@ -270,7 +278,7 @@ class Attempt(msgspec.Struct):
 
     def change_extracted(self, **changes: object) -> None:
         """Change fields of what is reported of the job's extraction."""
-        self.extracted = msgspec.structs.replace(self.extracted or Extracted(), **changes)
+        self.extracted = msgspec.structs.replace(self.extracted or ExtractionReport(), **changes)
 
     # ------------------------------------------------------------ what is reported
 

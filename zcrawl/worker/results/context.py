@@ -29,7 +29,7 @@ from zcrawl.submit.outputs import wants_capture
 from zcrawl.worker.results.link_filter import LinkFilter
 
 if TYPE_CHECKING:
-    from zcrawl.parse.extract.plan import Plan
+    from zcrawl.parse.extract.plan import ExtractionPlan
     from zcrawl.parse.page_protocol import PageSetup
 
 MOST_SITEMAPS: Final = 50_000  # that sitemaps name, for each worker and run
@@ -164,9 +164,11 @@ class RunContext:
         return True
 
 
-def _plan(spec: JobSpec) -> Plan | None:
+def _plan(spec: JobSpec) -> ExtractionPlan | None:
     if not spec.extract:
         return None
-    from zcrawl.parse.extract.plan import Plan  # 15 ms of a start that most jobs do not need
+    from zcrawl.parse.extract.plan import (
+        ExtractionPlan,
+    )  # 15 ms of a start that most jobs do not need
 
-    return Plan(spec.extract, spec.schema)
+    return ExtractionPlan(spec.extract, spec.schema)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from zcrawl.mesh.messages import Assignment, Extracted, Page
+from zcrawl.mesh.messages import Assignment, ExtractionReport, PageRecord
 from zcrawl.model.reasons.skip import schema_broken
 from zcrawl.parse.extract.item_schema import MOST_EXAMPLES, Check, describe
 
 if TYPE_CHECKING:
-    from zcrawl.parse.extract.page_facts import PageFacts
-    from zcrawl.parse.extract.plan import Extracted as Found
+    from zcrawl.parse.extract.page_facts import PageContext
+    from zcrawl.parse.extract.plan import Extracted
     from zcrawl.worker.results.attempt import Attempt
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ class DefaultItem(msgspec.Struct, frozen=True, omit_defaults=True):
     pdf: str | None = None
 
 
-def default_item(assignment: Assignment, page: Page, status: int) -> bytes:
+def default_item(assignment: Assignment, page: PageRecord, status: int) -> bytes:
     item = DefaultItem(
         url=assignment.url,
         final_url=page.final_url,
@@ -67,8 +67,8 @@ def page_facts(
     size: int,
     fetched_at: float,
     main: dict[str, Any] | None,
-) -> PageFacts:
-    from zcrawl.parse.extract.page_facts import PageFacts  # of jobs that extract
+) -> PageContext:
+    from zcrawl.parse.extract.page_facts import PageContext  # of jobs that extract
 
     values = {
         "url": assignment.url,
@@ -80,7 +80,7 @@ def page_facts(
         "bytes": size,
         "fetched_at": iso(fetched_at),
     }
-    return PageFacts(final_url, assignment.label, values, main)
+    return PageContext(final_url, assignment.label, values, main)
 
 
 def iso(at: float) -> str:
@@ -95,10 +95,10 @@ def _second(at: int) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def as_message(found: Found | None) -> Extracted | None:
+def as_message(found: Extracted | None) -> ExtractionReport | None:
     if found is None:
         return None
-    return Extracted(
+    return ExtractionReport(
         rejected=found.rejected,
         reasons=found.reasons,
         problems=found.problems,

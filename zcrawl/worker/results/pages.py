@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from zcrawl.mesh.messages import Page
+from zcrawl.mesh.messages import PageRecord
 from zcrawl.parse.page import ParsedPage
 
 MAX_DETAIL: Final = 500  # characters
@@ -20,8 +20,8 @@ def page_of(
     took_s: float,
     kept: str | None,
     files: dict[str, str],
-) -> Page:
-    return Page(
+) -> PageRecord:
+    return PageRecord(
         final_url=url,
         title=parsed.title,
         content_type=clean(content_type)[:MAX_CONTENT_TYPE],
@@ -35,9 +35,9 @@ def page_of(
     )
 
 
-def bare_page(url: str, size: int, fetched_at: float, took_s: float) -> Page:
+def bare_page(url: str, size: int, fetched_at: float, took_s: float) -> PageRecord:
     """Of an answer that was not read."""
-    return Page(url, None, "", size, fetched_at, took_s * 1000)
+    return PageRecord(url, None, "", size, fetched_at, took_s * 1000)
 
 
 def clean(text: str) -> str:

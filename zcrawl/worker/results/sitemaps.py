@@ -14,7 +14,7 @@ import msgspec
 
 from zcrawl.fetch.ports import HopLimits
 from zcrawl.frontier.url import LinkResolver, origin_of
-from zcrawl.mesh.messages import Assignment, Link
+from zcrawl.mesh.messages import Assignment, CanonicalLink
 from zcrawl.model.reasons.skip import SITEMAP, SITEMAP_TOO_MANY, TRAP_SITEMAP
 from zcrawl.model.sitemap_request import nesting_label
 from zcrawl.worker.results.attempt import Attempt
@@ -39,12 +39,12 @@ class SitemapListing:
     names are read, if they are on its own host or on one of the crawl."""
 
     def __init__(self, attempt: Attempt, url: str, utc: float) -> None:
-        self.links: list[Link] = []  # as resolved; the scope has not been asked
+        self.links: list[CanonicalLink] = []  # as resolved; the scope has not been asked
         self._attempt, self._context, self._url, self._utc = attempt, attempt.run_context, url, utc
         self._resolver = LinkResolver(attempt.run_context.rules)
         self._nesting = attempt.assignment.nesting + 1
         self._prios: dict[str, int] = {}
-        self._children: list[Link] = []
+        self._children: list[CanonicalLink] = []
         self._trapped: list[tuple[str, bytes, str]] = []
         self._too_many = False
 
@@ -112,7 +112,7 @@ def _may_name(url: str, other: str, context: RunContext) -> bool:
     return origin_of(other) == origin_of(url) or context.scope.has_host(other)
 
 
-def _labels(nesting: int, links: list[Link]) -> list[tuple[str, list[bytes]]]:
+def _labels(nesting: int, links: list[CanonicalLink]) -> list[tuple[str, list[bytes]]]:
     """Return the labels of sitemaps that so many indexes led to."""
     label = nesting_label(nesting)
     return [(label, [key for _, key in links])] if label and links else []

@@ -28,10 +28,10 @@ from zcrawl.errors import StoreCorrupt, StoreUnavailable
 from zcrawl.model.reasons.storage import STORE_LOST
 from zcrawl.runtime.files import PRIVATE_FILE, sync_folder
 
-Condition: TypeAlias = Literal["whole", "unreadable", "damaged"]
+FileCondition: TypeAlias = Literal["whole", "unreadable", "damaged"]
 
 
-def quick_check(path: Path) -> tuple[Condition, str]:
+def quick_check(path: Path) -> tuple[FileCondition, str]:
     """Whether SQLite can read the database and finds it whole; else what is wrong."""
     try:
         uri = readonly_uri(path)
