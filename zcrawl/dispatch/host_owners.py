@@ -22,6 +22,7 @@ from zcrawl.frontier.robots_place import place_in, robots_group
 from zcrawl.mesh.messages import Grant
 from zcrawl.mesh.timing import PERMISSION_S
 from zcrawl.model.host import RobotsFile
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, StoredRobots
 
 CONFIRM_AGAIN_S = 1.0
@@ -39,12 +40,12 @@ class Granter:
         self.news: dict[int, None] = {}  # hosts whose owners have to hear of their groups
         self.revision = first_revision
         self.clock_offset = 0.0  # UTC = now + clock_offset
-        self._lowering: dict[tuple[int, str], float] = {}  # (host, process) → told at
+        self._lowering: dict[tuple[int, ProcessName], float] = {}  # (host, process) → told at
         # Hosts that a worker greeted with and nobody knows here → (its process, until when)
-        self._strangers: dict[int, tuple[str, float]] = {}
+        self._strangers: dict[int, tuple[ProcessName, float]] = {}
         self._roster, self._runs = roster, runs
         self._by_origin: dict[str, int] = {}
-        self._owned: dict[str, int] = {}  # process name → hosts that it has or is to have
+        self._owned: dict[ProcessName, int] = {}  # process name → hosts that it has or is to have
 
     # ------------------------------------------------------------ hosts
 
@@ -123,7 +124,7 @@ class Granter:
 
     # ------------------------------------------------------------ processes
 
-    def process_joined(self, name: str, now: float) -> None:
+    def process_joined(self, name: ProcessName, now: float) -> None:
         """Every host may be better placed now; what this process inherited is settled."""
         for host in self.hosts.values():
             if name in host.inherited:
@@ -131,7 +132,7 @@ class Granter:
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
             self._look_at(host)
 
-    def process_lost(self, name: str, last_start_at: float) -> None:
+    def process_lost(self, name: ProcessName, last_start_at: float) -> None:
         """A process that may live starts nothing after `last_start_at`, but finishes what runs:
         its part stays in use until the longest attempt must be over."""
         for host in self.hosts.values():
@@ -144,7 +145,7 @@ class Granter:
             self._uncount(host, name)
             self._look_at(host)
 
-    def process_gone(self, name: str, now: float) -> None:
+    def process_gone(self, name: ProcessName, now: float) -> None:
         """A process is certainly dead: replaced, or it said BYE."""
         for host in self.hosts.values():
             part = host.drop_part(name)
@@ -159,7 +160,7 @@ class Granter:
             if inherited or part is not None:
                 self._look_at(host)
 
-    def confirmed(self, name: str, host_id: int, revision: int, now: float) -> None:
+    def confirmed(self, name: ProcessName, host_id: int, revision: int, now: float) -> None:
         """A worker says that its part is in force: what it gave up is free now."""
         host = self.hosts.get(host_id)
         part = host.parts.get(name) if host else None
@@ -172,7 +173,7 @@ class Granter:
                 self.assume_a_start(host.id, now)  # its last results may still be on their way
             self._look_at(host)
 
-    def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+    def owners_stored(self, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         for host_id, names in owners:
             host = self.hosts.get(host_id)
             if host is not None:
@@ -223,7 +224,7 @@ class Granter:
                 grants.append(self.grant_of(host, worker.name, now))
         return grants
 
-    def grant_of(self, host: HostState, name: str, now: float) -> Grant:
+    def grant_of(self, host: HostState, name: ProcessName, now: float) -> Grant:
         part = host.parts[name]
         return Grant(
             host=host.id,
@@ -297,7 +298,7 @@ class Granter:
             result.raised = True
         return result
 
-    def _another_may_start(self, host: HostState, desired: dict[str, int]) -> bool:
+    def _another_may_start(self, host: HostState, desired: dict[ProcessName, int]) -> bool:
         """A former owner has not confirmed yet that it starts nothing more: with room or not, a
         second owner beside it would break the pace."""
         return any(
@@ -305,7 +306,7 @@ class Granter:
             for name, part in host.parts.items()
         )
 
-    def _owners_left(self, host: HostState, desired: dict[str, int], now: float) -> bool:
+    def _owners_left(self, host: HostState, desired: dict[ProcessName, int], now: float) -> bool:
         """Stored owners that have given the host up, or are gone for good: the next leader is not
         to wait for them."""
         if not desired or host.parts.keys() != desired.keys():
@@ -316,7 +317,7 @@ class Granter:
             return False
         return all(part.granted == desired[name] for name, part in host.parts.items())
 
-    def unconfirmed(self, now: float) -> list[tuple[int, str]]:
+    def unconfirmed(self, now: float) -> list[tuple[int, ProcessName]]:
         """Lowered parts whose confirmation is overdue: the word was lost, say it again."""
         overdue = []
         for (host_id, name), told_at in list(self._lowering.items()):
@@ -328,7 +329,7 @@ class Granter:
                 overdue.append((host_id, name))
         return overdue
 
-    def _rank(self, host: HostState, usable: list[WorkerInfo]) -> list[str]:
+    def _rank(self, host: HostState, usable: list[WorkerInfo]) -> list[ProcessName]:
         """Rendezvous order; an owner that can go on stays, a full worker goes last."""
         names = [worker.name for worker in usable]
         if host.clan is not None:
@@ -348,8 +349,8 @@ class Granter:
         return by_score(host.origin, names)
 
     def _rank_clan(
-        self, host: HostState, clan: Clan, usable: list[WorkerInfo], names: list[str]
-    ) -> list[str]:
+        self, host: HostState, clan: Clan, usable: list[WorkerInfo], names: list[ProcessName]
+    ) -> list[ProcessName]:
         """One owner for all hosts of a clan, who stays while it can."""
         if host.wanted_owner:
             clan.wish = host.take_wish()
@@ -361,13 +362,13 @@ class Granter:
             self.dirty.update(dict.fromkeys(self.groups.choose(clan, chosen[0])))
         return chosen
 
-    def _without_full(self, names: list[str]) -> list[str]:
+    def _without_full(self, names: list[ProcessName]) -> list[ProcessName]:
         """The same order; a full worker only if all are full."""
         total = sum(self._owned.values()) + 1
         most = math.ceil(LOAD_FACTOR * total / len(names)) if names else 0
         return [name for name in names if self._owned.get(name, 0) < most] or names
 
-    def _overloaded(self, name: str, workers: int) -> bool:
+    def _overloaded(self, name: ProcessName, workers: int) -> bool:
         total = sum(self._owned.values())
         return self._owned.get(name, 0) > math.ceil(LOAD_FACTOR * total / workers)
 
@@ -386,14 +387,14 @@ class Granter:
         self.revision += 1
         return self.revision
 
-    def _count(self, host: HostState, names: set[str]) -> None:
+    def _count(self, host: HostState, names: set[ProcessName]) -> None:
         for name in host.counted - names:
             self._owned[name] -= 1
         for name in names - host.counted:
             self._owned[name] = self._owned.get(name, 0) + 1
         host.count_owners(names)
 
-    def _uncount(self, host: HostState, name: str) -> None:
+    def _uncount(self, host: HostState, name: ProcessName) -> None:
         self._count(host, host.counted - {name})
 
     def _longest_attempt_s(self, host: HostState) -> float:

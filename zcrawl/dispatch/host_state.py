@@ -23,7 +23,7 @@ import msgspec
 from zcrawl.dispatch.shared_limits import HOLD_S, NEAR_S, Asker, Clan, LimitGroup
 from zcrawl.frontier.pace import Demand, Pace, combined_demand
 from zcrawl.model.host import Manner
-from zcrawl.model.process_name import worker_of
+from zcrawl.model.process_name import ProcessName, worker_of
 from zcrawl.model.rows import HostRow, QueuedRow, StoredRobots
 
 
@@ -91,8 +91,8 @@ class Part(msgspec.Struct):
 class Settlement(msgspec.Struct):
     """What follows from looking at one host's parts."""
 
-    lowered: list[str] = msgspec.field(default_factory=list)  # processes to be told
-    owners: tuple[str, ...] = ()  # to be stored before anything is raised
+    lowered: list[ProcessName] = msgspec.field(default_factory=list)  # processes to be told
+    owners: tuple[ProcessName, ...] = ()  # to be stored before anything is raised
     raised: bool = False
     look_again_at: float = math.inf
 
@@ -103,13 +103,13 @@ class HostState(msgspec.Struct):
     demand: Demand
     pace: Pace  # the leader's estimate; the owners' reports correct it
     crawl_delay_s: float = 0.0
-    parts: dict[str, Part] = msgspec.field(default_factory=dict)  # process name → part
-    stored_owners: frozenset[str] = frozenset()
-    inherited: set[str] = msgspec.field(default_factory=set)  # owners not heard of yet
+    parts: dict[ProcessName, Part] = msgspec.field(default_factory=dict)  # process name → part
+    stored_owners: frozenset[ProcessName] = frozenset()
+    inherited: set[ProcessName] = msgspec.field(default_factory=set)  # owners not heard of yet
     inherited_until: float = 0.0
     next_at_before_inheritance: float = 0.0
     not_before: float = -math.inf  # as its owners said or may have done: `pace` falls no further
-    counted: set[str] = msgspec.field(default_factory=set)  # owners counted as its load
+    counted: set[ProcessName] = msgspec.field(default_factory=set)  # owners counted as its load
     storing: bool = False  # owners are being committed: no ASSIGN before that
     runs: list[int] = msgspec.field(default_factory=list)  # lanes here, in turn
     trials: list[QueuedRow] = msgspec.field(default_factory=list)  # crash suspects
@@ -232,7 +232,7 @@ class HostState(msgspec.Struct):
 
     # ------------------------------------------------------------ owners
 
-    def inherit(self, owners: set[str], until: float, over_at: float = -math.inf) -> None:
+    def inherit(self, owners: set[ProcessName], until: float, over_at: float = -math.inf) -> None:
         """A previous leader's owners may fetch until `until`, and start nothing after `over_at`."""
         self.inherited = owners
         self.inherited_until = until
@@ -244,7 +244,7 @@ class HostState(msgspec.Struct):
         if self.inherited:
             self.inherited_until = max(self.inherited_until, until)
 
-    def settle_inherited(self, name: str) -> None:
+    def settle_inherited(self, name: ProcessName) -> None:
         """An inherited owner has greeted, or is dead: the pace waits for it no longer."""
         self.inherited.discard(name)
         self.pace.next_at = self.next_at_before_inheritance
@@ -253,11 +253,11 @@ class HostState(msgspec.Struct):
         """Its owners are being committed: nothing is sent before that."""
         self.storing = True
 
-    def owners_stored(self, owners: frozenset[str]) -> None:
+    def owners_stored(self, owners: frozenset[ProcessName]) -> None:
         self.stored_owners = owners
         self.storing = False
 
-    def count_owners(self, names: set[str]) -> None:
+    def count_owners(self, names: set[ProcessName]) -> None:
         """These processes have it as a part of their load."""
         self.counted = names
 
@@ -270,14 +270,14 @@ class HostState(msgspec.Struct):
         wish, self.wanted_owner = self.wanted_owner, ""
         return wish
 
-    def ensure_part(self, name: str) -> Part:
+    def ensure_part(self, name: ProcessName) -> Part:
         """Return the part of a process; a new one has nothing granted."""
         part = self.parts.get(name)
         if part is None:
             part = self.parts[name] = Part(0, 0, 0)
         return part
 
-    def drop_part(self, name: str) -> Part | None:
+    def drop_part(self, name: ProcessName) -> Part | None:
         return self.parts.pop(name, None)
 
     def drop_unused_parts(self, now: float) -> None:
@@ -376,7 +376,7 @@ class HostState(msgspec.Struct):
             assert part.granted <= part.in_use and part.held >= 0
 
 
-def shares(demand: Demand, ranked: list[str]) -> dict[str, int]:
+def shares(demand: Demand, ranked: list[ProcessName]) -> dict[ProcessName, int]:
     """The part that each worker should have; `ranked` is the rendezvous order."""
     if not ranked:
         return {}
@@ -387,10 +387,10 @@ def shares(demand: Demand, ranked: list[str]) -> dict[str, int]:
     return {name: each + (1 if at < rest else 0) for at, name in enumerate(several)}
 
 
-def by_score(what: str, names: list[str]) -> list[str]:
+def by_score(what: str, names: list[ProcessName]) -> list[ProcessName]:
     """Process names by rendezvous hashing; a process's number does not count."""
 
-    def score(name: str) -> bytes:
+    def score(name: ProcessName) -> bytes:
         text = f"{what}\0{worker_of(name)}"
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 

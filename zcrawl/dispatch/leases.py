@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from zcrawl.dispatch.roster import WorkerInfo
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import QueuedRow
 
 Token = tuple[int, int]  # (epoch, n)
@@ -34,7 +35,7 @@ class Lease(msgspec.Struct):
 class Leases:
     def __init__(self) -> None:
         self.by_seq: dict[int, Lease] = {}
-        self.by_worker: dict[str, dict[int, Lease]] = {}  # process name → seq → lease
+        self.by_worker: dict[ProcessName, dict[int, Lease]] = {}  # process name → seq → lease
         self.by_run: dict[int, int] = {}
         self.by_lane: dict[tuple[int, int], int] = {}  # (run, host) → leases
         self._next_n = 1
@@ -141,8 +142,8 @@ class Leases:
         worker.strays = {token: since + gap_s for token, since in worker.strays.items()}
 
     def check(self) -> None:
-        counted: dict[str, int] = {}
-        ahead: dict[str, int] = {}
+        counted: dict[ProcessName, int] = {}
+        ahead: dict[ProcessName, int] = {}
         for seq, lease in self.by_seq.items():
             assert lease.row.seq == seq
             assert self.by_worker[lease.worker.name][seq] is lease, "each lease is its worker's"

@@ -47,7 +47,7 @@ from zcrawl.frontier.pace import opens_in_s
 from zcrawl.mesh.messages import Assignment
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import Manner
-from zcrawl.model.process_name import worker_of
+from zcrawl.model.process_name import ProcessName, worker_of
 from zcrawl.model.reasons.failure import ATTEMPT_OVERDUE
 from zcrawl.model.rows import QueuedRow
 
@@ -62,8 +62,8 @@ class WorkerBatch(msgspec.Struct):
 
 
 class DispatchPlan(msgspec.Struct):
-    sendings: dict[str, WorkerBatch] = msgspec.field(default_factory=dict)
-    owners: list[tuple[int, tuple[str, ...]]] = msgspec.field(default_factory=list)
+    sendings: dict[ProcessName, WorkerBatch] = msgspec.field(default_factory=dict)
+    owners: list[tuple[int, tuple[ProcessName, ...]]] = msgspec.field(default_factory=list)
 
 
 class Gate(enum.Enum):
@@ -91,7 +91,7 @@ class Choice(msgspec.Struct):
 
     gate: Gate = Gate.NO_OWNER
     owners: list[tuple[WorkerInfo, Part]] = msgspec.field(default_factory=list)  # the best first
-    waited_for: list[str] = msgspec.field(default_factory=list)  # without credit, or suspect
+    waited_for: list[ProcessName] = msgspec.field(default_factory=list)  # no credit, or suspect
 
 
 LONG_WAIT_S = 5.0  # of a host, beyond its pace
@@ -112,7 +112,7 @@ class Planner:
         self.frontier, self.runs = frontier, runs
         self._due: list[tuple[float, int, int]] = []  # (moment, turn, host)
         self._turn = 0
-        self._parked: dict[str, dict[int, None]] = {}  # process name → hosts that wait for it
+        self._parked: dict[ProcessName, dict[int, None]] = {}  # → hosts that wait for it
         self._capped: set[int] = set()  # runs that have reserved all of their max_pages
         self._plan = DispatchPlan()
         self.overdue: set[int] = set()  # requests whose attempts were all lost: they end
@@ -180,22 +180,22 @@ class Planner:
 
     # ------------------------------------------------------------ workers
 
-    def process_joined(self, name: str, now: float) -> None:
+    def process_joined(self, name: ProcessName, now: float) -> None:
         self.granter.process_joined(name, now)
         for host in self.hosts.values():
             self.wake(host.id)
 
-    def process_gone(self, name: str, now: float) -> None:
+    def process_gone(self, name: ProcessName, now: float) -> None:
         """A process is certainly dead: replaced, or it said BYE."""
         self.granter.process_gone(name, now)
         self._unpark(name)
 
-    def process_lost(self, name: str, last_start_at: float) -> None:
+    def process_lost(self, name: ProcessName, last_start_at: float) -> None:
         """A process may live, but starts nothing after `last_start_at`."""
         self.granter.process_lost(name, last_start_at)
         self._unpark(name)
 
-    def _unpark(self, name: str) -> None:
+    def _unpark(self, name: ProcessName) -> None:
         for host_id in self._parked.pop(name, {}):
             self.wake(host_id)
 
@@ -225,7 +225,7 @@ class Planner:
                     called = True
         return called
 
-    def owners_stored(self, owners: list[tuple[int, tuple[str, ...]]]) -> None:
+    def owners_stored(self, owners: list[tuple[int, tuple[ProcessName, ...]]]) -> None:
         """Nothing was sent of these hosts meanwhile, and it may be that no part of them changes."""
         self.granter.owners_stored(owners)
         for host_id, _ in owners:
@@ -349,7 +349,7 @@ class Planner:
             if result.look_again_at < math.inf:
                 self._push(host, result.look_again_at)
 
-    def _tell(self, host: HostState, name: str) -> None:
+    def _tell(self, host: HostState, name: ProcessName) -> None:
         worker = self.roster.workers.get(worker_of(name))
         if worker is not None and worker.name == name:
             self._sending(worker).hosts[host.id] = None

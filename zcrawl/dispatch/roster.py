@@ -44,7 +44,7 @@ from zcrawl.mesh.timing import (
     WINDOW_RESULTS,
     WORKERS_PER_HEARTBEAT_S,
 )
-from zcrawl.model.process_name import process_name
+from zcrawl.model.process_name import ProcessName, process_name
 from zcrawl.model.states import NodeState
 from zcrawl.model.vitals import WorkerVitals
 
@@ -156,7 +156,7 @@ class WorkerInfo(msgspec.Struct):
     reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
 
     @property
-    def name(self) -> str:
+    def name(self) -> ProcessName:
         """Identity of the process, as hosts.owners stores it."""
         return process_name(self.id, self.incarnation)
 

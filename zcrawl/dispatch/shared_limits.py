@@ -37,6 +37,7 @@ from zcrawl.frontier.pace import Pace, combined_demand
 from zcrawl.frontier.robots_place import robots_group
 from zcrawl.mesh.timing import LOOKAHEAD_S
 from zcrawl.model.host import GroupShare
+from zcrawl.model.process_name import NOBODY, ProcessName
 from zcrawl.model.spec import Politeness
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Clan(msgspec.Struct, eq=False):
     """Hosts that are linked by their groups. One process has them all."""
 
     name: str  # of the group that it began with: what rendezvous hashing sees
-    owner: str = ""  # process that has, or is to have, its hosts
+    owner: ProcessName = NOBODY  # process that has, or is to have, its hosts
     wish: str = ""  # a person's: the id of a worker
     hosts: dict[int, None] = msgspec.field(default_factory=dict)
     suspects: dict[int, None] = msgspec.field(default_factory=dict)  # others may have them
@@ -80,7 +81,7 @@ class LimitGroup(msgspec.Struct, eq=False):
     concurrency: int = 0  # 0: unlimited
     revision: int = 0
     clan: Clan | None = None
-    owner: str = ""  # process that was last given any host of it
+    owner: ProcessName = NOBODY  # process that was last given any host of it
     first_at: float = 0.0  # that process starts nothing before this moment
     last_start_at: float = -math.inf  # of any other process, at the latest
     held: int = 0  # open leases of its hosts
@@ -267,7 +268,7 @@ class Groups:
 
     # ------------------------------------------------------------ owners
 
-    def blocked(self, host: HostState, owner: str, now: float) -> float | None:
+    def blocked(self, host: HostState, owner: ProcessName, now: float) -> float | None:
         """None: only `owner` may start requests to any host of the clan. Else until when another
         may; inf: until it confirms."""
         clan = host.clan
@@ -295,13 +296,13 @@ class Groups:
         refused, host.clan.refused = list(host.clan.refused), {}
         return refused
 
-    def choose(self, clan: Clan, owner: str) -> list[int]:
+    def choose(self, clan: Clan, owner: ProcessName) -> list[int]:
         """Another owner for the whole clan; the hosts that this concerns."""
         clan.owner = owner
         clan.suspects = dict(clan.hosts)
         return list(clan.hosts)
 
-    def claim(self, host: HostState, name: str, now: float) -> None:
+    def claim(self, host: HostState, name: ProcessName, now: float) -> None:
         """A process gets a part of the host, and with it the paces of its groups."""
         for group in host.groups:
             if group.owner != name:
@@ -314,12 +315,12 @@ class Groups:
         for group in host.groups:
             group.last_start_at = max(group.last_start_at, moment)
 
-    def goes_on(self, host: HostState, name: str) -> None:
+    def goes_on(self, host: HostState, name: ProcessName) -> None:
         """A process that an earlier leader gave the host goes on with paces that it knows."""
         for group in host.groups:
             group.owner, group.first_at = name, 0.0
 
-    def shares(self, host: HostState, name: str, now: float) -> list[GroupShare]:
+    def shares(self, host: HostState, name: ProcessName, now: float) -> list[GroupShare]:
         """The limits that its owner has to keep. A group for the sake of a robots.txt allows one
         to go where it is: not told before nobody else may start anything there."""
         place = robots_group(host.robots_at) if host.robots_at else ""
@@ -419,7 +420,7 @@ def _interval(rate: float) -> float:
     return 1.0 / rate if rate > 0 else 0.0
 
 
-def _in_others_hands_until(host: HostState, owner: str, now: float) -> float | None:
+def _in_others_hands_until(host: HostState, owner: ProcessName, now: float) -> float | None:
     if host.inherited and now < host.inherited_until:
         return host.inherited_until
     moments = [

@@ -27,6 +27,7 @@ from zcrawl.master.crash_guard import Mishaps
 from zcrawl.master.events import MasterEffects, Measured, Note, SendToWorker
 from zcrawl.master.watch import Watch
 from zcrawl.mesh.messages import Body, Cancel, Drain
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, QueuedRow, RunRow
 from zcrawl.result.receive import Receiver
 from zcrawl.store.commands import DrainRow, Loaded, WishRow
@@ -80,7 +81,7 @@ class LeaderState:
         # Rows whose result was received without a lease: not leased again while it is committed.
         self.withheld: dict[int, QueuedRow | None] = {}
         # process name → seq → (run, host): fetched, by its word, and not delivered yet
-        self.promised: dict[str, dict[int, tuple[int, int]]] = {}
+        self.promised: dict[ProcessName, dict[int, tuple[int, int]]] = {}
         self.drains: dict[str, int] = {}  # workers that get no work → life of their supervisor
         self.lives: dict[str, int] = {}  # worker → life of its supervisor that was heard last
         self.wishes: dict[int, str] = {}  # hosts that people gave to a worker
@@ -345,16 +346,16 @@ class LeaderState:
         """What became of a withheld row is stored. Return it as it was queued, if it is known."""
         return self.withheld.pop(seq, None)
 
-    def promise(self, process: str, run: int, host: int, seq: int) -> None:
+    def promise(self, process: ProcessName, run: int, host: int, seq: int) -> None:
         """A process has fetched it, and will deliver the result."""
         self.withhold(run, host, seq)
         self.promised.setdefault(process, {})[seq] = (run, host)
 
-    def promise_kept(self, process: str, seq: int) -> tuple[int, int]:
+    def promise_kept(self, process: ProcessName, seq: int) -> tuple[int, int]:
         """A result came. Return the run and the host that its process promised it for, or zeros."""
         return self.promised.get(process, {}).pop(seq, (0, 0))
 
-    def promises_broken(self, process: str) -> None:
+    def promises_broken(self, process: ProcessName) -> None:
         """A process is gone: what it has not delivered is queued again."""
         for seq, (run, host) in self.promised.pop(process, {}).items():
             self.release(run, host, seq)

@@ -11,6 +11,8 @@ from typing import Final, NewType
 
 ProcessName = NewType("ProcessName", str)
 
+NOBODY: Final = ProcessName("")
+
 _SIGN: Final = "#"
 
 
@@ -18,6 +20,6 @@ def process_name(worker: str, incarnation: int) -> ProcessName:
     return ProcessName(f"{worker}{_SIGN}{incarnation}")
 
 
-def worker_of(process: str) -> str:
+def worker_of(process: ProcessName) -> str:
     """Return the id of the worker whose process has this name, in memory or as it is stored."""
     return process.rpartition(_SIGN)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.sitemap_request import SITEMAP_PRIO, has_sitemap_prio
 from zcrawl.model.states import RunState
 
@@ -96,7 +97,7 @@ class RunRow(msgspec.Struct, frozen=True):
 class HostRow(msgspec.Struct, frozen=True):
     id: int
     origin: str
-    owners: tuple[str, ...]  # workers that may start requests; empty: free
+    owners: tuple[ProcessName, ...]  # workers that may start requests; empty: free
     next_at: float  # UTC
     crawl_delay_s: float
     manner: Manner = Manner()

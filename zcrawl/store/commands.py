@@ -12,6 +12,7 @@ import msgspec
 
 from zcrawl.mesh.messages import PageRecord, Traits
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, LaneCount, NewLink, QueuedRow, RunRow, StoredRobots
 from zcrawl.model.states import Disposition, Kept, RequestState, RunState
 from zcrawl.store.output_pieces import Progress
@@ -333,7 +334,7 @@ class GrantHosts(msgspec.Struct, frozen=True):
     """Who may start requests to these hosts; committed before the first ASSIGN (rule 12)."""
 
     epoch: int
-    owners: list[tuple[int, tuple[str, ...]]]
+    owners: list[tuple[int, tuple[ProcessName, ...]]]
 
 
 class ExtendLease(msgspec.Struct, frozen=True):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.model.states import RequestState, RunState
 from zcrawl.store import cookies as cookie_jar
@@ -232,7 +233,7 @@ def host_row(row: tuple[Any, ...]) -> HostRow:
     return HostRow(
         id,
         origin.decode(),
-        _strings(owners),
+        tuple(map(ProcessName, _strings(owners))),
         next_at,
         crawl_delay,
         Manner(slow, failures, opens),

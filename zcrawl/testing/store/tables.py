@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from zcrawl.mesh.messages import PageRecord
 from zcrawl.model.host import Manner
+from zcrawl.model.process_name import ProcessName
 from zcrawl.model.rows import HostRow, NewLink, QueuedRow, RunCounters, RunRow, StoredRobots
 from zcrawl.model.spec import OFF
 from zcrawl.model.states import Kept, RequestState, RunState
@@ -124,7 +125,7 @@ class FakeRequest:
 class FakeHost:
     id: int
     origin: str
-    owners: tuple[str, ...] = ()
+    owners: tuple[ProcessName, ...] = ()
     next_at: float = 0.0
     crawl_delay_s: float = 0.0
     manner: Manner = NOTHING_SPECIAL
