@@ -170,8 +170,8 @@ def resolve(
         nested.setdefault(section, {})[name] = value
     # Lax for all: each strict value has just been checked strictly.
     config = _convert(nested, source, lax=True)
-    known = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
-    origins = {key: values[key][1] if key in values else "default" for key in known}
+    config_keys = [*all_keys(), *(f"{SECRETS}.{name}" for name in config.secrets)]
+    origins = {key: values[key][1] if key in values else "default" for key in config_keys}
     return Resolved(config, origins)
 
 
@@ -214,8 +214,8 @@ def _flat(table: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    found: dict[str, tuple[Any, str]] = {}
-    known = all_keys()
+    values: dict[str, tuple[Any, str]] = {}
+    config_keys = all_keys()
     for name, value in sorted(environ.items()):
         # A name without `__` is nobody's key: CI systems set ZCRAWL_THIS and ZCRAWL_THAT.
         if not name.startswith(ENV_PREFIX) or "__" not in name or name in ENV_OTHERS:
@@ -224,13 +224,13 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
             continue  # a job's secret
         if name.startswith(SECRETS_PREFIX):
             hosts = {"hosts": _words(value)}
-            found[f"{SECRETS}.{name.removeprefix(SECRETS_PREFIX)}"] = (hosts, name)
+            values[f"{SECRETS}.{name.removeprefix(SECRETS_PREFIX)}"] = (hosts, name)
             continue
         key = name.removeprefix(ENV_PREFIX).replace("__", ".", 1).lower()
-        if key not in known:
+        if key not in config_keys:
             raise _unknown(name, "environment", key)
-        found[key] = (_words(value) if key in _LISTS else value, name)
-    return found
+        values[key] = (_words(value) if key in _LISTS else value, name)
+    return values
 
 
 def _words(value: str) -> list[str]:

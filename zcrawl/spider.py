@@ -97,8 +97,8 @@ class Page:
 
     @property
     def content_type(self) -> str:
-        found = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
-        return found.partition(";")[0].strip().lower()
+        header = next((v for k, v in self.raw_headers if k.lower() == "content-type"), "")
+        return header.partition(";")[0].strip().lower()
 
     @property
     def text(self) -> str:
@@ -140,8 +140,8 @@ class Page:
     def links(self) -> list[str]:
         """Where the page links to: absolute, in canonical form, each once."""
         tree, resolver = self.tree, LinkResolver(self._rules)
-        found, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
-        return [url for url, _ in found]
+        links, _ = links_of(tree, self.url, True, resolver.for_page(self.encoding))
+        return [url for url, _ in links]
 
     def encode_query(self, href: str) -> str:
         """The same link with an ASCII query, as browsers write it on a page in this encoding."""
@@ -193,8 +193,8 @@ class Spider:
             return _named(self, page.handler)
         for name, (pattern, kind) in self._kinds():
             if pattern.search(page.url) and page.content_type.startswith(kind):
-                found: Handler = getattr(self, name)
-                return found
+                handler: Handler = getattr(self, name)
+                return handler
         return self.parse
 
     def _kinds(self) -> Iterator[tuple[str, tuple[re.Pattern[str], str]]]:
@@ -217,16 +217,16 @@ class FunctionSpider(Spider):
     def handler_for(self, page: Page) -> Handler:
         if not page.handler or page.handler == getattr(self._function, "__name__", ""):
             return self._function
-        found = self._module.get(page.handler)
-        if page.handler.startswith("_") or not callable(found):
+        function = self._module.get(page.handler)
+        if page.handler.startswith("_") or not callable(function):
             raise LookupError(f"the spider's module has no function {page.handler!r}")
-        taken: Handler = found
+        taken: Handler = function
         return taken
 
 
 def _named(spider: Spider, name: str) -> Handler:
-    found = None if name.startswith("_") else getattr(spider, name, None)
-    if not callable(found):
+    handler = None if name.startswith("_") else getattr(spider, name, None)
+    if not callable(handler):
         raise LookupError(f"{type(spider).__name__} has no handler {name!r}")
-    taken: Handler = found
+    taken: Handler = handler
     return taken

@@ -78,13 +78,13 @@ def literal_reasons(source: str) -> list[ast.Constant]:
     """The literals of a module that are reasons, in the order of the source."""
     tree = ast.parse(source)
     events = set(map(id, _events(tree)))
-    found = {id(node): node for node in _in_reason_positions(tree) if CODE.fullmatch(_text(node))}
+    nodes = {id(node): node for node in _in_reason_positions(tree) if CODE.fullmatch(_text(node))}
     imported = _imported_reasons(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and _is_reason(_text(node)):
-            found[id(node)] = node
-        found |= {id(literal): literal for literal in _beside_reasons(node, imported)}
-    literals = [node for node in found.values() if id(node) not in events]
+            nodes[id(node)] = node
+        nodes |= {id(literal): literal for literal in _beside_reasons(node, imported)}
+    literals = [node for node in nodes.values() if id(node) not in events]
     return sorted(literals, key=lambda node: (node.lineno, node.col_offset))
 
 

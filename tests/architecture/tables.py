@@ -25,7 +25,9 @@ def operations_table() -> str:
 
 
 def _operation_row(operation: Operation) -> tuple[str, ...]:
-    arguments = [_argument(one) for one in operation.arguments.values() if one not in PAGING]
+    arguments = [
+        _argument(argument) for argument in operation.arguments.values() if argument not in PAGING
+    ]
     if set(PAGING) <= set(operation.arguments.values()):
         arguments.append("*paging*")
     return (
@@ -81,9 +83,9 @@ def with_tables(page: str, text: str) -> str:
     for name, table in TABLES[page].items():
         begin = f"<!-- {name}: written by `make tables`, do not edit -->\n"
         end = f"<!-- end of {name} -->\n"
-        before, found, rest = text.partition(begin)
+        before, opened, rest = text.partition(begin)
         _, closed, after = rest.partition(end)
-        if not found or not closed:
+        if not opened or not closed:
             raise ValueError(f"{page} has no place for the table {name}")
         text = f"{before}{begin}\n{table()}\n{end}{after}"
     return text

@@ -116,8 +116,12 @@ def run_complaints(path: str, source: str) -> list[str]:
         if not isinstance(node, ast.Call) or path.startswith("zcrawl/cli/"):
             continue
         name = getattr(node.func, "id", getattr(node.func, "attr", ""))
-        has_run = len(node.args) > 2 or any(one.arg == "run" for one in node.keywords)
-        if name in LOG_CALLS and not has_run and any(names_run(one) for one in node.args[1:]):
+        has_run = len(node.args) > 2 or any(argument.arg == "run" for argument in node.keywords)
+        if (
+            name in LOG_CALLS
+            and not has_run
+            and any(names_run(argument) for argument in node.args[1:])
+        ):
             complaints.append(f"{path}:{node.lineno}: logs about a run without `run`")
     return complaints
 
@@ -132,13 +136,17 @@ def names_run(text: ast.expr) -> bool:
 
 def test_no_module_parses_a_text_that_another_one_writes() -> None:
     """What a program has to know is a field beside the text."""
-    assert [one for path, source in SOURCES.items() for one in text_complaints(path, source)] == []
+    assert [
+        complaint for path, source in SOURCES.items() for complaint in text_complaints(path, source)
+    ] == []
 
 
 def test_no_module_but_its_own_compares_with_a_sentinel() -> None:
     """What a URL or a number means is asked by name: `is_start(url)`."""
     complaints = [
-        one for path, source in SOURCES.items() for one in comparison_complaints(path, source)
+        complaint
+        for path, source in SOURCES.items()
+        for complaint in comparison_complaints(path, source)
     ]
     assert complaints == []
 
@@ -154,7 +162,9 @@ def test_the_rule_finds_a_comparison() -> None:
 def test_a_request_is_asked_whether_it_is_a_sitemap() -> None:
     """Its priority and its label are the stored form: nobody else reads them."""
     complaints = [
-        one for path, source in SOURCES.items() for one in sitemap_complaints(path, source)
+        complaint
+        for path, source in SOURCES.items()
+        for complaint in sitemap_complaints(path, source)
     ]
     assert complaints == []
 
@@ -168,7 +178,11 @@ def test_the_rule_finds_who_reads_the_form_of_a_sitemap() -> None:
 
 def test_an_event_with_a_level_is_logged_by_its_constant() -> None:
     """A misspelt literal would silently be information."""
-    complaints = [one for path, source in SOURCES.items() for one in event_complaints(path, source)]
+    complaints = [
+        complaint
+        for path, source in SOURCES.items()
+        for complaint in event_complaints(path, source)
+    ]
     assert complaints == []
 
 
@@ -194,7 +208,9 @@ def test_the_rule_finds_an_event_that_is_written_out() -> None:
 def test_the_name_of_a_process_is_made_and_read_in_one_place() -> None:
     """What parts a worker's id from its incarnation is nobody else's knowledge."""
     complaints = [
-        one for path, source in SOURCES.items() for one in process_complaints(path, source)
+        complaint
+        for path, source in SOURCES.items()
+        for complaint in process_complaints(path, source)
     ]
     assert complaints == []
 
@@ -210,7 +226,9 @@ def test_the_rule_finds_a_name_that_is_taken_apart() -> None:
 
 def test_whoever_logs_about_a_run_says_which() -> None:
     """A text that names a run goes with the run as a field: nothing reads it out of the text."""
-    complaints = [one for path, source in SOURCES.items() for one in run_complaints(path, source)]
+    complaints = [
+        complaint for path, source in SOURCES.items() for complaint in run_complaints(path, source)
+    ]
     assert complaints == []
 
 

@@ -165,8 +165,8 @@ def small_figures(repeats: int) -> str:
                 ones.append(measure.run(command, cwd=folder))
         master_mb, worker_mb = idle_memory(folder)
     workers = ", ".join(f"{mb:.0f}" for mb in worker_mb)
-    walls = Spread.of([one.wall_s for one in ones])
-    cpus = Spread.of([one.cpu_s for one in ones])
+    walls = Spread.of([run.wall_s for run in ones])
+    cpus = Spread.of([run.cpu_s for run in ones])
     return "\n".join(
         [
             "| figure | measured | wanted |",

@@ -59,21 +59,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of each crawl")
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--keys", action="store_true", help="encrypted, with a key for each node")
-    asked = parser.parse_args()
-    parts = [asked.only] if asked.only else PARTS
+    options = parser.parse_args()
+    parts = [options.only] if options.only else PARTS
     with consul_server() as consul, mariadb(durable=True) as database:
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "failover" in parts:
-                failover(Path(folder), consul.url, database, asked.trials, asked.keys)
+                failover(Path(folder), consul.url, database, options.trials, options.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "gap" in parts:
-                gap(Path(folder), consul.url, database, asked.trials, asked.keys)
+                gap(Path(folder), consul.url, database, options.trials, options.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "throughput" in parts:
-                throughput(Path(folder), consul.url, database, asked.rounds, asked.keys)
+                throughput(Path(folder), consul.url, database, options.rounds, options.keys)
         with tempfile.TemporaryDirectory(prefix="zcrawl-bench-") as folder:
             if "forward" in parts:
-                forward(Path(folder), consul.url, database, asked.keys)
+                forward(Path(folder), consul.url, database, options.keys)
 
 
 @contextlib.contextmanager
@@ -151,8 +151,8 @@ def one_failover(made: Cluster, how: signal.Signals) -> float:
 
 
 def first_assignments(node: Node) -> list[float]:
-    found = re.findall(r"^(\S+) \S+ first_assignment ", node.text(), re.MULTILINE)
-    return [datetime.datetime.fromisoformat(moment).timestamp() for moment in found]
+    moments = re.findall(r"^(\S+) \S+ first_assignment ", node.text(), re.MULTILINE)
+    return [datetime.datetime.fromisoformat(moment).timestamp() for moment in moments]
 
 
 # ---------------------------------------------------------------- the gap at the servers
@@ -222,8 +222,8 @@ def throughput(folder: Path, consul: str, database: Mariadb, rounds: int, keys: 
         for number in range(rounds):
             rates["embedded"].append(embedded_crawl(url, folder / f"e{number}"))
             rates["cluster"].append(cluster_crawl(made, url, f"manual-{number}"))
-    for name, found in rates.items():
-        print(f"{name:9} {Spread.of(found).text()} pages/s over {rounds} crawls, 2 workers")
+    for name, speeds in rates.items():
+        print(f"{name:9} {Spread.of(speeds).text()} pages/s over {rounds} crawls, 2 workers")
     ratio = statistics.median(rates["cluster"]) / statistics.median(rates["embedded"])
     print(f"cluster / embedded: {ratio:.2f}", flush=True)
 
@@ -252,13 +252,13 @@ def forward(folder: Path, consul: str, database: Mariadb, keys: bool, asks: int 
         leader = made.leader().name
         masters = asyncio.run(roles.find_masters(made.config))
         own = roles.client_keys(made.config)
-        direct = [one.control for one in masters if one.master == leader]
-        other = [one.control for one in masters if one.master != leader]
+        direct = [master.control for master in masters if master.master == leader]
+        other = [master.control for master in masters if master.master != leader]
         took: dict[str, list[float]] = {"leader": [], "follower": []}
         for _ in range(asks // 50):  # in turns
             took["leader"] += asyncio.run(round_trips(direct, own, 50))
             took["follower"] += asyncio.run(round_trips(other, own, 50))
-    medians = {name: statistics.median(found) * 1000 for name, found in took.items()}
+    medians = {name: statistics.median(times) * 1000 for name, times in took.items()}
     print(
         f"a request at the leader {medians['leader']:.2f} ms, at a follower "
         f"{medians['follower']:.2f} ms: the forward adds "

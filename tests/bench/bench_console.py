@@ -137,18 +137,18 @@ def bench_memory(console: Watched, seconds: float, step_s: float) -> None:
     it remembers: 300 seconds of rates, 500 lines, 30 answers."""
     began = time.monotonic()
     keys = itertools.cycle(b"1j2jj3\r\x1b4\r\x1b5jj\r\x1b6\r\x1b7\r\x1b8 j9s")
-    found: list[float] = []
+    sizes_mb: list[float] = []
     while time.monotonic() - began < seconds:
         until = time.monotonic() + step_s
         while time.monotonic() < until:
             console.press(bytes([next(keys)]))
             console.drain(min(1.0, step_s / 60))
-        found.append(console.rss_mb())
+        sizes_mb.append(console.rss_mb())
         cpu = console.cpu_s()
-        show(f"RSS MB after {time.monotonic() - began:7.0f} s, {cpu:6.1f} s CPU", found[-1])
-    full = len(found) // 6
-    show("RSS grown MB, first sixth", found[full] - found[0])
-    show("RSS grown MB, the rest", found[-1] - found[full])
+        show(f"RSS MB after {time.monotonic() - began:7.0f} s, {cpu:6.1f} s CPU", sizes_mb[-1])
+    full = len(sizes_mb) // 6
+    show("RSS grown MB, first sixth", sizes_mb[full] - sizes_mb[0])
+    show("RSS grown MB, the rest", sizes_mb[-1] - sizes_mb[full])
 
 
 # ---------------------------------------------------------------- the leader
@@ -162,7 +162,7 @@ def big_leader() -> LeaderStory:
         story.hear(heartbeat(story.now), f"w{n}")
     for n in range(JOBS):
         share = HOSTS // JOBS
-        seeds = [f"http://h{n * share + one}.test/" for one in range(share)]
+        seeds = [f"http://h{n * share + host}.test/" for host in range(share)]
         of = msgspec.to_builtins(spec()) | {"name": f"job{n}", "tags": [f"t{n % 20}"]}
         args = {"spec": of, "mode": "new", "seeds": seeds}
         story.handle(m.ClientAsked(b"c", ClientRequest(f"s{n}", "submit", args)))  # and no planning
@@ -170,8 +170,8 @@ def big_leader() -> LeaderStory:
 
 
 def ask(story: LeaderStory, number: int, op: str, args: dict[str, Any]) -> None:
-    asked = m.ClientAsked(b"c", ClientRequest(f"b{number}", op, args))
-    story.leader.handle(asked, story.now)
+    event = m.ClientAsked(b"c", ClientRequest(f"b{number}", op, args))
+    story.leader.handle(event, story.now)
 
 
 WANTS: list[tuple[str, dict[str, Any]]] = [
@@ -235,23 +235,23 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--only", choices=("keys", "cpu", "hurry", "memory", "leader"))
     options = parser.parse_args()
-    wanted = (options.only,) if options.only else ("keys", "cpu", "hurry", "leader")
+    parts = (options.only,) if options.only else ("keys", "cpu", "hurry", "leader")
     print(f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
     print(f"{WORKERS} workers, {JOBS} jobs, {HOSTS} hosts, 2,000 pages/s simulated", flush=True)
-    if {"keys", "cpu"} & set(wanted):
+    if {"keys", "cpu"} & set(parts):
         with watched() as console:
-            if "keys" in wanted:
+            if "keys" in parts:
                 bench_keys(console, options.rounds)
-            if "cpu" in wanted:
+            if "cpu" in parts:
                 bench_cpu(console, options.seconds)
-    if "hurry" in wanted:
+    if "hurry" in parts:
         print(f"{HALF_HOUR} snapshots, one every {HURRY_S * 1000:.0f} ms")
         with watched(HURRY_S) as console:
             bench_memory(console, HALF_HOUR * HURRY_S, HALF_HOUR * HURRY_S / 9)
-    if "memory" in wanted:
+    if "memory" in parts:
         with watched() as console:
             bench_memory(console, options.minutes * 60, 60.0)
-    if "leader" in wanted:
+    if "leader" in parts:
         for name, value in asyncio.run(bench_leader(int(options.seconds / 3))).items():
             show(name, value)
 

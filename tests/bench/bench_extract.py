@@ -77,9 +77,9 @@ def _middle(values: list[float]) -> Spread:
 
 
 def report(rounds: int = ROUNDS) -> str:
-    size, found = measured(rounds)
+    size, spreads = measured(rounds)
     lines = [f"| a page of {size / 1000:.0f} KB, {rounds} pairs | CPU, ms (10–90 %) |", "|---|---|"]
-    lines += [f"| {name} | {spread.text(3)} |" for name, spread in found.items()]
+    lines += [f"| {name} | {spread.text(3)} |" for name, spread in spreads.items()]
     return "\n".join(lines)
 
 

@@ -154,8 +154,8 @@ class Bench:
                     case _:
                         pass
         self.cpu_s += time.process_time() - began
-        for one in sent:
-            self._work(int(one.worker[1:]), one)
+        for delivery in sent:
+            self._work(int(delivery.worker[1:]), delivery)
 
     # ------------------------------------------------------------ the workers: not measured
 
@@ -164,38 +164,40 @@ class Bench:
         match sent.body:
             case Assign(_, urls):
                 self._assigned[n] = sent.sequence
-                for one in urls:
-                    self._answer(n, one)
+                for assignment in urls:
+                    self._answer(n, assignment)
             case Ack(upto):
                 self._acked[n] = upto
             case _:
                 pass
 
-    def _answer(self, n: int, one: Assignment) -> None:
+    def _answer(self, n: int, assignment: Assignment) -> None:
         self.done += 1
         links: list[tuple[str, bytes]] = []
-        if one.url.endswith("/0"):
+        if assignment.url.endswith("/0"):
             others = range(1, self.pages // self.hosts)
-            urls = [f"{one.url[:-1]}a/path/of/usual/length/page-{k}.html" for k in others]
+            urls = [f"{assignment.url[:-1]}a/path/of/usual/length/page-{k}.html" for k in others]
             links = [(url, DEFAULT.key(url)) for url in urls]
         result = Result(
             lease_epoch=self.master.epoch,
-            lease_n=one.n,
-            seq=one.seq,
-            run=one.run,
-            host=one.host,
-            attempt=one.attempt,
+            lease_n=assignment.n,
+            seq=assignment.seq,
+            run=assignment.run,
+            host=assignment.host,
+            attempt=assignment.attempt,
             outcome=Outcome.DONE,
             status=200,
-            depth=one.depth,
-            page=PageRecord(one.url, "A title of some words", "text/html", 14_000, UTC, 12.5),
+            depth=assignment.depth,
+            page=PageRecord(
+                assignment.url, "A title of some words", "text/html", 14_000, UTC, 12.5
+            ),
             items=[ITEM],
             links=links,
             host_next_in_s=self.hosts / PER_SECOND,
-            manner=Manner() if one.url.endswith("/0") else None,
+            manner=Manner() if assignment.url.endswith("/0") else None,
         )
         self._numbers[n] += 1
-        self._say(n, result, self._numbers[n], one.seq)
+        self._say(n, result, self._numbers[n], assignment.seq)
 
     def _say(self, n: int, body: Body, number: int = 0, subject: int = 0) -> None:
         head = header(body, f"w{n}", epoch=self.master.epoch, sequence=number, subject=subject)
@@ -227,12 +229,16 @@ def main() -> None:
         profile(options.pages, options.profile)
         return
     # In turns: what else the machine does concerns all of them.
-    found: dict[int, list[tuple[float, float]]] = {hosts: [] for hosts in SIZES}
+    measurements: dict[int, list[tuple[float, float]]] = {hosts: [] for hosts in SIZES}
     for _ in range(options.rounds):
         for hosts in SIZES:
-            found[hosts].append(measure(options.pages, hosts))
-    whole = {hosts: min(one for one, _ in runs) * 1e6 for hosts, runs in found.items()}
-    steady = {hosts: min(one for _, one in runs) * 1e6 for hosts, runs in found.items()}
+            measurements[hosts].append(measure(options.pages, hosts))
+    whole = {
+        hosts: min(seconds for seconds, _ in runs) * 1e6 for hosts, runs in measurements.items()
+    }
+    steady = {
+        hosts: min(seconds for _, seconds in runs) * 1e6 for hosts, runs in measurements.items()
+    }
     figures = {
         "pages": options.pages,
         "whole_us_per_page": {str(hosts): round(us, 1) for hosts, us in whole.items()},

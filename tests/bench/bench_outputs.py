@@ -71,14 +71,14 @@ class Figures:
     def against_plain(self, kind: str) -> list[tuple[float, float]]:
         """Per cent of the neighbours' speed and CPU, of each crawl that has plain ones on both
         sides. A plain crawl is compared so too: how far its median is from 100 is the noise."""
-        found = []
+        percentages = []
         for at, (name, speed, cpu) in enumerate(self.rows):
             before = next((r for r in reversed(self.rows[:at]) if r[0] == PLAIN), None)
             after = next((r for r in self.rows[at + 1 :] if r[0] == PLAIN), None)
             if name == kind and before is not None and after is not None:
                 mean_speed, mean_cpu = (before[1] + after[1]) / 2, (before[2] + after[2]) / 2
-                found.append((100 * speed / mean_speed, 100 * cpu / mean_cpu))
-        return found
+                percentages.append((100 * speed / mean_speed, 100 * cpu / mean_cpu))
+        return percentages
 
 
 def quartiles(values: Sequence[float], digits: int = 0) -> str:
@@ -95,15 +95,15 @@ def crawls(rounds: int, most_s: float = MOST_S) -> str:
         asyncio.run(once(site.url, KINDS[PLAIN]))  # files and code come into the machine's caches
         for number in range(rounds):
             order = OUTPUTS if number % 2 == 0 else OUTPUTS[::-1]
-            kinds = [kind for one in order for kind in (PLAIN, one)]
+            kinds = [kind for measured in order for kind in (PLAIN, measured)]
             late = number > 0 and time.monotonic() - began > most_s * number / (number + 1)
             if late or number + 1 == rounds:
                 kinds.append(PLAIN)  # the last output has a neighbour behind it, too
             for kind in kinds:
                 speed, cpu = asyncio.run(once(site.url, KINDS[kind]))
                 figures.rows.append((kind, speed, cpu))
-                told = f"{kind}: {speed:,.0f} pages/s, {cpu:.2f} CPU ms a page"
-                print(f"{time.monotonic() - began:4.0f} s  {told}", file=sys.stderr, flush=True)
+                message = f"{kind}: {speed:,.0f} pages/s, {cpu:.2f} CPU ms a page"
+                print(f"{time.monotonic() - began:4.0f} s  {message}", file=sys.stderr, flush=True)
             if len(kinds) > 2 * len(OUTPUTS):
                 break
     lines = [
@@ -114,7 +114,7 @@ def crawls(rounds: int, most_s: float = MOST_S) -> str:
     for name in KINDS:
         speeds, costs = zip(*figures.of(name), strict=True)
         against = figures.against_plain(name)
-        kept, more = [one[0] for one in against], [one[1] for one in against]
+        kept, more = [measured[0] for measured in against], [measured[1] for measured in against]
         lines.append(
             f"| {name} | {quartiles(speeds)} | {quartiles(kept)} "
             f"| {quartiles(costs, 2)} | {quartiles(more)} |"

@@ -87,7 +87,7 @@ def main() -> None:
             for polite in (True, False) if number % 2 else (False, True):
                 (both if polite else neither).append(crawl(url, polite))
             say(f"round {number}/{options.rounds}: {both[-1]:.3f} ms, {neither[-1]:.3f} ms")
-    ratios = [one / other for one, other in zip(both, neither, strict=True)]
+    ratios = [cost / other for cost, other in zip(both, neither, strict=True)]
     print(f"guard and robots.txt:  {Spread.of(both).text(3)} ms CPU a page")
     print(f"neither:               {Spread.of(neither).text(3)} ms CPU a page")
     print(f"ratio:                 {Spread.of(ratios).text(3)}, of medians ", end="")

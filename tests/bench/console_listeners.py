@@ -13,9 +13,9 @@ async def listen(events: str, number: int) -> None:
     ears = [
         ZmqSubscriber(f"c{n}", (MessageKind.SNAPSHOT, MessageKind.EVENT)) for n in range(number)
     ]
-    for one in ears:
-        one.connect("m1", events)
-        one.listen(lambda arrived: None)
+    for ear in ears:
+        ear.connect("m1", events)
+        ear.listen(lambda arrived: None)
     await asyncio.sleep(600)
 
 

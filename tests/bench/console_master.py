@@ -56,13 +56,13 @@ class BigCluster:
         }
 
     def events(self) -> list[Event]:
-        found = []
+        events = []
         for n in range(LINES_S):
             source = f"worker-{self._chance.randrange(WORKERS):03}"
             fields = {"n": n, "at": self._at, "source": source, "level": "warning"}
             text = f"run {n}: https://h{self._chance.randrange(HOSTS)}.test answers with 503"
-            found.append(Event("throttled", fields | {"text": text}))
-        return found
+            events.append(Event("throttled", fields | {"text": text}))
+        return events
 
     def answer(self, request: ClientRequest) -> Reply:
         if request.op != "hosts":
@@ -82,10 +82,10 @@ async def lead(folder: str, interval_s: float) -> None:
     with ZmqMasterMesh(endpoints(folder), 1) as mesh:
 
         def heard(arrived: list[Arrived]) -> None:
-            for one in arrived:
-                message = one.message
+            for arrival in arrived:
+                message = arrival.message
                 if not isinstance(message, BadBody) and isinstance(message.body, ClientRequest):
-                    mesh.send(one.route, 3, cluster.answer(message.body))
+                    mesh.send(arrival.route, 3, cluster.answer(message.body))
 
         mesh.listen(heard)
         until = time.monotonic() + MOST_S

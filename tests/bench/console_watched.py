@@ -72,12 +72,12 @@ class Watched:
 
     def shows(self, key: bytes, words: str) -> Way:
         """From the write of the key to the arrival of the words."""
-        wanted, seen = words.encode(), b""
+        expected, seen = words.encode(), b""
         self.marks()
         waited = self._no_core_ms()
         began = time.perf_counter()
         self.press(key)
-        while wanted not in seen:
+        while expected not in seen:
             seen += self.read(PATIENCE_S)
             if time.perf_counter() - began > PATIENCE_S:
                 raise RuntimeError(f"{key!r} never showed {words!r}")
@@ -111,11 +111,11 @@ class Watched:
         return Way(*ms, no_core, sum_of(b"s") * 1000, sum_of(b"g") * 1000)
 
     def marks(self) -> list[tuple[bytes, float, float]]:
-        told = b""
+        data = b""
         with contextlib.suppress(BlockingIOError):  # there are no more
             while more := os.read(self._marks, MARK.size * 1000):
-                told += more
-        return list(MARK.iter_unpack(told))
+                data += more
+        return list(MARK.iter_unpack(data))
 
     # ------------------------------------------------------------ the kernel's count
 
@@ -133,7 +133,7 @@ class Watched:
 
     def rss_mb(self) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        line = next(one for one in status.splitlines() if one.startswith("VmRSS"))
+        line = next(entry for entry in status.splitlines() if entry.startswith("VmRSS"))
         return int(line.split()[1]) / 1000
 
     def close(self) -> None:

@@ -101,14 +101,14 @@ class _PeakMemory(threading.Thread):
 
 def tree(pid: int) -> list[int]:
     """A process and all its descendants, as far as they still live."""
-    found = [pid]
-    for parent in found:
+    pids = [pid]
+    for parent in pids:
         for task in Path(f"/proc/{parent}/task").glob("*"):
             try:
-                found += [int(child) for child in (task / "children").read_text().split()]
+                pids += [int(child) for child in (task / "children").read_text().split()]
             except OSError:
                 continue  # it ended meanwhile and holds no memory
-    return found
+    return pids
 
 
 def resident_mb(pid: int) -> float:

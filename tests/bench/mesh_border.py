@@ -98,21 +98,21 @@ def main() -> None:
     parser.add_argument("--once", type=int, default=0, help="one round of so many, encrypted")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--child", default="", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.child:
-        endpoints, own, results = json.loads(asked.child)
+    options = parser.parse_args()
+    if options.child:
+        endpoints, own, results = json.loads(options.child)
         keys = MeshKeys(KeyPair(*own[:2]), own[2]) if own else None
         asyncio.run(send(Endpoints(*endpoints), keys, results))
         return
-    if asked.once:
-        print(asyncio.run(read(Keys(), asked.once)))
+    if options.once:
+        print(asyncio.run(read(Keys(), options.once)))
         return
-    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
-    for _ in range(asked.rounds):
-        for curve in found:
-            found[curve].append(asyncio.run(read(Keys() if curve else None, RESULTS)))
+    measurements: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(options.rounds):
+        for curve in measurements:
+            measurements[curve].append(asyncio.run(read(Keys() if curve else None, RESULTS)))
     for curve, name in ((False, "plain"), (True, "keys")):
-        rates, costs = (sorted(column) for column in zip(*found[curve], strict=True))
+        rates, costs = (sorted(column) for column in zip(*measurements[curve], strict=True))
         print(
             f"{name:5} {statistics.median(rates):6.0f}/s ({rates[0]:.0f}-{rates[-1]:.0f}), "
             f"{statistics.median(costs):5.1f} us CPU of the loop ({costs[0]:.1f}-{costs[-1]:.1f})"

@@ -45,8 +45,8 @@ async def round_trips(
                 worker.send("m1", 1, question)
 
         def answer(arrived: list[Arrived]) -> None:
-            for one in arrived:
-                master.send(one.route, 1, Drain(True))
+            for arrival in arrived:
+                master.send(arrival.route, 1, Drain(True))
 
         def answered(arrived: list[Arrived]) -> None:
             nonlocal left
@@ -68,15 +68,17 @@ async def round_trips(
 
 def main() -> None:
     for in_flight, messages, size in SIZES:
-        found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        measurements: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
         for _ in range(ROUNDS):
-            for curve in found:
+            for curve in measurements:
                 keys = Keys() if curve else None
-                found[curve].append(asyncio.run(round_trips(keys, in_flight, messages, size)))
+                measurements[curve].append(
+                    asyncio.run(round_trips(keys, in_flight, messages, size))
+                )
         print(f"{in_flight} in flight, {size} bytes, median of {ROUNDS} (lowest-highest):")
         medians = []
         for curve, name in ((False, "plain"), (True, "CURVE")):
-            rates, costs = (sorted(column) for column in zip(*found[curve], strict=True))
+            rates, costs = (sorted(column) for column in zip(*measurements[curve], strict=True))
             medians.append((statistics.median(rates), statistics.median(costs)))
             print(
                 f"  {name} {medians[-1][0]:6.0f}/s ({rates[0]:.0f}-{rates[-1]:.0f}), "

@@ -65,8 +65,8 @@ class RawPeer:
 
     def subscriber(self, *topics: bytes) -> zmq.Socket[bytes]:
         socket = self._open(zmq.SUB, self._ends.events)
-        for one in topics:
-            socket.setsockopt(zmq.SUBSCRIBE, one)
+        for topic in topics:
+            socket.setsockopt(zmq.SUBSCRIBE, topic)
         return socket
 
     def close(self) -> None:

@@ -38,7 +38,9 @@ class Ear:
         self._news.set()
 
     def bodies(self) -> list[Body]:
-        return [one.message.body for one in self.got if isinstance(one.message, Message)]
+        return [
+            arrival.message.body for arrival in self.got if isinstance(arrival.message, Message)
+        ]
 
     def details(self, name: str) -> list[str]:
         return [detail for event, detail in self.events if event == name]

@@ -236,8 +236,8 @@ def live_through(world: World) -> None:
     traits = Traits(content=b"1", fingerprint=b"12345678")
     world.finish(remembering.admitted[0], DONE, traits=traits, links=links(C))
     world.ask(ReadKnown(remembering.job, 0, 5), KnownPages)
-    known = AdmitKnown(1, remembering.run, 0, 1, links(A, C), False, 1.0)
-    world.do(known, KnownAdmitted)
+    command = AdmitKnown(1, remembering.run, 0, 1, links(A, C), False, 1.0)
+    world.do(command, KnownAdmitted)
     for state in (RunState.CANCELLED, RunState.DELETED):
         for run in (a.run, remembering.run):
             world.change_run(run, state)

@@ -54,7 +54,7 @@ async def test_one_is_elected_and_the_others_wait(backend: Backend) -> None:
 
     def all_know() -> bool:
         seen = [node.last(LeaderSeen) for node in masters]
-        return all(one is not None and one.master_id for one in seen)
+        return all(event is not None and event.master_id for event in seen)
 
     assert await backend.until(lambda: any(node.leads for node in masters))
     assert await backend.until(all_know)
@@ -106,16 +106,16 @@ async def test_everybody_sees_masters_and_masters_see_workers(backend: Backend) 
         masters = [node.last(MastersChanged) for node in (leader, other, worker)]
         workers = [node.last(WorkersChanged) for node in (leader, other)]
         return all(
-            seen is not None and [one.leads for one in seen.masters] == [True, False]
+            seen is not None and [sighting.leads for sighting in seen.masters] == [True, False]
             for seen in masters
         ) and all(seen is not None and len(seen.workers) == 1 for seen in workers)
 
     assert await backend.until(complete)
     seen, workers = worker.last(MastersChanged), other.last(WorkersChanged)
     assert seen is not None and workers is not None
-    assert [one.member for one in seen.masters] == [leader.me, other.me]
-    assert [one.member for one in workers.workers] == [worker.me]
-    assert {one.health for one in (*seen.masters, *workers.workers)} == {Health.PASSING}
+    assert [sighting.member for sighting in seen.masters] == [leader.me, other.me]
+    assert [sighting.member for sighting in workers.workers] == [worker.me]
+    assert {sighting.health for sighting in (*seen.masters, *workers.workers)} == {Health.PASSING}
     assert worker.last(WorkersChanged) is None and not worker.leads
 
 
@@ -148,5 +148,7 @@ async def test_closing_leaves_nothing_behind(backend: Backend) -> None:
 
 def _health(viewer: Node, id: str) -> Health | None:
     seen = viewer.last(MastersChanged)
-    found = [one.health for one in (seen.masters if seen else ()) if one.member.id == id]
-    return found[0] if found else None
+    states = [
+        sighting.health for sighting in (seen.masters if seen else ()) if sighting.member.id == id
+    ]
+    return states[0] if states else None

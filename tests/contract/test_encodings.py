@@ -59,18 +59,18 @@ async def way(request: pytest.FixtureRequest, archives: bool) -> AsyncIterator[W
 
 async def pages_of(way: Way, paths: Iterable[str]) -> dict[str, bytes | str]:
     """The body of each path, or the name of its failure."""
-    found: dict[str, bytes | str] = {}
+    outcomes: dict[str, bytes | str] = {}
     free = asyncio.Semaphore(AT_ONCE)
 
     async def read(path: str) -> None:
         async with free:
             try:
-                found[path] = (await way.get(path)).content
+                outcomes[path] = (await way.get(path)).content
             except FetchError as error:
-                found[path] = error.code
+                outcomes[path] = error.code
 
     await asyncio.gather(*map(read, paths))
-    return found
+    return outcomes
 
 
 @pytest.mark.parametrize("piece", PIECES)
@@ -104,8 +104,8 @@ async def test_a_bomb_ends_at_the_limit(way: Way) -> None:
 async def test_what_is_asked_for(way: Way, archives: bool) -> None:
     """All encodings that can be read; for archives those that their readers know."""
     await way.get(f"/encoded/small/gzip/{WHOLE}")
-    asked = ARCHIVABLE_ENCODING if archives else ACCEPT_ENCODING
-    assert way.sent()["accept-encoding"] == asked
+    expected = ARCHIVABLE_ENCODING if archives else ACCEPT_ENCODING
+    assert way.sent()["accept-encoding"] == expected
 
 
 @pytest.mark.parametrize("coding", [*PACKERS, "br+gzip"])

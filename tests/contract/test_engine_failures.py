@@ -143,10 +143,10 @@ async def test_many_at_once(engine: Engine, web: MisbehavingWeb) -> None:
     results = await asyncio.gather(
         *(engine.get(web.url(path), HEADERS, PATIENT) for path in paths), return_exceptions=True
     )
-    told = [
+    outcomes = [
         getattr(result, "content", None) or getattr(result, "code", result) for result in results
     ]
-    assert told == [PAGE, "truncated", "reset", "protocol", PAGE] * 8
+    assert outcomes == [PAGE, "truncated", "reset", "protocol", PAGE] * 8
 
 
 async def test_a_closed_engine_blames_no_url(engine: Engine, web: MisbehavingWeb) -> None:

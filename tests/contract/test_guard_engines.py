@@ -145,11 +145,11 @@ async def test_a_name_that_changes_its_answer_is_connected_to_where_it_was_check
 ) -> None:
     """The first answer is good, every later one leads inside. There is one look-up for a
     connection, and the connection goes to the address that was looked at."""
-    asked: list[str] = []
+    names: list[str] = []
 
     def rebinding(name: str) -> list[str]:
-        asked.append(name)
-        return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
+        names.append(name)
+        return ["127.0.0.1"] if len(names) == 1 else ["127.0.0.2"]
 
     guard = OnlyFirst()
     async with MisbehavingWeb() as web, make(rebinding) as engine:
@@ -158,7 +158,7 @@ async def test_a_name_that_changes_its_answer_is_connected_to_where_it_was_check
             url = f"http://rebind.example:{web.port}/close-after"
             response = await engine.get(url, HEADERS, limits(guard))
             assert response.content == PAGE
-            assert len(asked) == 1
+            assert len(names) == 1
             assert [hit.headers["host"] for hit in web.log] == [f"rebind.example:{web.port}"]
         finally:
             inside.close()
@@ -257,12 +257,14 @@ async def test_a_pinned_host_is_connected_to_at_its_address_only(make: MakeEngin
         assert refused.value.code == "connect", "nobody listens there"
 
 
-@pytest.mark.parametrize("known", ["", "127.0.0.9"])
-async def test_a_host_that_is_elsewhere_is_told_and_not_asked(make: MakeEngine, known: str) -> None:
+@pytest.mark.parametrize("address", ["", "127.0.0.9"])
+async def test_a_host_that_is_elsewhere_is_told_and_not_asked(
+    make: MakeEngine, address: str
+) -> None:
     """The lowest of its addresses, in whatever order DNS gives them; nothing is sent."""
     answers = ["::1", "127.0.0.3", "127.0.0.1"]
     async with MisbehavingWeb() as web, make(lambda name: answers) as engine:
-        pinned = HopLimits(guard=OPEN, address=known)
+        pinned = HopLimits(guard=OPEN, address=address)
         with pytest.raises(AddressMoved) as moved:
             await engine.get(f"http://some.example:{web.port}/", HEADERS, pinned)
         assert moved.value.address == "127.0.0.1"

@@ -132,7 +132,7 @@ async def test_pages_that_shared_a_connection_are_asked_for_again_each_on_its_ow
     async with asyncio.timeout(10):  # less than the silence that is allowed
         assert await get(engine, web, f"{path}/1") == PAGE
         assert await asyncio.gather(*neighbours) == [PAGE] * 3
-    again = [web.connections_of(asked) for asked in [*paths, f"{path}/1"]]
+    again = [web.connections_of(page_path) for page_path in [*paths, f"{path}/1"]]
     assert [first for first, *_ in again] == [1] * 4
     assert len({second for _, second in again}) == 4
 

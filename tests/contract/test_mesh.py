@@ -57,7 +57,9 @@ class Inbox:
         self._news.set()
 
     def bodies(self) -> list[Body]:
-        return [one.message.body for one in self.got if isinstance(one.message, Message)]
+        return [
+            arrival.message.body for arrival in self.got if isinstance(arrival.message, Message)
+        ]
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(PATIENCE_S):
@@ -79,15 +81,15 @@ class Net:
             self.master: Any = self.hub.master("m1", 1)
             return
         if kind == "ipc":
-            wanted = Endpoints("m1", *(f"ipc://{folder}/{name}" for name in ("c", "r", "e")))
+            endpoints = Endpoints("m1", *(f"ipc://{folder}/{name}" for name in ("c", "r", "e")))
         else:
-            wanted = Endpoints("m1", *["tcp://127.0.0.1:*"] * 3)
+            endpoints = Endpoints("m1", *["tcp://127.0.0.1:*"] * 3)
         server, node = new_pair(), new_pair()
         curve = kind == "curve"
         self._keys = MeshKeys(node, server.public) if curve else None
         self.master = self._keep(
             ZmqMasterMesh(
-                wanted,
+                endpoints,
                 1,
                 keys=MeshKeys(server, server.public) if curve else None,
                 allowed={node.public: AllowedKey("node", patterns=("*",))},
@@ -147,9 +149,9 @@ async def test_a_worker_s_message_arrives_with_its_route_and_its_header(net: Net
     worker.listen(net.inbox())
     assert worker.send("m1", 5, result(3), 9, 3)
     await at_master.until(1)
-    (one,) = at_master.got
-    header = one.message.header
-    assert len(one.route) >= 16 and b"w1" not in one.route and one.route != b"7"
+    (arrival,) = at_master.got
+    header = arrival.message.header
+    assert len(arrival.route) >= 16 and b"w1" not in arrival.route and arrival.route != b"7"
     assert (header.kind, header.epoch, header.source) == (MessageKind.RESULT, 5, "w1")
     assert (header.incarnation, header.sequence, header.subject) == (7, 9, 3)
 
@@ -162,17 +164,17 @@ async def test_reports_reach_the_master_in_order_also_the_first(net: Net) -> Non
     for number in range(1, 301):
         worker.publish(1, result(number), number, number)
     await at_master.until(300)
-    assert [one.message.header.sequence for one in at_master.got] == list(range(1, 301))
+    assert [arrival.message.header.sequence for arrival in at_master.got] == list(range(1, 301))
 
 
 async def test_the_master_answers_one_worker_and_nobody_else(net: Net) -> None:
     """ROUTER by identity."""
     at_master, first, second = net.inbox(), net.inbox(), net.inbox()
-    one, other = net.worker("w1"), net.worker("w2")
+    worker, other = net.worker("w1"), net.worker("w2")
     net.master.listen(at_master)
-    one.listen(first)
+    worker.listen(first)
     other.listen(second)
-    one.send("m1", 1, Bye("a"))
+    worker.send("m1", 1, Bye("a"))
     other.send("m1", 1, Bye("b"))
     await at_master.until(2)
     routes = {got.message.header.source: got.route for got in at_master.got}
@@ -353,11 +355,11 @@ async def test_a_worker_keeps_its_route_at_a_master_and_has_another_at_each(
     )
     at_one, at_other = Inbox(lambda: None), Inbox(lambda: None)
     with (
-        ZmqMasterMesh(first, 1) as one,
+        ZmqMasterMesh(first, 1) as master,
         ZmqMasterMesh(second, 2) as other,
         ZmqWorkerMesh("w1", 1) as worker,
     ):
-        one.listen(at_one)
+        master.listen(at_one)
         other.listen(at_other)
         worker.listen(Inbox(lambda: None))
         for ends, inbox, count in ((first, at_one, 1), (second, at_other, 1), (first, at_one, 2)):

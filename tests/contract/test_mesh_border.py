@@ -138,19 +138,19 @@ async def test_nothing_forbidden_reaches_the_machine_whatever_is_sent() -> None:
         await at.ear.until(lambda: {"last w1", "last bob"} <= requests(at.ear).keys())
         await at.ear.until(lambda: _arrived(at, numbers) >= legitimate)
 
-        for one in at.ear.got:
-            header = one.message.header
+        for arrival in at.ear.got:
+            header = arrival.message.header
             if header.incarnation not in numbers:  # a byte of the header was changed
                 continue
             name = numbers[header.incarnation]
-            channel = Channel.CONTROL if one.route else Channel.REPORTS
+            channel = Channel.CONTROL if arrival.route else Channel.REPORTS
             assert header.kind in kinds_on(channel, ROLES[name]), (name, channel, header)
             if header.kind in WORKER_KINDS:
                 assert LINES[name].may_be(header.source), (name, header)
-            if isinstance(one.message, BadBody):
+            if isinstance(arrival.message, BadBody):
                 assert header.kind == MessageKind.RESULT
-            elif isinstance(one.message.body, ClientRequest) and name != "masters":
-                request = one.message.body
+            elif isinstance(arrival.message.body, ClientRequest) and name != "masters":
+                request = arrival.message.body
                 assert (request.by, request.key, request.via) == (name, name, "")
                 assert not request.forwarded and request.role in ROLES[name]
         refused = ("frame_refused", "frame_too_large", "name_refused", "bad_frame", "bad_body")
@@ -160,8 +160,8 @@ async def test_nothing_forbidden_reaches_the_machine_whatever_is_sent() -> None:
 
 def _arrived(at: Guarded, numbers: dict[int, str]) -> Counter[tuple[str, int]]:
     return Counter(
-        (numbers.get(one.message.header.incarnation, ""), one.message.header.kind)
-        for one in at.ear.got
+        (numbers.get(arrival.message.header.incarnation, ""), arrival.message.header.kind)
+        for arrival in at.ear.got
     )
 
 
@@ -172,9 +172,11 @@ async def _still_serves(at: Guarded) -> None:
     reports.send_multipart(frames(BODIES[1], "w1", incarnation=99))
     at.peers["bob"].control.send_multipart(frames(ClientRequest("after", "jobs", {})))
     # Some of what was spoilt and is still a message may come in between.
-    await at.ear.until(lambda: any(one.message.header.incarnation == 99 for one in at.ear.got))
+    await at.ear.until(
+        lambda: any(arrival.message.header.incarnation == 99 for arrival in at.ear.got)
+    )
     await at.ear.until(lambda: "after" in requests(at.ear))
-    route = next(one.route for one in at.ear.got if "id='after'" in repr(one.message))
+    route = next(arrival.route for arrival in at.ear.got if "id='after'" in repr(arrival.message))
     at.master.send(route, 1, Reply("after", True, {}))
     control, answered = at.peers["bob"].control, False
     async with asyncio.timeout(20):
@@ -208,7 +210,7 @@ async def test_without_keys_the_sockets_hold_the_table_too() -> None:
 
 
 def _kinds(ear: Ear, routed: bool) -> list[int]:
-    return [one.message.header.kind for one in ear.got if bool(one.route) == routed]
+    return [arrival.message.header.kind for arrival in ear.got if bool(arrival.route) == routed]
 
 
 # ---------------------------------------------------------------- what each is told
@@ -237,12 +239,16 @@ async def test_a_request_is_marked_whatever_it_says_of_itself() -> None:
             )
             acting.send(ClientRequest("b", "submit", {}, by="root@laptop"))
             await at_master.until(lambda: len(requests(at_master)) == 2)
-            found = requests(at_master)
-            assert found["a"] == ClientRequest("a", "submit", {}, False, "ann", "", "viewer", "ann")
-            assert found["b"] == ClientRequest(
+            requests_by_id = requests(at_master)
+            assert requests_by_id["a"] == ClientRequest(
+                "a", "submit", {}, False, "ann", "", "viewer", "ann"
+            )
+            assert requests_by_id["b"] == ClientRequest(
                 "b", "submit", {}, False, "bob", "", "operator", "bob"
             )
-            route = next(one.route for one in at_master.got if "id='a'" in repr(one.message))
+            route = next(
+                arrival.route for arrival in at_master.got if "id='a'" in repr(arrival.message)
+            )
             master.send(route, 1, Reply("a", True, {}))
             await at_client.until(at_client.bodies)
             await at_console.until(at_console.bodies)
@@ -310,14 +316,14 @@ async def test_ends_that_connect_hold_the_table_too() -> None:
         worker.send("m1", 1, Bye("x"))
         client.send(ClientRequest("r", "jobs", {}))
         await at_master.until(lambda: len(at_master.got) == 2)
-        for one in at_master.got:
+        for arrival in at_master.got:
             for body in (
                 Snapshot(PublishedSnapshot("m1", 1)),
                 Reply("r", True, {}),
                 BEAT,
                 Drain(True),
             ):
-                master.send(one.route, 1, body)
+                master.send(arrival.route, 1, body)
         await at_worker.until(lambda: worker.counters["frame_refused"] == 3)
         await at_client.until(lambda: client.counters["frame_refused"] == 3)
         assert at_worker.bodies() == [Drain(True)]
@@ -334,7 +340,7 @@ async def test_a_viewers_long_frames_are_not_decoded_and_named() -> None:
         long = ClientRequest("long", "jobs", {"fill": "x" * (SMALL_REQUEST_MOST + 1)})
         ann.send_multipart(frames(long))
         for kind in (MessageKind.RESULT, MessageKind.BEAT, MessageKind.REQUEST):
-            body = next(one for one in BODIES if KIND_OF[type(one)] is kind)
+            body = next(sample for sample in BODIES if KIND_OF[type(sample)] is kind)
             ann.send_multipart([frames(body)[0], LARGE])
         ann.send_multipart([LARGE, b""])
         ann.send_multipart(frames(ClientRequest("short", "jobs", {})))
@@ -366,13 +372,13 @@ async def test_a_long_header_is_not_decoded() -> None:
 
 async def test_a_key_that_asks_too_often_is_refused_by_name_and_hinders_nobody() -> None:
     """At most its burst gets in, few refusals are answered; an operator beside it is served."""
-    asked = round(REQUESTS[KeyRole.VIEWER].burst) * 10
+    request_count = round(REQUESTS[KeyRole.VIEWER].burst) * 10
     with guarded(("ann", "bob")) as at:
         ann = at.peers["ann"].control
-        for number in range(asked):
+        for number in range(request_count):
             ann.send_multipart(frames(ClientRequest(str(number), "jobs", {})))
-        await at.ear.until(lambda: len(at.ear.got) + at.count("request_limited") == asked)
-        assert len(at.ear.got) < asked / 2
+        await at.ear.until(lambda: len(at.ear.got) + at.count("request_limited") == request_count)
+        assert len(at.ear.got) < request_count / 2
         assert len(at.ear.details("request_limited")) < 30
         at.peers["bob"].control.send_multipart(frames(ClientRequest("bob", "jobs", {})))
         await at.ear.until(lambda: "bob" in requests(at.ear))
@@ -393,11 +399,11 @@ async def test_our_clients_wait_and_ask_again_when_they_asked_too_often(
     with ZmqMasterMesh(LOOPBACK, 1, at_master.log, keys=keys.master, allowed=allowed) as master:
 
         def serve(arrived: list[Arrived]) -> None:
-            for one in arrived:
-                assert isinstance(one.message, Message) and isinstance(
-                    one.message.body, ClientRequest
+            for arrival in arrived:
+                assert isinstance(arrival.message, Message) and isinstance(
+                    arrival.message.body, ClientRequest
                 )
-                master.send(one.route, 1, Reply(one.message.body.id, True, {}))
+                master.send(arrival.route, 1, Reply(arrival.message.body.id, True, {}))
 
         master.listen(serve)
         control = [master.endpoints.control]
@@ -424,9 +430,9 @@ async def test_many_subscriptions_do_not_flood_the_other_subscribers() -> None:
         loop = asyncio.get_running_loop()
         began = loop.time()
         for number in range(20_000):
-            wanted = beat if number % 2 else notice
-            loud.setsockopt(zmq.SUBSCRIBE, wanted)
-            loud.setsockopt(zmq.UNSUBSCRIBE, wanted)
+            subscription = beat if number % 2 else notice
+            loud.setsockopt(zmq.SUBSCRIBE, subscription)
+            loud.setsockopt(zmq.UNSUBSCRIBE, subscription)
             if number % 100 == 0:
                 await readable(loud, 0.001)
         heard = 0

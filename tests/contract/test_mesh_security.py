@@ -106,8 +106,8 @@ async def test_a_removed_key_is_refused_when_it_comes_back() -> None:
             worker.publish(1, REPORT)
             await at_master.until(lambda: master.counters["frame_refused"] == 2)
         assert not at_master.details("peer_refused")
-        (told,) = at_master.details("frame_refused")
-        assert "no longer in the list" in told and node.own.public in told
+        (detail,) = at_master.details("frame_refused")
+        assert "no longer in the list" in detail and node.own.public in detail
         with ZmqWorkerMesh("w1", 2, at_worker.log, keys=node) as worker:
             worker.connect(master.endpoints)
             worker.listen(at_worker)

@@ -48,8 +48,11 @@ async def test_a_master_tells_which_free_ports_it_took(address: str) -> None:
     with ZmqMasterMesh(Endpoints("m1", *[address] * 3), 1) as master:
         master.listen(ear)
         ends = master.endpoints
-        found = [parse_endpoint(end) for end in (ends.control, ends.reports, ends.events)]
-        assert len({one.port for one in found if one is not None and one.port}) == 3
+        endpoints = [parse_endpoint(end) for end in (ends.control, ends.reports, ends.events)]
+        assert (
+            len({endpoint.port for endpoint in endpoints if endpoint is not None and endpoint.port})
+            == 3
+        )
         with ZmqWorkerMesh("w1", 1) as worker:
             worker.connect(ends)
             worker.send("m1", 1, Bye("x"))
@@ -111,14 +114,16 @@ async def test_a_subscriber_hears_the_kinds_it_chose_from_all_its_masters() -> N
     with (
         ZmqMasterMesh(LOOPBACK, 1) as first,
         ZmqMasterMesh(Endpoints("m2", *["tcp://127.0.0.1:*"] * 3), 1) as second,
-        NotingSubscriber("console", [MessageKind.SNAPSHOT, MessageKind.EVENT], console.log) as one,
+        NotingSubscriber(
+            "console", [MessageKind.SNAPSHOT, MessageKind.EVENT], console.log
+        ) as console_subscriber,
         NotingSubscriber("m3", [MessageKind.BEAT], follower.log) as other,
     ):
         for master in (first, second):
             master.listen(Ear())
-            for subscriber in (one, other):
+            for subscriber in (console_subscriber, other):
                 subscriber.connect(master.endpoints.master, master.endpoints.events)
-        one.listen(console)
+        console_subscriber.listen(console)
         other.listen(follower)
         for ear in (console, follower):
             await ear.until(lambda ear=ear: set(ear.details("speaks_our_version")) == {"m1", "m2"})
@@ -132,8 +137,8 @@ async def test_a_subscriber_hears_the_kinds_it_chose_from_all_its_masters() -> N
         assert {type(body) for body in console.bodies()} == {Event, Snapshot}
         assert {type(body) for body in follower.bodies()} == {Beat}
 
-        one.disconnect("m2")
-        assert one.masters == {"m1": first.endpoints.events}
+        console_subscriber.disconnect("m2")
+        assert console_subscriber.masters == {"m1": first.endpoints.events}
         second.publish(1, Event("late", {}))
         first.publish(1, Event("late", {"m": "m1"}))
         await console.until(lambda: len(console.got) == 5)

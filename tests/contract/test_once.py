@@ -33,15 +33,17 @@ def done(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
 
 def newest(story: LeaderStory) -> RunRow:
     """The newest run of all."""
-    found = cast(Store, story.store).query(ListJobs())
-    assert isinstance(found, JobList)
-    return max((run for job in found.jobs for run in job.runs), key=lambda run: run.id)
+    reply = cast(Store, story.store).query(ListJobs())
+    assert isinstance(reply, JobList)
+    return max((run for job in reply.jobs for run in job.runs), key=lambda run: run.id)
 
 
 def fail_all(story: LeaderStory) -> None:
     """Whatever is assigned fails for good."""
-    for one in story.assigned():
-        story.report(result_of(one, story.master.epoch, retry=RetryClass.PERMANENT, **FAILED))
+    for assignment in story.assigned():
+        story.report(
+            result_of(assignment, story.master.epoch, retry=RetryClass.PERMANENT, **FAILED)
+        )
     story.sent.clear()
 
 
@@ -128,7 +130,7 @@ CASES = {
         {"host": "http://a.test", "node": "w2"},
         lambda story: done(story, "reassign", host="http://a.test", node="w1"),
         lambda story: (
-            [one.wanted_owner for one in story.leader.state.planner.hosts.values()] != ["w2"]
+            [host.wanted_owner for host in story.leader.state.planner.hosts.values()] != ["w2"]
         ),
     ),
     "step_down": Case(
@@ -176,8 +178,8 @@ def test_a_late_copy_of_a_request_is_answered_and_not_done_again(
 
 def test_every_request_that_changes_something_has_its_case() -> None:
     """A new one has to think about its repeat too."""
-    known = {operation.name for operation in OPERATIONS.values() if operation.changes}
-    assert known == {case.op for case in CASES.values()}
+    names = {operation.name for operation in OPERATIONS.values() if operation.changes}
+    assert names == {case.op for case in CASES.values()}
 
 
 def test_a_request_whose_leader_lost_its_lock_is_done_by_the_next_one(store: Store) -> None:

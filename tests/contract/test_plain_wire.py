@@ -19,11 +19,11 @@ from zcrawl.fetch.wire.pool import split_plain
 
 async def test_one_look_up_serves_all_connections_of_a_name() -> None:
     """Also those that are wanted while it is under way; another name is another look-up."""
-    asked: list[str] = []
+    names: list[str] = []
     begun, answered = asyncio.Event(), asyncio.Event()
 
     async def look_up(name: str, port: int) -> list[str]:
-        asked.append(name)
+        names.append(name)
         begun.set()
         await answered.wait()
         return ["127.0.0.1"]
@@ -33,9 +33,9 @@ async def test_one_look_up_serves_all_connections_of_a_name() -> None:
         many = [asyncio.create_task(engine.get(url, HEADERS, PATIENT)) for url in urls]
         await begun.wait()
         answered.set()
-        assert {(await one).content for one in many} == {PAGE}
+        assert {(await task).content for task in many} == {PAGE}
         await engine.get(f"http://b.example:{web.port}/status/200", HEADERS, PATIENT)
-    assert asked == ["a.example", "b.example"]
+    assert names == ["a.example", "b.example"]
 
 
 async def test_a_failed_look_up_is_asked_again() -> None:
@@ -117,5 +117,7 @@ def test_a_worker_starts_without_aiohttp_and_httpx() -> None:
         "import sys; from zcrawl.roles import worker_main; worker_main.load();"
         "print(sorted({'aiohttp', 'httpx', 'rich', 'email.parser'} & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"

@@ -89,19 +89,19 @@ def test_middleware_and_parser_of_an_installed_package_work_in_a_crawl(
         site.pages = {"/": b"<a href=/text.txt>t</a>"}
         text = "first\n\n/second\n"
         with static_site({"/lines": ("text/plain", text.encode())}) as plain:
-            summary, found, _ = crawled(
+            summary, crawled_items, _ = crawled(
                 tmp_path,
                 package,
                 f'name = "stamped"\nseeds = ["{site.origin}/", "{plain}/lines"]\n'
                 'middlewares = ["stamp"]\nparsers = ["lines"]\n[plugins.stamp]\nkey = "mine"\n',
             )
-        assert {one["headers"].get("x-stamp") for one in site.of("/")} == {"mine"}
-        lines = [one for one in found if "line" in one]
-        assert [(one["line"], one["stamp"]) for one in lines] == [
+        assert {request["headers"].get("x-stamp") for request in site.of("/")} == {"mine"}
+        lines = [item for item in crawled_items if "line" in item]
+        assert [(item["line"], item["stamp"]) for item in lines] == [
             ("first", "mine"),
             ("/second", "mine"),
         ]
-        assert all(one["stamp"] == "mine" and one["of"] for one in found)
+        assert all(item["stamp"] == "mine" and item["of"] for item in crawled_items)
         assert summary["failed"] == 1, "/second was followed, and is not there"
         view = json.loads(
             command("job", summary["job"], "--data", "d", "--json", cwd=tmp_path).stdout
@@ -128,11 +128,13 @@ def test_a_middleware_may_skip_a_page_by_its_answer(package: Path, tmp_path: Pat
 
     with serving(Unwanted) as site:
         job = f'name = "m"\nseeds = ["{site}/"]\nmiddlewares = ["stamp"]\n'
-        summary, found, said = crawled(tmp_path, package, f'{job}[output]\nto = ["p.warc.gz"]\n')
+        summary, crawled_items, said = crawled(
+            tmp_path, package, f'{job}[output]\nto = ["p.warc.gz"]\n'
+        )
     assert (summary["pages"], summary["skipped"]) == (1, 1)
-    assert [one["title"] for one in found] == ["Home"]
-    told = command("job", "m", "--data", "d", "--json", cwd=tmp_path)
-    assert json.loads(told.stdout)["skipped_reasons"] == {"not_wanted": 1}
+    assert [item["title"] for item in crawled_items] == ["Home"]
+    process = command("job", "m", "--data", "d", "--json", cwd=tmp_path)
+    assert json.loads(process.stdout)["skipped_reasons"] == {"not_wanted": 1}
     archive = gzip.decompress((tmp_path / "d" / "p.warc.gz").read_bytes())
     assert archive.count(b"WARC-Type: response") == 1
     assert "middleware 'stamp' runs inside the workers" in said
@@ -142,14 +144,14 @@ def test_an_engine_a_spider_and_a_store_of_an_installed_package_work_in_a_crawl(
     package: Path, tmp_path: Path
 ) -> None:
     """No byte goes over a network: the plugin answers, the package's spider reads."""
-    summary, found, _ = crawled(
+    summary, crawled_items, _ = crawled(
         tmp_path,
         package,
         'name = "files"\nseeds = ["http://files.test/"]\nspider = "zcrawl_stamp.spiders:Titles"\n'
         '[fetch]\nengine = "files"\n[politeness]\nrobots = false\n'
         f'[output]\nto = ["plugin:folder"]\n[plugins.folder]\npath = "{tmp_path / "kept"}"\n',
     )
-    assert sorted(one["title"] for one in found) == ["A", "Home"]
+    assert sorted(item["title"] for item in crawled_items) == ["A", "Home"]
     assert summary["pages"] == 2
     kept = [
         line
@@ -168,8 +170,8 @@ def test_an_engine_gets_the_jobs_options(package: Path, tmp_path: Path) -> None:
         '[plugins.files]\npages = { "/" = "<title>Mine</title><a href=/b>", "/b" = "<title>B" }\n'
     )
     job = f'name = "o"\nseeds = ["http://files.test/"]\n{FILES}{pages}'
-    summary, found, _ = crawled(tmp_path, package, job)
-    assert sorted(one["title"] for one in found) == ["B", "Mine"]
+    summary, crawled_items, _ = crawled(tmp_path, package, job)
+    assert sorted(item["title"] for item in crawled_items) == ["B", "Mine"]
     assert (summary["pages"], summary["failed"]) == (2, 0)
 
 
@@ -197,22 +199,27 @@ def test_a_job_of_a_kind_that_a_package_adds_is_executed(package: Path, tmp_path
     for name in ("a.txt", "b.txt", "c.md"):
         (tmp_path / "f" / name).touch()
     plugin = f'[plugins.count]\nfolder = "{tmp_path / "f"}"\npattern = "*.txt"\n'
-    summary, found, _ = crawled(tmp_path, package, f'name = "c"\nkind = "count"\n{plugin}')
-    assert found == [{"job": "c", "about": None, "files": 2}]
+    summary, crawled_items, _ = crawled(tmp_path, package, f'name = "c"\nkind = "count"\n{plugin}')
+    assert crawled_items == [{"job": "c", "about": None, "files": 2}]
     assert (summary["state"], summary["pages"], summary["failed"]) == ("completed", 1, 0)
     seeds = 'seeds = ["http://a.invalid/1", "http://b.invalid/2"]\n'
-    summary, found, _ = crawled(tmp_path, package, f'name = "s"\nkind = "count"\n{seeds}{plugin}')
-    assert sorted(one["about"] for one in found) == ["http://a.invalid/1", "http://b.invalid/2"]
+    summary, crawled_items, _ = crawled(
+        tmp_path, package, f'name = "s"\nkind = "count"\n{seeds}{plugin}'
+    )
+    assert sorted(item["about"] for item in crawled_items) == [
+        "http://a.invalid/1",
+        "http://b.invalid/2",
+    ]
     assert summary["skipped"] == summary["failed"] == 0, "no robots.txt, no host was asked"
 
 
 def test_an_executor_may_skip_its_task(package: Path, tmp_path: Path) -> None:
     """With its reason, and without an item."""
     job = 'name = "c"\nkind = "count"\n[plugins.count]\nfolder = "/no/such/folder"\n'
-    summary, found, _ = crawled(tmp_path, package, job)
-    assert found == [] and summary["skipped"] == 1
-    told = command("job", "c", "--data", "d", "--json", cwd=tmp_path)
-    assert json.loads(told.stdout)["skipped_reasons"] == {"no_folder": 1}
+    summary, crawled_items, _ = crawled(tmp_path, package, job)
+    assert crawled_items == [] and summary["skipped"] == 1
+    process = command("job", "c", "--data", "d", "--json", cwd=tmp_path)
+    assert json.loads(process.stdout)["skipped_reasons"] == {"no_folder": 1}
 
 
 def test_a_store_that_is_not_installed_is_told_before_the_crawl(tmp_path: Path) -> None:

@@ -229,7 +229,7 @@ def test_a_retry_stays_pending_with_its_due_time(world: World) -> None:
 
 
 def test_a_part_admits_links_and_leaves_its_request_queued(world: World) -> None:
-    """A page with too many links sends parts first (rule 4)."""
+    """A page with too many links sends parts first (rule `many links`)."""
     row = world.submit(A).admitted[0]
     assert [q.url for q in world.finish(row, None, links=links(B)).admitted] == [B]
     applied = world.finish(row, DONE, links=links(B, C))

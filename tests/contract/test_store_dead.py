@@ -36,8 +36,8 @@ def test_a_retry_can_be_of_one_reason_or_one_host(world: World) -> None:
     world.finish(a, DEAD, reason="dns")
     world.finish(b, DEAD, reason="tls")
     world.finish(c, DEAD, reason="dns")
-    found = world.ask(ReadFailed(a.run, 0, 9, "dns", a.host), Failures).rows
-    assert [row.url for row in found] == [A]
+    rows = world.ask(ReadFailed(a.run, 0, 9, "dns", a.host), Failures).rows
+    assert [row.url for row in rows] == [A]
     retried = world.retry(a.run, reason="dns", host=c.host)
     assert retried.rows == [c]
     retried = world.retry(a.run, request="other", reason="tls")

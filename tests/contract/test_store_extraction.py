@@ -48,8 +48,8 @@ def test_a_redirect_that_is_handed_over_leaves_its_exchange(world: World) -> Non
     (a,) = world.submit(A).admitted
     captures = ((Kept.CAPTURE, b"moved"),)
     world.finish(a, RequestState.SKIPPED, reason="redirected", others=captures)
-    found = world.ask(ReadItems(a.run, 0, 10, Kept.CAPTURE), Items).rows
-    assert [row.data for row in found] == [b"moved"]
+    rows = world.ask(ReadItems(a.run, 0, 10, Kept.CAPTURE), Items).rows
+    assert [row.data for row in rows] == [b"moved"]
     assert world.run_row(a.run).counters.items == 0
 
 

@@ -26,10 +26,13 @@ def test_requests_keep_their_extras_and_their_priority(world: World) -> None:
     first, second = asked(b"q=1"), asked(b"q=2", prio=-5)
     applied = world.finish(row, RequestState.DONE, links=(first, second, asked(b"q=1")))
     assert isinstance(applied, Applied)
-    assert [one.extra for one in applied.admitted] == [first.extra, second.extra]
+    assert [request.extra for request in applied.admitted] == [first.extra, second.extra]
     want = LaneWant(row.run, row.host, None, 10)
     ((_, rows, _),) = world.ask(Refill((want,)), Refilled).lanes
-    assert [(one.extra, one.prio) for one in rows] == [(second.extra, -5), (first.extra, 0)]
+    assert [(request.extra, request.prio) for request in rows] == [
+        (second.extra, -5),
+        (first.extra, 0),
+    ]
 
 
 def test_found_links_have_no_extras(world: World) -> None:

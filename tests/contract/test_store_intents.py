@@ -183,7 +183,7 @@ def test_two_retries_do_not_disturb_each_other(world: World) -> None:
     run = dead_rows(world, A, B, C)
     assert len(world.retry(run, 1, request="one").rows) == 1
     assert len(world.retry(run, 2, request="two").rows) == 2
-    assert [(one.asked.request, one.asked.changed) for one in world.reload().retries] == [
+    assert [(retry.asked.request, retry.asked.changed) for retry in world.reload().retries] == [
         ("one", 1),
         ("two", 2),
     ]

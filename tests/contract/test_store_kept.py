@@ -33,11 +33,11 @@ def test_the_newest_items_can_be_searched(world: World) -> None:
     others = ((Kept.REJECTED, b'{"title":"page"}'), (Kept.CAPTURE, b"page"))
     world.finish(other, DONE, items=(b'{"title":"page of another"}',), others=others)
     newest = world.ask(FindItems(None, 1 << 60, 2), FoundItems)
-    assert [(one.run, one.id) for one in newest.rows] == [(other.run, 7), (rows[0].run, 6)]
+    assert [(item.run, item.id) for item in newest.rows] == [(other.run, 7), (rows[0].run, 6)]
     assert (newest.last, newest.more) == (6, True)
-    found = world.ask(FindItems(rows[0].run, 6, 9, "PAGE"), FoundItems)
-    assert [one.id for one in found.rows] == [5, 3, 1]
-    assert not found.more and found.last == 1
+    matches = world.ask(FindItems(rows[0].run, 6, 9, "PAGE"), FoundItems)
+    assert [item.id for item in matches.rows] == [5, 3, 1]
+    assert not matches.more and matches.last == 1
 
 
 def test_the_cursor_of_an_output_file_is_stored_with_its_length(world: World) -> None:

@@ -100,8 +100,8 @@ def test_a_database_that_lost_commits_is_a_named_error(tmp_path: Path, loss: str
             open_store()
         assert caught.value.code == "store_lost"
         assert str(mark_path(folder / DATABASE)) in str(caught.value)
-    told = check_database(folder)
-    assert (told.status, "zcrawl.db" in told.detail) == ("fail", True)
+    check = check_database(folder)
+    assert (check.status, "zcrawl.db" in check.detail) == ("fail", True)
 
 
 def test_no_command_takes_a_lost_database_for_an_empty_folder(tmp_path: Path) -> None:

@@ -98,8 +98,10 @@ def test_times_come_back_exactly(store: PeeweeStore) -> None:
         )
     )
     lane = LaneWant(rows[0].run, rows[0].host, None, 50)
-    ((_, found, _),) = world.ask(Refill((lane,)), Refilled).lanes
-    assert [(row.due_at, row.attempts) for row in found] == [(at, i) for i, at in enumerate(due)]
+    ((_, lane_rows, _),) = world.ask(Refill((lane,)), Refilled).lanes
+    assert [(row.due_at, row.attempts) for row in lane_rows] == [
+        (at, i) for i, at in enumerate(due)
+    ]
 
 
 def test_a_batch_above_the_packet_limit_is_split(store: PeeweeStore) -> None:
@@ -108,8 +110,8 @@ def test_a_batch_above_the_packet_limit_is_split(store: PeeweeStore) -> None:
     rows = world.submit(*(f"https://a.test/{i}" for i in range(10))).admitted
     changes = [world.change(row, DONE, items=(b"x" * 4_000_000,)) for row in rows]
     assert world.apply(*changes).runs[0].counters.items == 10
-    found = world.ask(ReadItems(rows[0].run, 0, 20), Items).rows
-    assert [len(item.data) for item in found] == [4_000_000] * 10
+    stored_items = world.ask(ReadItems(rows[0].run, 0, 20), Items).rows
+    assert [len(item.data) for item in stored_items] == [4_000_000] * 10
 
 
 def test_many_lanes_and_keys_take_few_statements(store: PeeweeStore) -> None:
@@ -215,9 +217,9 @@ def test_what_was_committed_is_there_after_a_reopen(mariadb_server: Mariadb, dat
     loaded = world.reload()
     store.close()
     store = open_mysql([mariadb_server.url(database)])
-    found = store.execute(TakeOver("m2", 0, 1.0))
-    assert isinstance(found, Loaded)
-    assert timeless(found) == msgspec.structs.replace(loaded, epoch=2)
+    state = store.execute(TakeOver("m2", 0, 1.0))
+    assert isinstance(state, Loaded)
+    assert timeless(state) == msgspec.structs.replace(loaded, epoch=2)
     store.close()
 
 

@@ -240,13 +240,13 @@ def test_a_server_that_nobody_reaches_is_not_hammered(
     """After a few failures calls are refused for a moment, without a connection attempt."""
     world = World(distant)
     proxy.refuse()
-    told = []
+    messages = []
     for _ in range(FREE_ATTEMPTS + 3):
         with pytest.raises(StoreUnavailable) as caught:
             world.submit(A)
-        told.append(str(caught.value))
-    assert f"127.0.0.1:{proxy.port}" in told[0]
-    assert "not tried" in told[-1]
+        messages.append(str(caught.value))
+    assert f"127.0.0.1:{proxy.port}" in messages[0]
+    assert "not tried" in messages[-1]
     proxy.accept_again()
     distant._breakers["writer"].succeeded()
     assert world.submit(A).refused == ""

@@ -128,8 +128,8 @@ def test_a_crowded_band_takes_no_more_and_its_pages_are_found_by_others(world: W
     bits = [rng.getrandbits(224) for _ in range(40)]
     job = world.submit(*(f"https://a.test/{n}" for n in range(41)), spec=spec("skip"))
     changes = [
-        world.change(row, DONE, traits=prints(one))
-        for row, one in zip(job.admitted, [*bits, bits[-1] ^ 1], strict=True)
+        world.change(row, DONE, traits=prints(fingerprint))
+        for row, fingerprint in zip(job.admitted, [*bits, bits[-1] ^ 1], strict=True)
     ]
     world.apply(*changes[:20])
     assert world.apply(*changes[20:]).skipped == [job.admitted[-1].seq]

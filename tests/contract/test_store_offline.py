@@ -25,8 +25,8 @@ from zcrawl.store.sql.store import PeeweeStore, open_mysql, open_sqlite
 BY = ClientAction("r-offline", "cancel --offline", "ann@laptop", "offline", 150.0, changed=1)
 
 
-def cancel(run: int, asked: ClientAction | None = BY) -> CancelOffline:
-    return CancelOffline("offline", run, 150.0, asked)
+def cancel(run: int, action: ClientAction | None = BY) -> CancelOffline:
+    return CancelOffline("offline", run, 150.0, action)
 
 
 def test_an_offline_cancel_fences_the_leader_in_the_same_transaction(world: World) -> None:
@@ -51,7 +51,9 @@ def test_an_offline_cancel_fences_the_leader_in_the_same_transaction(world: Worl
         other: "running",
     }
     assert world.tallies(a.run).skipped == {"cancelled": 1}
-    assert [one.by for one in world.tallies(a.run).actions if "offline" in one.what] == [BY.by]
+    assert [action.by for action in world.tallies(a.run).actions if "offline" in action.what] == [
+        BY.by
+    ]
 
 
 def test_an_offline_cancel_that_changes_nothing_fences_nobody(world: World) -> None:

@@ -29,9 +29,9 @@ def reply_to(world: World, request: str) -> dict[str, object] | None:
     return None if reply is None else dict(msgspec.json.decode(reply))
 
 
-def do_something(world: World, one: ClientAction) -> bytes:
+def do_something(world: World, action: ClientAction) -> bytes:
     """Any action that keeps its answer."""
-    return world.do(SetWish(1, 1, "w1", b"{}", one), WishSet).reply
+    return world.do(SetWish(1, 1, "w1", b"{}", action), WishSet).reply
 
 
 def test_the_answer_to_an_action_is_stored_with_it(world: World) -> None:
@@ -41,11 +41,11 @@ def test_the_answer_to_an_action_is_stored_with_it(world: World) -> None:
     command = ChangeRun(1, "p", run, paused, "", 1.0, asked("p", changed=1))
     assert reply_to(world, "p") is None
     assert world.do(command, RunChanged).reply == b""
-    told = {"job": 1, "run": run, "state": "paused", "changed": 1}
-    assert reply_to(world, "p") == told
+    reply = {"job": 1, "run": run, "state": "paused", "changed": 1}
+    assert reply_to(world, "p") == reply
     world.change_run(run, RunState.RUNNING)
     again = world.do(command, RunChanged)
-    assert (msgspec.json.decode(again.reply), again.refused) == (told, "")
+    assert (msgspec.json.decode(again.reply), again.refused) == (reply, "")
     assert again.row == world.run_row(run)
     assert world.run_row(run).state is RunState.RUNNING
 
@@ -68,8 +68,8 @@ def test_an_end_that_was_there_is_answered_and_stored(world: World) -> None:
     """To cancel twice is no error, and each request has its answer."""
     run = world.submit(A).run
     for request, changed in (("one", 1), ("two", 0)):
-        one = asked(request, changed=changed)
-        command = ChangeRun(1, request, run, RunState.CANCELLED, "", 1.0, one)
+        action = asked(request, changed=changed)
+        command = ChangeRun(1, request, run, RunState.CANCELLED, "", 1.0, action)
         assert world.do(command, RunChanged).refused == ""
         assert reply_to(world, request) == {
             "job": 1,
@@ -109,11 +109,11 @@ def test_a_retry_is_answered_when_its_last_part_is_done(world: World) -> None:
     first = world.retry(rows[0].run, 2)
     assert (len(first.rows), first.more, reply_to(world, "r")) == (2, True, None)
     assert len(world.retry(rows[0].run, 2).rows) == 1
-    told = reply_to(world, "r")
-    assert told is not None and told["changed"] == 3
+    reply = reply_to(world, "r")
+    assert reply is not None and reply["changed"] == 3
     world.finish(rows[0], RequestState.DEAD, reason="x")
     again = world.retry(rows[0].run, 2)
-    assert (again.rows, again.refused, msgspec.json.decode(again.reply)) == ([], "", told)
+    assert (again.rows, again.refused, msgspec.json.decode(again.reply)) == ([], "", reply)
     assert world.run_row(rows[0].run).counters.failed == 1
 
 
@@ -211,8 +211,8 @@ def test_the_latest_actions_on_a_run_are_told(world: World) -> None:
     assert first == ActionRow(1.0, "submit new", "ann@laptop", "m1")
     for number in range(6):
         state = RunState.RUNNING if number % 2 else RunState.PAUSED
-        one = asked(f"p{number}", at=200.0 + number)
-        world.do(ChangeRun(1, one.request, run, state, "", 1.0, one), RunChanged)
-    found = world.tallies(run).actions
-    assert [one.at for one in found] == [205.0, 204.0, 203.0, 202.0, 201.0]
-    assert found[0] == ActionRow(205.0, "pause", "ann@laptop", "m2")
+        action = asked(f"p{number}", at=200.0 + number)
+        world.do(ChangeRun(1, action.request, run, state, "", 1.0, action), RunChanged)
+    actions = world.tallies(run).actions
+    assert [action.at for action in actions] == [205.0, 204.0, 203.0, 202.0, 201.0]
+    assert actions[0] == ActionRow(205.0, "pause", "ann@laptop", "m2")

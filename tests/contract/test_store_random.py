@@ -278,9 +278,9 @@ def compare_reads(fake: FakeStore, real: PeeweeStore) -> None:
 
 
 def known_urls(store: Store, job: int) -> list[tuple[str, int]]:
-    found = store.query(ReadKnown(job, 0, 100))
-    assert isinstance(found, KnownPages)
-    return sorted((row.url, row.depth) for row in found.rows)
+    reply = store.query(ReadKnown(job, 0, 100))
+    assert isinstance(reply, KnownPages)
+    return sorted((row.url, row.depth) for row in reply.rows)
 
 
 def play(steps: list[Command], fake: FakeStore, real: PeeweeStore) -> None:

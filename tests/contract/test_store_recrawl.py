@@ -44,16 +44,16 @@ def recall(world: World, run: int, limit: int = 100, **changes: Any) -> KnownAdm
     """One chunk, as a leader would admit it."""
     row = world.run_row(run)
     rows = known(world, row.job, row.recall or 0, limit)
-    found = tuple(
-        msgspec.structs.replace(link(one.url, one.depth), label=one.label, extra=one.extra)
-        for one in rows
+    links = tuple(
+        msgspec.structs.replace(link(page.url, page.depth), label=page.label, extra=page.extra)
+        for page in rows
     )
     fields: dict[str, Any] = {
         "epoch": world.epoch,
         "run": run,
         "after": row.recall,
         "upto": rows[-1].id if rows else 0,
-        "links": found,
+        "links": links,
         "last": len(rows) < limit,
         "now": world.now,
     }
@@ -81,7 +81,7 @@ def test_a_new_run_starts_from_what_the_job_knows(world: World) -> None:
     job = first_run(world, A)
     applied = world.finish(job.admitted[0], DONE, traits=ONE, links=links(B))
     world.finish(applied.admitted[0], DONE, traits=TWO)
-    assert [(one.url, one.key, one.origin, one.depth) for one in known(world, job.job)] == [
+    assert [(page.url, page.key, page.origin, page.depth) for page in known(world, job.job)] == [
         (A, key_of(A), "https://a.test", 0),
         (B, key_of(B), "https://a.test", 1),
     ]
@@ -178,7 +178,7 @@ def test_a_page_that_is_gone_is_no_start_and_a_failed_one_is(world: World) -> No
     world.finish(a, DONE, traits=ONE)
     world.finish(b, DEAD, status=410, reason="http_410")
     world.finish(c, DEAD, status=500, reason="http_500")
-    assert [one.url for one in known(world, job.job)] == [A, C]
+    assert [page.url for page in known(world, job.job)] == [A, C]
     world.now += 1
     second = again(world)
     assert [(row.url, row.known) for row in recall(world, second.run).admitted] == [(C, b"")]
@@ -191,7 +191,7 @@ def test_a_result_that_comes_twice_is_remembered_once(world: World) -> None:
     world.apply(change)
     world.now += 5 * INTERVAL_S
     world.apply(change)
-    assert [one.url for one in known(world, job.job)] == [A]
+    assert [page.url for page in known(world, job.job)] == [A]
     second = again(world, A)
     assert [decode(row.known) for row in second.admitted] == [ONE]
     world.now -= 5 * INTERVAL_S
@@ -205,7 +205,7 @@ def test_what_a_run_left_queued_is_a_start_of_the_next(world: World) -> None:
     world.finish(job.admitted[0], DONE, traits=ONE, links=links(C))
     while world.sweep(job.run, limit=1).more:
         pass
-    assert [one.url for one in known(world, job.job)] == [A, B, C]
+    assert [page.url for page in known(world, job.job)] == [A, B, C]
     second = again(world, A)
     assert [row.url for row in recall(world, second.run).admitted] == [B, C]
     world.change_run(second.run, RunState.CANCELLED, "cancelled")
@@ -320,6 +320,6 @@ def test_two_runs_of_one_job_can_remember_the_same_page_in_one_batch(
         world.change(first.admitted[0], state, traits=ONE),
         world.change(second.admitted[0], DONE, traits=TWO),
     )
-    assert [one.url for one in known(world, first.job)] == [A]
+    assert [page.url for page in known(world, first.job)] == [A]
     world.now += INTERVAL_S / 2
     assert [decode(row.known) for row in again(world, A).admitted] == [TWO]

@@ -250,7 +250,7 @@ def test_a_duplicate_keeps_its_exchange_for_archives(world: World) -> None:
     world.finish(a, DONE, others=others, tallies=tallies, **to(B))
     kinds = (Kept.CAPTURE, Kept.REJECTED, Kept.PROBLEM)
     rows = [world.ask(ReadItems(a.run, 0, 9, kind), Items).rows for kind in kinds]
-    assert [len(found) for found in rows] == [1, 0, 0]
+    assert [len(kind_rows) for kind_rows in rows] == [1, 0, 0]
     assert world.tallies(a.run).filled == {}
     assert b.run == a.run
 
@@ -268,7 +268,7 @@ def queued(world: World, row: QueuedRow) -> dict[str, QueuedRow]:
     """The rows of a host's lane, by URL."""
     want = LaneWant(row.run, row.host, None, 9)
     ((_, rows, _),) = world.ask(Refill((want,)), Refilled).lanes
-    return {one.url: one for one in rows}
+    return {request.url: request for request in rows}
 
 
 def test_a_job_that_remembers_asks_for_a_target_by_itself_the_next_time(world: World) -> None:

@@ -55,15 +55,15 @@ def test_two_processes_may_have_it_open_and_the_newer_leader_wins(tmp_path: Path
 def test_commands_and_queries_may_come_from_two_threads(tmp_path: Path) -> None:
     """One thread writes, another reads; neither opened the store."""
     store = open_sqlite(tmp_path / "z.db")
-    found: list[object] = []
+    replies: list[object] = []
     for work in (
         lambda: World(store).submit(A),
-        lambda: found.append(store.query(ListJobs())),
+        lambda: replies.append(store.query(ListJobs())),
     ):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    (jobs,) = found
+    (jobs,) = replies
     assert isinstance(jobs, JobList) and len(jobs.jobs) == 1
     store.close()
 
@@ -317,8 +317,8 @@ def test_an_older_schema_is_brought_to_what_new_databases_have(tmp_path: Path) -
 def _tables(path: Path) -> dict[str, list[tuple[object, ...]]]:
     database = sqlite3.connect(path)
     names = [name for (name,) in database.execute("SELECT name FROM sqlite_master")]
-    found = {
+    columns = {
         name: [row[1:] for row in database.execute(f"PRAGMA table_info({name})")] for name in names
     }
     database.close()
-    return found
+    return columns

@@ -25,10 +25,10 @@ Answer = tuple[int, dict[str, str], bytes]
 def need_chromium() -> None:
     """Skips without Chromium and playwright; in CI both must be there."""
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = any(map(shutil.which, names)) and _has_playwright()
-    if not found and os.environ.get("CI") == "true":
+    available = any(map(shutil.which, names)) and _has_playwright()
+    if not available and os.environ.get("CI") == "true":
         raise AssertionError("CI has no Chromium, or no playwright")
-    if not found:
+    if not available:
         pytest.skip("no Chromium, or no playwright", allow_module_level=True)
 
 
@@ -81,13 +81,13 @@ class Site(Listening):
                 path = first.split(" ")[1]
                 self.log.append(path)
                 self.headers[path] = headers
-                found = self.pages.get(path.partition("?")[0], (404, {}, b""))
-                status, extra, body = found(headers) if callable(found) else found
+                answer = self.pages.get(path.partition("?")[0], (404, {}, b""))
+                status, extra, body = answer(headers) if callable(answer) else answer
                 if status == 0:
                     await asyncio.sleep(3600)
-                told = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
+                header_lines = "".join(f"{name}: {value}\r\n" for name, value in extra.items())
                 size = f"Content-Length: {len(body)}\r\n"
-                writer.write(f"HTTP/1.1 {status} X\r\n{told}{size}\r\n".encode() + body)
+                writer.write(f"HTTP/1.1 {status} X\r\n{header_lines}{size}\r\n".encode() + body)
                 await writer.drain()
                 if extra.get("Connection") == "close":
                     break
@@ -140,7 +140,7 @@ def _predict(kind: int, left: int, up: int, corner: int) -> int:
     if kind == 4:
         guess = left + up - corner
         near = sorted(
-            (abs(guess - one), order, one) for order, one in enumerate((left, up, corner))
+            (abs(guess - byte), order, byte) for order, byte in enumerate((left, up, corner))
         )
         return near[0][2]
     return (0, left, up, (left + up) // 2)[kind]

@@ -176,7 +176,7 @@ class Cluster:
 
         async def ask() -> dict[str, Any]:
             masters = await roles.find_masters(self.config)
-            controls = [one.control for one in masters]
+            controls = [master.control for master in masters]
             keys = roles.client_keys(self.config)
             async with MeshClient(controls, keys=keys, give_up_s=patience_s) as client:
                 return await client.ask(op, args)
@@ -191,22 +191,22 @@ class Cluster:
                 reply = self.ask("nodes", {}, patience_s=2.0)
             except UnreachableError:
                 return False
-            here = [one for one in reply["workers"] if one["state"] in ("idle", "busy")]
+            here = [worker for worker in reply["workers"] if worker["state"] in ("idle", "busy")]
             return bool(reply["leader"]["id"]) and len(here) >= workers
 
         wait_until(ready)
 
     def leader(self) -> Node:
         """The master that leads now, by its own word."""
-        found: list[str] = []
+        ids: list[str] = []
 
         def known() -> bool:
             with contextlib.suppress(UnreachableError):
-                found[:] = [self.ask("nodes", {}, patience_s=5.0)["leader"]["id"]]
-            return bool(found and found[0])
+                ids[:] = [self.ask("nodes", {}, patience_s=5.0)["leader"]["id"]]
+            return bool(ids and ids[0])
 
         wait_until(known)
-        return self.masters[found[0]]
+        return self.masters[ids[0]]
 
     def followers(self) -> list[Node]:
         leader = self.leader()
@@ -278,12 +278,12 @@ class Cluster:
 
     def counters(self, run: int) -> dict[str, Any]:
         names = ("state", "pending", "done", "failed", "skipped", "admitted", "items")
-        found = self.rows(f"SELECT {', '.join(names)} FROM runs WHERE id = %s", run)
-        return dict(zip(names, found[0], strict=True)) if found else dict.fromkeys(names, 0)
+        rows = self.rows(f"SELECT {', '.join(names)} FROM runs WHERE id = %s", run)
+        return dict(zip(names, rows[0], strict=True)) if rows else dict.fromkeys(names, 0)
 
     def epoch(self) -> int:
-        found = self.rows("SELECT epoch FROM leaders")
-        return int(found[0][0]) if found else 0
+        rows = self.rows("SELECT epoch FROM leaders")
+        return int(rows[0][0]) if rows else 0
 
     def verify(self, run: int, site: PageSite) -> None:
         """Each page once, each item once, nothing lost, nothing invented, epochs only rise."""
@@ -310,13 +310,13 @@ class Cluster:
 
     def epochs(self) -> list[int]:
         """Of all leaders, in the order in which they began, from the masters' logs."""
-        found = []
+        elections = []
         for node in self.masters.values():
             for line in node.text().splitlines():
                 match = re.search(r"^(\S+) \S+ leader \S+ leads in epoch (\d+)", line)
                 if match:
-                    found.append((match[1], int(match[2])))
-        return [epoch for _, epoch in sorted(found)]
+                    elections.append((match[1], int(match[2])))
+        return [epoch for _, epoch in sorted(elections)]
 
 
 @contextlib.contextmanager

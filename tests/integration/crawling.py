@@ -100,7 +100,7 @@ def alive(pid: int) -> bool:
 
 
 def children(pid: int) -> list[int]:
-    found = []
+    pids = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
@@ -108,5 +108,5 @@ def children(pid: int) -> list[int]:
             except OSError:
                 continue  # it has ended meanwhile
             if int(stat.rpartition(")")[2].split()[1]) == pid:
-                found.append(int(folder.name))
-    return found
+                pids.append(int(folder.name))
+    return pids

@@ -48,9 +48,12 @@ class Keyed:
         async def ask() -> list[tuple[str, dict[str, Any] | ZcrawlError]]:
             answers: list[tuple[str, dict[str, Any] | ZcrawlError]] = []
             config = self.made.write_config(who, self.mine(who))[1]
-            found = {one.master: one.control for one in await roles.find_masters(config)}
+            controls = {
+                endpoints.master: endpoints.control
+                for endpoints in await roles.find_masters(config)
+            }
             keys = roles.client_keys(config)
-            async with MeshClient([found[master]], keys=keys, give_up_s=REFUSED_S) as client:
+            async with MeshClient([controls[master]], keys=keys, give_up_s=REFUSED_S) as client:
                 for op, args in questions.items():
                     try:
                         answers.append((op, await client.ask(op, args)))
@@ -63,8 +66,10 @@ class Keyed:
     def raw(self, who: str, master: str) -> RawPeer:
         """Sockets with this one's key that send whatever the test wants."""
         config = self.made.write_config(who, self.mine(who))[1]
-        found = {one.master: one for one in asyncio.run(roles.find_masters(config))}
-        return RawPeer(who, roles.client_keys(config), found[master])
+        masters = {
+            endpoints.master: endpoints for endpoints in asyncio.run(roles.find_masters(config))
+        }
+        return RawPeer(who, roles.client_keys(config), masters[master])
 
     def mine(self, who: str) -> dict[str, Any]:
         return {"mesh.key_file": str(self.folder / f"{who}.key")}
@@ -85,13 +90,13 @@ def keyed(folder: Path, consul: ConsulServer, mysql: Mariadb, **changes: Any) ->
         assert done.returncode == 0, done.stderr
     with cluster(folder, consul.url, mysql, masters=0, workers=0, **changes) as made:
         made.values["mesh.server_key"] = publics["masters"]
-        one = Keyed(made, folder, publics)
-        made.config = made.write_config("bob", one.mine("bob"))[1]
+        keyed_cluster = Keyed(made, folder, publics)
+        made.config = made.write_config("bob", keyed_cluster.mine("bob"))[1]
         for name in ("ann", "eve", "w1"):
-            made.write_config(name, one.mine(name))
+            made.write_config(name, keyed_cluster.mine(name))
         allowed = str(folder / "allowed")
         for name in ("m1", "m2"):
-            made.add_master(name, mesh__allow_file=allowed, **one.mine("masters"))
-        made.add_worker("w1", **one.mine("w1"))
+            made.add_master(name, mesh__allow_file=allowed, **keyed_cluster.mine("masters"))
+        made.add_worker("w1", **keyed_cluster.mine("w1"))
         made.wait_ready(1)
-        yield one
+        yield keyed_cluster

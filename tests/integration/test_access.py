@@ -39,8 +39,8 @@ async def test_a_crawl_goes_through_its_proxies_and_around_the_broken_ones(tmp_p
         SocksProxy(fault="refuse") as refusing,
     ):
         proxies = tuple(
-            one.url.replace("ann:s3cret", "${USER}:${PW}")
-            for one in (broken, http, refusing, socks)
+            proxy.url.replace("ann:s3cret", "${USER}:${PW}")
+            for proxy in (broken, http, refusing, socks)
         )
         fetch = Fetch(proxies=proxies, proxy_rotation="round_robin", retries=0)
         spec = JobSpec("proxied", politeness=FAST, fetch=fetch)
@@ -63,14 +63,14 @@ async def test_a_proxy_that_dies_in_the_middle_costs_no_page(
     """Its answers break off, or are none, from the tenth page on. Nobody can tell that from a
     server that does so, until another proxy was asked: no page fails, with no retry to spare, and
     the proxy rests."""
-    async with MisbehavingWeb() as web, HttpProxy() as one, HttpProxy() as other:
-        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation=rotation, retries=0)
+    async with MisbehavingWeb() as web, HttpProxy() as first, HttpProxy() as other:
+        fetch = Fetch(proxies=(first.url, other.url), proxy_rotation=rotation, retries=0)
         slow = Politeness(rate=40.0, concurrency=2, robots=False)
         spec = JobSpec("dies", politeness=slow, fetch=fetch)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             await cluster.ask("submit", submission(spec, [web.url("/good/60/0")], None))
-            await until(lambda: one.served + other.served >= 10)
-            dies = max((one, other), key=lambda proxy: proxy.served)
+            await until(lambda: first.served + other.served >= 10)
+            dies = max((first, other), key=lambda proxy: proxy.served)
             dies.fault, met = fault, dies.met
             await until(lambda: cluster.snapshot().runs[0].state == "completed")
             view = await cluster.ask("job", {"ref": "dies"})
@@ -80,14 +80,16 @@ async def test_a_proxy_that_dies_in_the_middle_costs_no_page(
 
 async def test_a_proxy_that_falls_silent_costs_time_and_no_page(tmp_path: Path) -> None:
     """Whichever of the two has the host: the next attempt of a page goes through the other one."""
-    async with MisbehavingWeb() as web, HttpProxy() as one, HttpProxy() as other:
-        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="sticky", retries=1, timeout=1.0)
+    async with MisbehavingWeb() as web, HttpProxy() as first, HttpProxy() as other:
+        fetch = Fetch(
+            proxies=(first.url, other.url), proxy_rotation="sticky", retries=1, timeout=1.0
+        )
         slow = Politeness(rate=40.0, concurrency=2, robots=False)
         spec = JobSpec("silent", politeness=slow, fetch=fetch)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             await cluster.ask("submit", submission(spec, [web.url("/good/30/0")], None))
-            await until(lambda: one.served + other.served >= 5)
-            (one if one.served else other).fault = "hang"
+            await until(lambda: first.served + other.served >= 5)
+            (first if first.served else other).fault = "hang"
             await until(lambda: cluster.snapshot().runs[0].state == "completed")
             view = await cluster.ask("job", {"ref": "silent"})
         assert (view["pages"], view["failed_reasons"]) == (30, {})
@@ -95,8 +97,8 @@ async def test_a_proxy_that_falls_silent_costs_time_and_no_page(tmp_path: Path) 
 
 async def test_a_server_that_breaks_off_is_found_out_through_proxies_too(tmp_path: Path) -> None:
     """Two proxies say the same: it is the page's failure, by its name, and no proxy rests."""
-    async with MisbehavingWeb() as web, SocksProxy() as one, SocksProxy() as other:
-        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="round_robin", retries=0)
+    async with MisbehavingWeb() as web, SocksProxy() as first, SocksProxy() as other:
+        fetch = Fetch(proxies=(first.url, other.url), proxy_rotation="round_robin", retries=0)
         spec = JobSpec("breaks", politeness=FAST, fetch=fetch)
         seeds = [web.url(f"/lies-long?{n}") for n in range(12)]
         async with EmbeddedCluster(tmp_path, 1) as cluster:
@@ -107,14 +109,14 @@ async def test_a_server_that_breaks_off_is_found_out_through_proxies_too(tmp_pat
 async def test_a_host_keeps_its_proxy_and_hosts_are_spread(tmp_path: Path) -> None:
     """Sticky, by two workers that do not talk to each other: each of 16 hosts comes by one proxy
     only, robots.txt included, and no proxy is left out."""
-    async with MisbehavingWeb(hosts=16) as web, HttpProxy() as one, HttpProxy() as other:
-        fetch = Fetch(proxies=(one.url, other.url), proxy_rotation="sticky")
+    async with MisbehavingWeb(hosts=16) as web, HttpProxy() as first, HttpProxy() as other:
+        fetch = Fetch(proxies=(first.url, other.url), proxy_rotation="sticky")
         spec = JobSpec("sticky", politeness=Politeness(rate=0.0, spread=True), fetch=fetch)
         seeds = [f"http://127.0.0.1:{port}/fan/6" for port in web.ports]
         async with EmbeddedCluster(tmp_path, 2) as cluster:
             assert (await crawl(cluster, spec, seeds))["pages"] == 16 * 7
-    assert not set(one.asked) & set(other.asked)
-    assert one.asked and other.asked and len({*one.asked, *other.asked}) == 16
+    assert not set(first.asked) & set(other.asked)
+    assert first.asked and other.asked and len({*first.asked, *other.asked}) == 16
 
 
 async def test_credentials_and_cookies_go_to_no_other_host(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ async def test_odd_cookies_spoil_neither_the_others_nor_the_pages_behind_them(
             view = await cluster.ask("job", {"ref": "odd"})
         assert (view["pages"], view["failed_reasons"]) == (4, {})
         for hit in web.log[1:]:
-            sent = {one.partition("=")[0] for one in hit.headers["cookie"].split("; ")}
+            sent = {cookie.partition("=")[0] for cookie in hit.headers["cookie"].split("; ")}
             assert sent == {"alone", "e", "f", "g", "good", "j"} & sent and "good" in sent, hit
 
 

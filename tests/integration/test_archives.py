@@ -45,8 +45,8 @@ def site(other: str = "") -> type[BaseHTTPRequestHandler]:
             return self.say(200, links, Content_Type="text/html")
 
         def do_POST(self) -> None:
-            asked = self.rfile.read(int(self.headers["Content-Length"]))
-            self.say(200, b"<h1>" + asked + b"</h1>", Content_Type="text/html")
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            self.say(200, b"<h1>" + body + b"</h1>", Content_Type="text/html")
 
         def say(self, status: int, body: bytes, **headers: str) -> None:
             self.send_response(status)
@@ -77,15 +77,15 @@ def archived(folder: Path, job: str) -> tuple[dict[str, Any], list[Any]]:
     assert done.returncode == 0, (done.stdout, done.stderr)
     path = folder / "d" / "pages.warc.gz"
     assert _check(path) == 0, "warcio's own checker"
-    found = []
+    records = []
     with path.open("rb") as file:
         for record in warcio.ArchiveIterator(file, check_digests="raise"):
-            found.append((record, record.raw_stream.read()))
-    return json.loads(done.stdout.splitlines()[-1]), found
+            records.append((record, record.raw_stream.read()))
+    return json.loads(done.stdout.splitlines()[-1]), records
 
 
-def responses(found: list[Any]) -> dict[str, Any]:
-    pairs = [(r, body) for r, body in found if r.rec_type == "response"]
+def responses(records: list[Any]) -> dict[str, Any]:
+    pairs = [(r, body) for r, body in records if r.rec_type == "response"]
     urls = [r.rec_headers["WARC-Target-URI"] for r, _ in pairs]
     assert len(set(urls)) == len(urls), "each exchange once"
     return dict(zip(urls, pairs, strict=True))
@@ -99,11 +99,11 @@ def test_an_archive_has_every_hop_and_bodies_as_they_came(
     origin, other = origins
     hosts = f'["{origin.partition("//")[2]}", "{other.partition("//")[2]}"]'
     fetch = f'[fetch]\nengine = "{engine}"\nheaders = {{ X-Mark = "here" }}\n'
-    summary, found = archived(
+    summary, records = archived(
         tmp_path, f'seeds = ["{origin}/"]\n[scope]\nhosts = {hosts}\n{fetch}{FIELDS}'
     )
     assert summary["pages"] == 3, "home, the book, and the other host's book"
-    kept = responses(found)
+    kept = responses(records)
     assert {url: r.http_headers.get_statuscode() for url, (r, _) in kept.items()} == {
         f"{origin}/": "200",
         f"{origin}/old": "302",
@@ -116,10 +116,12 @@ def test_an_archive_has_every_hop_and_bodies_as_they_came(
     book, raw = kept[f"{origin}/book"]
     assert raw == ZIPPED and book.http_headers["Content-Encoding"] == "gzip"
     for kind in ("request", "metadata"):
-        urls = [r.rec_headers["WARC-Target-URI"] for r, _ in found if r.rec_type == kind]
+        urls = [r.rec_headers["WARC-Target-URI"] for r, _ in records if r.rec_type == kind]
         assert sorted(urls) == sorted(kept)
-    asked = [r.http_headers for r, _ in found if r.rec_type == "request"]
-    assert all(one["X-Mark"] == "here" and one["Accept-Encoding"] for one in asked)
+    request_headers = [r.http_headers for r, _ in records if r.rec_type == "request"]
+    assert all(
+        headers["X-Mark"] == "here" and headers["Accept-Encoding"] for headers in request_headers
+    )
     assert_replay_gives_the_items(tmp_path / "d", 3)
 
 
@@ -130,8 +132,8 @@ def assert_replay_gives_the_items(data: Path, count: int) -> None:
         for url, body in replayed(data / "pages.warc.gz")
         for item in extracted(FIELDS, body, url=url)
     ]
-    told = items(data / "items.jsonl")
-    assert _without_url(again) == _without_url(told) and len(told) == count
+    crawled_items = items(data / "items.jsonl")
+    assert _without_url(again) == _without_url(crawled_items) and len(crawled_items) == count
 
 
 def replayed(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -141,8 +143,8 @@ def replayed(path: Path) -> Iterator[tuple[str, bytes]]:
             yield record.rec_headers["WARC-Target-URI"], record.content_stream().read()
 
 
-def _without_url(found: list[dict[str, Any]]) -> list[Any]:
-    return sorted((one["title"], one["price"]) for one in found if one.pop("url"))
+def _without_url(crawled_items: list[dict[str, Any]]) -> list[Any]:
+    return sorted((item["title"], item["price"]) for item in crawled_items if item.pop("url"))
 
 
 def test_a_spiders_post_is_archived_with_its_body(origins: tuple[str, str], tmp_path: Path) -> None:
@@ -155,10 +157,10 @@ def test_a_spiders_post_is_archived_with_its_body(origins: tuple[str, str], tmp_
         "    def parse(self, page):\n"
         "        yield {'title': page.text_of('h1')}\n"
     )
-    _, found = archived(tmp_path, 'spider = "s.py:S"')
-    (request,) = [pair for pair in found if pair[0].rec_type == "request"]
+    _, records = archived(tmp_path, 'spider = "s.py:S"')
+    (request,) = [pair for pair in records if pair[0].rec_type == "request"]
     assert request[0].http_headers.protocol == "POST" and request[1] == b"q=1"
-    assert responses(found)[f"{origins[0]}/form"][1] == b"<h1>q=1</h1>"
+    assert responses(records)[f"{origins[0]}/form"][1] == b"<h1>q=1</h1>"
     assert items(tmp_path / "d" / "items.jsonl") == [{"title": "q=1"}]
 
 
@@ -215,9 +217,9 @@ def test_an_archive_has_the_answers_that_failed_their_pages(tmp_path: Path, engi
     site = type("Site", (Failing,), {"asked": []})
     with serving(site) as origin:
         fetch = f'[fetch]\nengine = "{engine}"\nretries = 2\n'
-        summary, found = archived(tmp_path, f'seeds = ["{origin}/"]\n{fetch}{FIELDS}')
+        summary, records = archived(tmp_path, f'seeds = ["{origin}/"]\n{fetch}{FIELDS}')
         assert (summary["pages"], summary["failed"]) == (3, 4)
-        kept = responses(found)
+        kept = responses(records)
         assert {url: r.http_headers.get_statuscode() for url, (r, _) in kept.items()} == {
             f"{origin}/": "200",
             f"{origin}/gone": "410",
@@ -231,16 +233,16 @@ def test_an_archive_has_the_answers_that_failed_their_pages(tmp_path: Path, engi
         assert gzip.decompress(kept[f"{origin}/down"][1]) == b"answer 3 of /down"
         assert gzip.decompress(kept[f"{origin}/gone"][1]) == b"answer 1 of /gone"
         assert kept[f"{origin}/missing"][0].http_headers.statusline == "404 Not Found"
-        assert [r.rec_type for r, _ in found].count("request") == len(kept)
-        assert [r.rec_type for r, _ in found].count("metadata") == len(kept)
+        assert [r.rec_type for r, _ in records].count("request") == len(kept)
+        assert [r.rec_type for r, _ in records].count("metadata") == len(kept)
         assert_replay_gives_the_items(tmp_path / "d", 3)
         done = command("export", "a", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         assert _check(tmp_path / "e.warc.gz") == 0
         exported = (tmp_path / "e.warc.gz").read_bytes()
-        wanted = {one.rec_headers["WARC-Record-ID"] for one, _ in found[1:]}
+        record_ids = {record.rec_headers["WARC-Record-ID"] for record, _ in records[1:]}
         read = list(warcio.ArchiveIterator(io.BytesIO(exported)))
-        assert {one.rec_headers["WARC-Record-ID"] for one in read[1:]} == wanted
+        assert {record.rec_headers["WARC-Record-ID"] for record in read[1:]} == record_ids
 
 
 def test_after_kill_9_an_archive_has_each_failed_answer_once(tmp_path: Path) -> None:
@@ -274,8 +276,8 @@ def test_after_kill_9_an_archive_has_each_failed_answer_once(tmp_path: Path) -> 
         assert done.returncode in (0, 1), done.stderr
         path = folder / "d" / "p.warc.gz"
         assert _check(path) == 0
-        found = [(r, b"") for r in warcio.ArchiveIterator(io.BytesIO(path.read_bytes()))]
-        kept = responses(found)
+        records = [(r, b"") for r in warcio.ArchiveIterator(io.BytesIO(path.read_bytes()))]
+        kept = responses(records)
         assert len(kept) == 101
         missing = [r for r, _ in kept.values() if r.http_headers.get_statuscode() == "404"]
         assert len(missing) == 50

@@ -36,8 +36,8 @@ def crawl(folder: Path, *args: object, **options: Any) -> subprocess.CompletedPr
 
 def view(folder: Path) -> dict[str, Any]:
     shown = command("job", 1, "--data", folder / "d", "--json", cwd=folder)
-    found: dict[str, Any] = json.loads(shown.stdout)
-    return found
+    job: dict[str, Any] = json.loads(shown.stdout)
+    return job
 
 
 def failures(folder: Path) -> list[dict[str, Any]]:
@@ -91,8 +91,8 @@ def test_what_is_typed_wrong_is_refused_before_anything_happens(
     (tmp_path / "noise.txt").write_bytes(b"\xff\xfeh\0t\0t\0p\0")
     (tmp_path / "none.txt").write_text("# nothing yet\n\n")
     done = command("crawl", *args, "--json", cwd=tmp_path, stdin=subprocess.DEVNULL)
-    found, message = error_of(done)
-    assert (done.returncode, found) == (2, code), message
+    error_code, message = error_of(done)
+    assert (done.returncode, error_code) == (2, code), message
     assert says in message
     assert not list(tmp_path.glob("**/zcrawl.db"))
     shown = command("crawl", *args, cwd=tmp_path, stdin=subprocess.DEVNULL)
@@ -158,13 +158,15 @@ def test_whatever_a_server_does_ends_with_its_reason(
     assert len(rows) == len(expected)
     shown = view(tmp_path)
     sums = {"dead": shown["failed_reasons"], "skipped": shown["skipped_reasons"]}
-    for state, told in sums.items():
-        assert told == Counter(row["reason"] for row in rows if row["state"] == state)
+    for state, reasons in sums.items():
+        assert reasons == Counter(row["reason"] for row in rows if row["state"] == state)
     assert shown["failed"] + shown["skipped"] == len(rows)
-    found = {item["url"].removeprefix(web.origin): item for item in items(tmp_path / "o.jsonl")}
+    items_by_path = {
+        item["url"].removeprefix(web.origin): item for item in items(tmp_path / "o.jsonl")
+    }
     # The link with a NUL byte is a good one to a browser: it becomes %EF%BF%BD.
-    assert found.keys() >= good and len(found) == len(good) + 1
-    assert found["/nul-title"]["title"] in ("nul", "n\ufffdul")
+    assert items_by_path.keys() >= good and len(items_by_path) == len(good) + 1
+    assert items_by_path["/nul-title"]["title"] in ("nul", "n\ufffdul")
     assert web.hits("/retry-after/1") == 2
 
 
@@ -254,17 +256,17 @@ def test_a_full_disk_stops_the_crawl_and_room_lets_it_go_on(
             cwd=tmp_path,
         )
         try:
-            _, told = process.communicate(timeout=30)
+            _, stderr = process.communicate(timeout=30)
         finally:
             process.kill()
             process.communicate()
         assert process.returncode == 1
-        assert "[disk_full]" in told and RESUME.format(data=data) in told
+        assert "[disk_full]" in stderr and RESUME.format(data=data) in stderr
         subprocess.run(["mount", "-o", "remount,size=100m", small_disk], check=True)
         done = command("crawl", "--resume", "--workers", 1, "--data", data, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [item["url"] for item in items(out)]
-    assert len(found) == len(set(found)) == len(reference_set(POSTGRES_MANUAL).pages)
+    urls = [item["url"] for item in items(out)]
+    assert len(urls) == len(set(urls)) == len(reference_set(POSTGRES_MANUAL).pages)
 
 
 def test_a_disk_without_room_for_anything_is_named_by_every_command(
@@ -304,8 +306,8 @@ def test_an_output_without_room_is_written_by_resume(
     (small_disk / "fill").unlink()
     done = command("crawl", "--resume", "--workers", 1, "--data", data, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [item["url"] for item in items(out)]
-    assert len(found) == len(set(found)) == 300
+    urls = [item["url"] for item in items(out)]
+    assert len(urls) == len(set(urls)) == 300
 
 
 def test_a_data_folder_on_a_read_only_disk_can_be_read(

@@ -95,9 +95,9 @@ async def test_pages_of_one_host_are_rendered_side_by_side(engine: BrowserEngine
     paths = [f"/{n}" for n in range(10)]
     site = Site({path: page(f"<script>document.write('I am {path}')</script>") for path in paths})
     async with site:
-        known = limits(site, run=9, timeout_s=90.0)
-        asked = [engine.get(site.url(path), HEADERS, known) for path in paths]
-        for path, response in zip(paths, await asyncio.gather(*asked), strict=True):
+        hop_limits = limits(site, run=9, timeout_s=90.0)
+        fetches = [engine.get(site.url(path), HEADERS, hop_limits) for path in paths]
+        for path, response in zip(paths, await asyncio.gather(*fetches), strict=True):
             assert f"</script>I am {path}<" in response.text
         assert sorted(site.log) == sorted(paths)
 
@@ -359,12 +359,12 @@ async def test_pages_run_in_the_sandbox_and_without_the_workers_secrets(
                 pytest.skip(made.chromium.unsandboxed)
             assert notes == []
             first = made.chromium.pid
-            found = [first, *descendants(first)]
-            renderers = [pid for pid in found if b"--type=renderer" in told(pid, "cmdline")]
+            pids = [first, *descendants(first)]
+            renderers = [pid for pid in pids if b"--type=renderer" in told(pid, "cmdline")]
             assert renderers
             for pid in renderers:
                 assert b"\nSeccomp:\t2\n" in told(pid, "status"), "its system calls are filtered"
-            for pid in found:
+            for pid in pids:
                 assert b"--no-sandbox" not in told(pid, "cmdline")
                 assert b"hunter2" not in told(pid, "environ")
                 assert b"\nUid:\t0\t0\t0\t0\n" not in told(pid, "status")
@@ -410,8 +410,11 @@ async def test_the_jobs_headers_go_to_no_other_origin_whatever_redirects_there(
             await until(lambda: other.hits("/stolen") >= 5 and "/own?again" in site.log)
             assert "/direct" in other.log, "or it proves nothing"
             for path in ("/", "/hop?1", "/hop?3", "/hop?5", "/onward", "/own", "/own?again"):
-                told = site.headers[path]
-                assert (told["x-key"], told["authorization"]) == ("k3y", "Bearer k3y"), path
-                assert told["cookie"] == "c=1", path
-            for path, told in other.headers.items():
-                assert not {"x-key", "authorization"} & told.keys(), path
+                request_headers = site.headers[path]
+                assert (request_headers["x-key"], request_headers["authorization"]) == (
+                    "k3y",
+                    "Bearer k3y",
+                ), path
+                assert request_headers["cookie"] == "c=1", path
+            for path, request_headers in other.headers.items():
+                assert not {"x-key", "authorization"} & request_headers.keys(), path

@@ -50,16 +50,16 @@ def scripted(title: str, *links: str, extra: str = "") -> Answer:
 
 def driver_pids(worker: int) -> list[int]:
     """The processes below a worker: the driver, Chromium, and so on."""
-    found = []
+    pids = []
     for child in children(worker):
-        found += [child, *driver_pids(child)]
-    return found
+        pids += [child, *driver_pids(child)]
+    return pids
 
 
 def worker_pids() -> list[int]:
     """Not the servers that other tests of this process may have started."""
-    found = children(os.getpid())
-    return [pid for pid in found if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    pids = children(os.getpid())
+    return [pid for pid in pids if b"worker_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None:
@@ -83,26 +83,28 @@ async def test_a_site_of_scripts_is_crawled_and_pictured(tmp_path: Path) -> None
     out = tmp_path / "items.jsonl"
     async with site, EmbeddedCluster(tmp_path / "data", 1, slots=3) as cluster:
         view = await crawl(cluster, spec, [site.url("/")], out)
-        found = {row["url"].removeprefix(site.url("")): row for row in items(out)}
-        titles = {path: row["title"] for path, row in found.items()}
+        items_by_path = {row["url"].removeprefix(site.url("")): row for row in items(out)}
+        titles = {path: row["title"] for path, row in items_by_path.items()}
         assert titles == {"/": "first", "/a": "second", "/hop": "third", "/data.json": None}
-        assert found["/hop"]["final_url"] == site.url("/b")
+        assert items_by_path["/hop"]["final_url"] == site.url("/b")
         assert view["skipped_reasons"] == {"robots": 1, "redirect_target": 1}
         assert site.hits("/no") == 0
         assert site.hits("/a") == 1
     blobs = FileBlobs(tmp_path / "data" / "blobs")
     for path in PICTURED:
-        rows = pixels(blobs.get(found[path]["screenshot"]))
+        rows = pixels(blobs.get(items_by_path[path]["screenshot"]))
         assert (len(rows[0]), len(rows)) == (64, 48)
         assert rows[45][60] == (0, 128, 255)
-        assert blobs.get(found[path]["pdf"]).startswith(b"%PDF-")
-    assert "screenshot" not in found["/data.json"]
+        assert blobs.get(items_by_path[path]["pdf"]).startswith(b"%PDF-")
+    assert "screenshot" not in items_by_path["/data.json"]
     with contextlib.closing(sqlite3.connect(next((tmp_path / "data").glob("*.db")))) as database:
         rows = [row for (row,) in database.execute("SELECT files FROM pages")]
     named = [json.loads(row) for row in rows if row is not None]
     assert len(rows) == 4
-    wanted = [{kind: found[path][kind] for kind in ("screenshot", "pdf")} for path in PICTURED]
-    assert sorted(named, key=str) == sorted(wanted, key=str)
+    expected = [
+        {kind: items_by_path[path][kind] for kind in ("screenshot", "pdf")} for path in PICTURED
+    ]
+    assert sorted(named, key=str) == sorted(expected, key=str)
 
 
 async def test_a_killed_browser_and_a_killed_worker_lose_no_page(tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ class Names:
         self.answers: dict[str, list[list[str]]] = {}
 
     async def __call__(self, name: str, port: int) -> list[str]:
-        known = self.answers.get(name)
-        if known is None:
+        answers = self.answers.get(name)
+        if answers is None:
             return [name]
-        return known.pop(0) if len(known) > 1 else known[0]
+        return answers.pop(0) if len(answers) > 1 else answers[0]
 
 
 NAMES = Names()
@@ -80,15 +80,15 @@ async def engine() -> AsyncIterator[BrowserEngine]:
 
 @contextlib.contextmanager
 def udp() -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("127.0.0.1", 0))
-        one.setblocking(False)
-        yield one
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.setblocking(False)
+        yield receiver
 
 
-def heard(one: socket.socket) -> bool:
+def heard(receiver: socket.socket) -> bool:
     try:
-        one.recv(2048)
+        receiver.recv(2048)
     except BlockingIOError:
         return False
     return True
@@ -189,8 +189,8 @@ async def test_failures_of_the_network_have_their_names(engine: BrowserEngine) -
 
     async def code(url: str, guard: Guard) -> str:
         with pytest.raises(FetchError) as caught:
-            known = HopLimits(total_s=TIMEOUT_S, guard=guard, browser=Browser(), run=5)
-            await engine.get(url, HEADERS, known)
+            limits = HopLimits(total_s=TIMEOUT_S, guard=guard, browser=Browser(), run=5)
+            await engine.get(url, HEADERS, limits)
         return caught.value.code
 
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -204,13 +204,13 @@ async def test_failures_of_the_network_have_their_names(engine: BrowserEngine) -
 async def test_pages_cannot_use_the_gates(engine: BrowserEngine) -> None:
     """Not even where private addresses are allowed: what one run may reach, another may not."""
     site = Site({"/": page("x")})
-    known = HopLimits(total_s=TIMEOUT_S, guard=Guard(True), browser=Browser(), run=8)
+    limits = HopLimits(total_s=TIMEOUT_S, guard=Guard(True), browser=Browser(), run=8)
     async with site:
         before = set(engine.gates)
-        await engine.get(site.url("/"), HEADERS, known)
+        await engine.get(site.url("/"), HEADERS, limits)
         (port,) = engine.gates - before
         with pytest.raises(FetchError) as caught:
-            await engine.get(f"http://127.0.0.1:{port}/", HEADERS, known)
+            await engine.get(f"http://127.0.0.1:{port}/", HEADERS, limits)
         assert caught.value.reason == "blocked_address: the crawler's own proxy"
 
 

@@ -245,7 +245,7 @@ def test_a_cluster_with_keys_lets_in_who_is_listed_and_nobody_else(
         made.complete(run)
         wait_until(lambda: "key_refused" in stranger.text() and stranger_key in stranger.text())
         wait_until(lambda: f"with the key {stranger_key}" in made.leader().text())
-        assert [one["id"] for one in made.ask("nodes", {})["workers"]] == ["w1"]
+        assert [worker["id"] for worker in made.ask("nodes", {})["workers"]] == ["w1"]
         allow(stranger_key, "w2")
         made.wait_ready(2)
 
@@ -326,7 +326,7 @@ def test_nodes_shows_masters_and_where_consul_and_the_mesh_differ(
         assert plain["differences"] == [] and len(plain["masters"]) == 2
 
         def told() -> bool:
-            return all(one.get("rss_bytes") for one in made.ask("nodes", {})["masters"])
+            return all(master.get("rss_bytes") for master in made.ask("nodes", {})["masters"])
 
         wait_until(told)  # the follower's memory too, by VITALS
 
@@ -340,13 +340,15 @@ def test_a_job_that_is_submitted_through_a_follower_during_a_failover_is_there_o
         cluster(tmp_path, consul.url, mysql, masters=3, workers=1) as made,
     ):
         wait_until(lambda: len(made.ask("masters", {})["masters"]) == 3)
-        controls = {one["master"]: one["control"] for one in made.ask("masters", {})["masters"]}
+        controls = {
+            master["master"]: master["control"] for master in made.ask("masters", {})["masters"]
+        }
         leader, followers = made.leader(), made.followers()
         made.leader().kill()
         answers = [submit_through(made, controls[node.name], site.seed) for node in followers]
         assert len({job for job, _ in answers}) == 2
         jobs = made.ask("jobs", {})["jobs"]
-        assert sorted(one["job"] for one in jobs) == sorted(job for job, _ in answers)
+        assert sorted(job["job"] for job in jobs) == sorted(job for job, _ in answers)
         for _, run in answers:
             made.wait_done(run)
             made.verify(run, site)

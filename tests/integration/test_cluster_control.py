@@ -92,7 +92,7 @@ def test_a_retry_goes_on_with_the_next_leader_where_it_stands(
 def worker(made: Cluster, name: str) -> dict[str, Any]:
     """What the leader says of a worker; empty if it does not know it."""
     workers = made.ask("nodes", {})["workers"]
-    return next((one for one in workers if one["id"] == name), {})
+    return next((node for node in workers if node["id"] == name), {})
 
 
 def processes_with_results(made: Cluster, name: str) -> set[int]:

@@ -42,9 +42,9 @@ def test_workers_go_on_at_their_pace_while_another_leader_takes_over(
         killed = time.monotonic()
         time.sleep(WATCHED_S)
         wait_until(lambda: made.epoch() > epoch)
-        asked = [at for moments in sites.starts().values() for at in moments]
-        before = sum(begin < at < killed for at in asked) / (killed - begin)
-        after = sum(killed < at < killed + WATCHED_S for at in asked) / WATCHED_S
+        request_times = [at for moments in sites.starts().values() for at in moments]
+        before = sum(begin < at < killed for at in request_times) / (killed - begin)
+        after = sum(killed < at < killed + WATCHED_S for at in request_times) / WATCHED_S
         assert after > 0.5 * before, f"{after:.1f} a second after the kill, {before:.1f} before"
         made.wait_ready(2)
         time.sleep(2.0)

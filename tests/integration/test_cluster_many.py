@@ -52,15 +52,15 @@ class AtOnce:
 
     async def close(self) -> None: ...
 
-    def start(self, one: Assignment, *_: object) -> None:
-        n = int(one.url.rpartition("/")[2])
+    def start(self, assignment: Assignment, *_: object) -> None:
+        n = int(assignment.url.rpartition("/")[2])
         children = range(FAN * n + 1, min(FAN * n + FAN + 1, self._site.pages))
         urls = [self._site.url(child) for child in children]
-        page = PageRecord(one.url, f"page {n}", "text/html", 100, time.time(), 1.0)
-        attempt = Attempt(one)
-        attempt.done(page, 200, [default_item(one, page, 200)])
+        page = PageRecord(assignment.url, f"page {n}", "text/html", 100, time.time(), 1.0)
+        attempt = Attempt(assignment)
+        attempt.done(page, 200, [default_item(assignment, page, 200)])
         attempt.links = [(url, DEFAULT.key(url)) for url in urls]
-        asyncio.get_running_loop().call_soon(self._on_end, one.seq, attempt)
+        asyncio.get_running_loop().call_soon(self._on_end, assignment.seq, attempt)
 
 
 async def run_worker(id: str, endpoints: Endpoints, site: PageSite) -> None:
@@ -99,8 +99,8 @@ def test_one_master_leads_150_workers(
 
 
 async def crawl(made: Cluster, site: PageSite) -> dict[str, float]:
-    (found,) = (await asyncio.to_thread(made.ask, "masters", {}))["masters"]
-    endpoints = Endpoints(**found)
+    (master,) = (await asyncio.to_thread(made.ask, "masters", {}))["masters"]
+    endpoints = Endpoints(**master)
     tasks = [
         asyncio.create_task(run_worker(f"w{n}", endpoints, site)) for n in range(1, WORKERS + 1)
     ]
@@ -119,12 +119,12 @@ async def crawl(made: Cluster, site: PageSite) -> dict[str, float]:
 
         while not await asyncio.to_thread(ended):
             nodes = await asyncio.to_thread(made.ask, "nodes", {})
-            busy |= {one["id"] for one in nodes["workers"] if one["state"] == "busy"}
+            busy |= {worker["id"] for worker in nodes["workers"] if worker["state"] == "busy"}
             assert time.monotonic() - began < 120, "too slow"
         seconds = time.monotonic() - began
         used = cpu_s(pid) - before
         nodes = await asyncio.to_thread(made.ask, "nodes", {})
-        assert {one["state"] for one in nodes["workers"]} == {"idle"}, "somebody was lost"
+        assert {worker["state"] for worker in nodes["workers"]} == {"idle"}, "somebody was lost"
         await asyncio.to_thread(made.verify, run, site)
     finally:
         for task in tasks:

@@ -45,20 +45,20 @@ def linked(tmp_path: Path, consul: ConsulServer, mysql: Mariadb) -> Iterator[Lin
         page_site(tmp_path, PAGES) as site,
         cluster(tmp_path, consul.url, mysql, masters=0, workers=0) as made,
     ):
-        found = Linked(made, site)
+        links = Linked(made, site)
         for name in MASTERS:
-            found.consul[name] = stack.enter_context(tcp_proxy(urlsplit(consul.url).port or 0))
-            found.database[name] = stack.enter_context(tcp_proxy(mysql.port))
-            url = mysql.url(made.database_name, found.database[name].port)
+            links.consul[name] = stack.enter_context(tcp_proxy(urlsplit(consul.url).port or 0))
+            links.database[name] = stack.enter_context(tcp_proxy(mysql.port))
+            url = mysql.url(made.database_name, links.database[name].port)
             made.add_master(
                 name,
-                consul__address=f"127.0.0.1:{found.consul[name].port}",
+                consul__address=f"127.0.0.1:{links.consul[name].port}",
                 database__urls=[url],
             )
         for name in WORKERS:
             made.add_worker(name)
         made.wait_ready(len(WORKERS))
-        yield found
+        yield links
 
 
 FAULTS = ["cut", "stall", "up", "down", "refuse"]

@@ -50,7 +50,7 @@ def test_masters_with_disks_of_their_own_leave_one_whole_file_each(
             leader.start()
             made.wait_more(run, 150)
         made.complete(run)
-        assert all(one["problem"] == "" for one in outputs_of(made, job).values())
+        assert all(output["problem"] == "" for output in outputs_of(made, job).values())
 
 
 # A master that stops itself (SIGSTOP) before the effect of an output that PAUSE names: after the
@@ -114,7 +114,7 @@ def test_a_leader_that_sleeps_between_its_fence_and_the_file_does_no_harm(
         after = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("site*")}
         assert after == before
         verify_files(made, job, site)
-        assert all(one["master"] == "" for one in outputs_of(made, job).values())
+        assert all(output["master"] == "" for output in outputs_of(made, job).values())
 
 
 def is_stopped(pid: int) -> bool:
@@ -143,13 +143,21 @@ def test_a_full_disk_is_told_and_the_file_is_whole_when_there_is_room(
         cluster(tmp_path, consul.url, mysql, masters=2, workers=1, **shared) as made,
     ):
         job, run = made.submit(site, STEADY, output=Output(to=("jsonl", "csv")))
-        wait_until(lambda: any("disk_full" in one["problem"] for one in made.job(job)["outputs"]))
+        wait_until(
+            lambda: any(
+                "disk_full" in output_view["problem"] for output_view in made.job(job)["outputs"]
+            )
+        )
         leader, epoch = made.leader(), made.epoch()
         leader.kill()
         wait_until(lambda: made.epoch() > epoch)
         leader.start()
         made.wait_done(run)
-        wait_until(lambda: any("disk_full" in one["problem"] for one in made.job(job)["outputs"]))
+        wait_until(
+            lambda: any(
+                "disk_full" in output_view["problem"] for output_view in made.job(job)["outputs"]
+            )
+        )
         subprocess.run(["mount", "-o", "remount,size=50m", str(small_disk)], check=True)
         made.complete(run)
         assert all(output["problem"] == "" for output in outputs_of(made, job).values())

@@ -28,30 +28,30 @@ retries = 0
 """
 
 
-def submit(one: Keyed, who: str, name: str, seed: str, fetch: str = "", *more: str) -> Any:
+def submit(cluster: Keyed, who: str, name: str, seed: str, fetch: str = "", *more: str) -> Any:
     """The exit code, the answer, and the code of the refusal."""
-    (one.folder / f"{name}.toml").write_text(JOB.format(name=name, seed=seed, fetch=fetch))
-    code, text, errors = one.run(who, "submit", f"{name}.toml", "--wait", "--json", *more)
+    (cluster.folder / f"{name}.toml").write_text(JOB.format(name=name, seed=seed, fetch=fetch))
+    code, text, errors = cluster.run(who, "submit", f"{name}.toml", "--wait", "--json", *more)
     assert text, errors
     answer = json.loads(text.splitlines()[-1])
     return code, answer, answer.get("error", {}).get("code")
 
 
-def reasons(one: Keyed, name: str) -> tuple[int, dict[str, int]]:
+def reasons(cluster: Keyed, name: str) -> tuple[int, dict[str, int]]:
     """Pages of the job's last run, and why others failed."""
-    view = one.made.ask("job", {"ref": name})
+    view = cluster.made.ask("job", {"ref": name})
     return view["pages"], view["failed_reasons"]
 
 
-def restart(one: Keyed, *, allow_private: bool) -> None:
+def restart(cluster: Keyed, *, allow_private: bool) -> None:
     """All masters, with or without the right."""
-    made = one.made
+    made = cluster.made
     made.values["cluster.allow_private"] = allow_private
     for node in made.masters.values():
         node.stop()
     for name in list(made.masters):
-        allowed = str(one.folder / "allowed")
-        made.add_master(name, mesh__allow_file=allowed, **one.mine("masters"))
+        allowed = str(cluster.folder / "allowed")
+        made.add_master(name, mesh__allow_file=allowed, **cluster.mine("masters"))
     made.wait_ready(1)
 
 
@@ -63,36 +63,36 @@ def test_a_job_reaches_private_addresses_only_where_its_masters_say_so(
     nothing either; jobs that ask crawl, except for those who may only watch. When it is taken back,
     a job that was submitted meanwhile opens nothing when it runs again."""
     away = {"cluster__allow_private": False, **OUTSIDE}
-    with WebThread() as web, keyed(tmp_path, consul, mysql, **away) as one:
+    with WebThread() as web, keyed(tmp_path, consul, mysql, **away) as cluster:
         seed = web.url("/good/3/0")
         asking = {
             "all": "allow_private = true",
             "one": f'private_hosts = ["127.0.0.1:{web.port}"]',
         }
         for name, fetch in asking.items():
-            code, _, why = submit(one, "bob", name, seed, fetch)
+            code, _, why = submit(cluster, "bob", name, seed, fetch)
             assert (code, why) == (1, "private_not_allowed")
-        code, _, why = submit(one, "bob", "flag", seed, "", "--allow-private")
+        code, _, why = submit(cluster, "bob", "flag", seed, "", "--allow-private")
         assert (code, why) == (1, "private_not_allowed")
-        assert one.made.ask("jobs", {})["jobs"] == []
-        submit(one, "bob", "typed", seed)
-        assert reasons(one, "typed") == (0, {BLOCKED: 1})
+        assert cluster.made.ask("jobs", {})["jobs"] == []
+        submit(cluster, "bob", "typed", seed)
+        assert reasons(cluster, "typed") == (0, {BLOCKED: 1})
         assert web.connections == 0
 
-        restart(one, allow_private=True)
-        submit(one, "bob", "typed there", seed)
-        assert reasons(one, "typed there") == (0, {BLOCKED: 1})
+        restart(cluster, allow_private=True)
+        submit(cluster, "bob", "typed there", seed)
+        assert reasons(cluster, "typed there") == (0, {BLOCKED: 1})
         assert web.connections == 0
         for name, fetch in asking.items():
-            code, _, why = submit(one, "ann", name, seed, fetch)
+            code, _, why = submit(cluster, "ann", name, seed, fetch)
             assert (code, why) == (1, "forbidden")
             assert web.hits("/good/3/0") == (name == "one")
-            code, summary, _ = submit(one, "bob", name, seed, fetch)
+            code, summary, _ = submit(cluster, "bob", name, seed, fetch)
             assert (code, summary["pages"]) == (0, 3)
 
-        restart(one, allow_private=False)
+        restart(cluster, allow_private=False)
         before = len(web.log)
         for name in asking:
-            submit(one, "bob", name, seed, "", "--again")
-            assert reasons(one, name) == (0, {BLOCKED: 1})
+            submit(cluster, "bob", name, seed, "", "--again")
+            assert reasons(cluster, name) == (0, {BLOCKED: 1})
         assert len(web.log) == before

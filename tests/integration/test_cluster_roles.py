@@ -50,54 +50,54 @@ def test_who_may_watch_sees_everything_and_changes_nothing(
 ) -> None:
     """By the leader and by a follower that forwards; a refusal names the key and what it lacks.
     Who may all is let do it, and one who is removed or unknown is told what to do."""
-    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as one:
-        made = one.made
+    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
         _, run = made.submit(site, SLOW)
         leader = made.leader().name
         follower = next(name for name in made.masters if name != leader)
         epoch = made.epoch()
 
-        _watches(one, leader, follower)
+        _watches(cluster, leader, follower)
         for master in (leader, follower):
             assert CHANGES.keys() & rights.READS == set()
-            for op, answer in one.ask_all("ann", master, CHANGES):
+            for op, answer in cluster.ask_all("ann", master, CHANGES):
                 assert isinstance(answer, RefusedError), (master, op)
                 assert answer.code == "forbidden", (master, op)
                 assert "the key of ann may only watch" in str(answer)
-        _commands_are_refused(one)
+        _commands_are_refused(cluster)
         assert (made.counters(run)["state"], made.epoch()) == ("running", epoch)
         assert [row["name"] for row in made.ask("jobs", {})["jobs"]] == ["site"]
         (worker,) = made.ask("nodes", {})["workers"]
         assert worker["state"] != "draining"
 
-        assert one.ask("bob", follower, "role", {}) == {"role": "operator"}
-        paused = one.ask("bob", follower, "act", {"ref": "site", "action": "pause"})
+        assert cluster.ask("bob", follower, "role", {}) == {"role": "operator"}
+        paused = cluster.ask("bob", follower, "act", {"ref": "site", "action": "pause"})
         assert (paused["state"], paused["changed"]) == ("paused", 1)
-        code, text, _ = one.run("ann", "job", "site", "--json")
+        code, text, _ = cluster.run("ann", "job", "site", "--json")
         last = json.loads(text)["last_actions"]
         assert code == 0 and [(row["what"], row["by"], row["via"]) for row in last] == [
             ("pause", "bob", follower),
             ("submit new", "bob", last[1]["via"]),
         ]
-        _strangers(one, leader, follower)
+        _strangers(cluster, leader, follower)
 
 
-def _watches(one: Keyed, leader: str, follower: str) -> None:
+def _watches(cluster: Keyed, leader: str, follower: str) -> None:
     for master in (leader, follower):
-        assert one.ask("ann", master, "role", {}) == {"role": "viewer"}
+        assert cluster.ask("ann", master, "role", {}) == {"role": "viewer"}
         reads = dict.fromkeys(sorted(rights.READS - {"role"}), ARGUMENTS)
-        for op, answer in one.ask_all("ann", master, reads):
+        for op, answer in cluster.ask_all("ann", master, reads):
             assert isinstance(answer, dict), (master, op, answer)
     for args in (("jobs",), ("job", "site"), ("nodes",)):
-        code, text, errors = one.run("ann", *args, "--json")
+        code, text, errors = cluster.run("ann", *args, "--json")
         assert code == 0 and json.loads(text), errors
-    code, text, errors = one.run("ann", "console", "--snapshot")
+    code, text, errors = cluster.run("ann", "console", "--snapshot")
     assert code == 0 and leader in text and "site" in text, errors
 
 
-def _commands_are_refused(one: Keyed) -> None:
+def _commands_are_refused(cluster: Keyed) -> None:
     """Every command that would change something."""
-    (one.folder / "job.toml").write_text('name = "mine"\nseeds = ["http://127.0.0.1:9/"]\n')
+    (cluster.folder / "job.toml").write_text('name = "mine"\nseeds = ["http://127.0.0.1:9/"]\n')
     for args in (
         *((action, "site") for action in ("pause", "resume", "cancel", "retry", "delete")),
         ("tune", "site", "--rate", 50),
@@ -106,27 +106,27 @@ def _commands_are_refused(one: Keyed) -> None:
         ("step-down",),
         ("submit", "job.toml"),
     ):
-        code, _, errors = one.run("ann", *args)
+        code, _, errors = cluster.run("ann", *args)
         assert code == 1 and "[forbidden]" in errors, (args, errors)
         assert "the key of ann may only watch" in errors, (args, errors)
 
 
-def _strangers(one: Keyed, leader: str, follower: str) -> None:
+def _strangers(cluster: Keyed, leader: str, follower: str) -> None:
     """Whom no list names, and who is taken off it while the masters run."""
-    masters = [one.made.masters[name] for name in (leader, follower)]
+    masters = [cluster.made.masters[name] for name in (leader, follower)]
 
     def is_refused(who: str, master: str) -> str:
         with pytest.raises(UnreachableError) as refused:
-            one.ask(who, master, "jobs", {})
+            cluster.ask(who, master, "jobs", {})
         return str(refused.value)
 
     for master in (leader, follower):
         text = is_refused("eve", master)
         assert "do not allow this key" in text and "zcrawl keys allow" in text, text
-        assert one.publics["eve"] in text
+        assert cluster.publics["eve"] in text
     read_before = [node.text().count("allow_list_read") for node in masters]
-    lines = (one.folder / "allowed").read_text().splitlines(keepends=True)
-    (one.folder / "allowed").write_text("".join(line for line in lines if " ann " not in line))
+    lines = (cluster.folder / "allowed").read_text().splitlines(keepends=True)
+    (cluster.folder / "allowed").write_text("".join(line for line in lines if " ann " not in line))
     wait_until(
         lambda: all(
             node.text().count("allow_list_read") > n
@@ -134,8 +134,8 @@ def _strangers(one: Keyed, leader: str, follower: str) -> None:
         )
     )
     for master in (leader, follower):
-        assert one.publics["ann"] in is_refused("ann", master)
-    assert one.ask("bob", follower, "jobs", {})["jobs"]
+        assert cluster.publics["ann"] in is_refused("ann", master)
+    assert cluster.ask("bob", follower, "jobs", {})["jobs"]
 
 
 def test_a_worker_key_works_under_its_own_name_and_does_nothing_else(
@@ -143,39 +143,41 @@ def test_a_worker_key_works_under_its_own_name_and_does_nothing_else(
 ) -> None:
     """It cannot submit, nor look, nor speak for another worker; a worker whose id does not fit its
     key ends and says why, and the crawl of the others is not disturbed."""
-    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as one:
-        made = one.made
+    with page_site(tmp_path, 200) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
         _, run = made.submit(site, SLOW)
         leader = made.leader()
         follower = next(name for name in made.masters if name != leader.name)
         epoch, (pid,) = made.epoch(), made.workers["w1"].worker_pids()
         for master in (leader.name, follower):
-            for op, answer in one.ask_all("w1", master, {**CHANGES, "jobs": {}, "nodes": {}}):
+            for op, answer in cluster.ask_all("w1", master, {**CHANGES, "jobs": {}, "nodes": {}}):
                 assert isinstance(answer, RefusedError) and answer.code == "forbidden", (master, op)
                 assert "the key of w1 is one of a worker" in str(answer)
-            assert one.ask("w1", master, "masters", {})["masters"]
+            assert cluster.ask("w1", master, "masters", {})["masters"]
 
-        double = made.add_worker("w2", **one.mine("w1"))
+        double = made.add_worker("w2", **cluster.mine("w1"))
         del made.workers["w2"]
         assert double.process is not None and double.process.wait(60) == 2
-        told = double.text().splitlines()[-1]
-        assert "the worker 'w2' is refused: its key w1" in told and "--id w1" in told, told
+        last_line = double.text().splitlines()[-1]
+        assert "the worker 'w2' is refused: its key w1" in last_line and "--id w1" in last_line, (
+            last_line
+        )
         wait_until(lambda: "name_refused" in leader.text())
 
-        _forges(one, leader)
+        _forges(cluster, leader)
         made.wait_more(run, 3)
         (worker,) = made.ask("nodes", {})["workers"]
         assert (worker["id"], worker["state"]) in {("w1", "idle"), ("w1", "busy")}
         assert (made.epoch(), made.workers["w1"].worker_pids()) == (epoch, [pid])
 
 
-def _forges(one: Keyed, leader: Node) -> None:
+def _forges(cluster: Keyed, leader: Node) -> None:
     """By hand: an operator's key says BYE for w1, a worker's key speaks as a master and as another
     worker. Each is sent again until it was told: of one key's refusals one a second is."""
-    bob, w1 = one.raw("bob", leader.name), one.raw("w1", leader.name)
+    bob, w1 = cluster.raw("bob", leader.name), cluster.raw("w1", leader.name)
     reports = w1.open_reports()
     assert reports.poll(10_000), "a worker's key reports"
-    ((incarnation,),) = one.made.rows("SELECT incarnation FROM workers")
+    ((incarnation,),) = cluster.made.rows("SELECT incarnation FROM workers")
     forged = {
         "operator bob: BYE": (bob.control, frames(Bye("drained"), "w1", incarnation=incarnation)),
         "worker w1: BEAT on the reports": (reports, frames(BEAT, "m1", epoch=9_999)),
@@ -201,11 +203,11 @@ def test_a_viewers_load_deposes_nobody_and_floods_nobody(
 ) -> None:
     """15 MB frames that would take seconds to decode, 50,000 subscriptions, thousands of requests:
     the leader leads on in its epoch, the crawl goes on, another subscriber hears its beats."""
-    with page_site(tmp_path, 400) as site, keyed(tmp_path, consul, mysql) as one:
-        made = one.made
+    with page_site(tmp_path, 400) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
         _, run = made.submit(site, SLOW)
         leader, epoch = made.leader().name, made.epoch()
-        ann, bob = one.raw("ann", leader), one.raw("bob", leader)
+        ann, bob = cluster.raw("ann", leader), cluster.raw("bob", leader)
         quiet = bob.subscriber(topic(MessageKind.BEAT))
         assert quiet.poll(10_000)
         before = made.counters(run)["done"]
@@ -231,6 +233,6 @@ def test_a_viewers_load_deposes_nobody_and_floods_nobody(
         text = made.masters[leader].text()
         assert "frame_too_large viewer ann: REQUEST of" in text
         assert "request_limited viewer ann asks too often" in text
-        assert one.ask("bob", leader, "act", {"ref": "site", "action": "pause"})["changed"] == 1
+        assert cluster.ask("bob", leader, "act", {"ref": "site", "action": "pause"})["changed"] == 1
         ann.close()
         bob.close()

@@ -31,21 +31,21 @@ ATTACK_S = 8.0  # longer than two losses in a row take, and a third of the crawl
 AGAIN_S = 0.2
 
 
-async def _prepare(one: Keyed, who: str) -> tuple[list[Endpoints], MeshKeys, dict[str, int]]:
+async def _prepare(cluster: Keyed, who: str) -> tuple[list[Endpoints], MeshKeys, dict[str, int]]:
     """The masters, the attacker's keys, and the workers' incarnations, as BEATs tell them."""
-    config = one.made.write_config(who, one.mine(who))[1]
+    config = cluster.made.write_config(who, cluster.mine(who))[1]
     masters = await roles.find_masters(config)
     keys = roles.client_keys(config)
     assert keys is not None
     ear = Ear()
-    watcher = one.made.write_config("ann", one.mine("ann"))[1]
+    watcher = cluster.made.write_config("ann", cluster.mine("ann"))[1]
     with ZmqSubscriber("ann", [MessageKind.BEAT], keys=roles.client_keys(watcher)) as listening:
         for master in masters:
             listening.connect(master.master, master.events)
         listening.listen(ear)
         await ear.until(lambda: any(isinstance(b, Beat) and b.received for b in ear.bodies()))
     beats = [body for body in ear.bodies() if isinstance(body, Beat) and body.received]
-    return masters, keys, {name: told[0] for name, told in beats[-1].received.items()}
+    return masters, keys, {name: received[0] for name, received in beats[-1].received.items()}
 
 
 async def _attack(during: Callable[[], None]) -> None:
@@ -57,10 +57,10 @@ async def _attack(during: Callable[[], None]) -> None:
         await asyncio.sleep(AGAIN_S)
 
 
-async def _steal_routes(one: Keyed) -> list[bytes]:
+async def _steal_routes(cluster: Keyed) -> list[bytes]:
     """Claim what a worker's route was once, and whatever else its name gives, at every master;
     returns what was stolen."""
-    masters, keys, workers = await _prepare(one, "ann")
+    masters, keys, workers = await _prepare(cluster, "ann")
     guesses = {guess.encode() for name, n in workers.items() for guess in (f"{name}#{n}", name)}
     guesses |= {f"{master.master}>".encode() for master in masters}
     ears: dict[bytes, Ear] = {guess: Ear() for guess in guesses}
@@ -92,12 +92,12 @@ def test_a_key_that_may_only_watch_cuts_no_worker_off_and_reads_nothing(
 ) -> None:
     """It claims the routes of the worker and of the masters: the crawl goes on at its pace, and
     nothing but the answers to its own questions comes to it."""
-    with page_site(tmp_path, PAGES) as site, keyed(tmp_path, consul, mysql) as one:
-        made = one.made
+    with page_site(tmp_path, PAGES) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
         _, run = made.submit(site, PACED)
         made.wait_pages(run, 10)
         before = made.counters(run)["done"]
-        stolen = asyncio.run(_steal_routes(one))
+        stolen = asyncio.run(_steal_routes(cluster))
         assert stolen == []
         assert made.counters(run)["done"] > before + ATTACK_S * PACED.rate / 3, "it went on"
         log = made.leader().text()
@@ -106,8 +106,8 @@ def test_a_key_that_may_only_watch_cuts_no_worker_off_and_reads_nothing(
         made.complete(run)
 
 
-async def _speak_of_another_epoch(one: Keyed) -> None:
-    masters, keys, workers = await _prepare(one, "w1")
+async def _speak_of_another_epoch(cluster: Keyed) -> None:
+    masters, keys, workers = await _prepare(cluster, "w1")
     name, incarnation = next(iter(workers.items()))
     with ZmqWorkerMesh(name, incarnation + 2, keys=keys) as mesh:
         mesh.listen(Ear())
@@ -127,15 +127,15 @@ def test_a_worker_s_key_deposes_no_leader(
 ) -> None:
     """Frames with an epoch that nobody ever had, on both lines, to all masters: the same leader
     leads in the same epoch, and the crawl goes on."""
-    with page_site(tmp_path, PAGES) as site, keyed(tmp_path, consul, mysql) as one:
-        made = one.made
+    with page_site(tmp_path, PAGES) as site, keyed(tmp_path, consul, mysql) as cluster:
+        made = cluster.made
         _, run = made.submit(site, PACED)
         made.wait_pages(run, 10)
         leader, epoch, before = made.leader(), made.epoch(), made.counters(run)["done"]
-        asyncio.run(_speak_of_another_epoch(one))
+        asyncio.run(_speak_of_another_epoch(cluster))
         assert (made.leader(), made.epoch()) == (leader, epoch)
         assert made.counters(run)["done"] > before + ATTACK_S * PACED.rate / 3, "it went on"
-        asked = leader.text().count("higher_epoch_heard")
-        assert 0 < asked <= ATTACK_S + 2, "the database is asked, at most once a second"
+        checks = leader.text().count("higher_epoch_heard")
+        assert 0 < checks <= ATTACK_S + 2, "the database is asked, at most once a second"
         assert "step_down" not in leader.text()
         made.complete(run)

@@ -119,7 +119,7 @@ def test_the_epoch_rises_although_consul_lost_its_data(
         leader.start()
         made.complete(run)
         since = "".join(node.text()[before[name] :] for name, node in made.masters.items())
-        (index, *_) = [int(one) for one in re.findall(r"holds the lock, index (\d+)", since)]
+        (index, *_) = [int(number) for number in re.findall(r"holds the lock, index (\d+)", since)]
         assert index < epoch, "Consul's own number did not go back: nothing was shown"
 
 
@@ -133,8 +133,12 @@ def test_a_new_leader_among_three_consul_servers_stops_no_crawl(
         cluster(tmp_path, servers[0].url, mysql, masters=0, workers=0) as made,
     ):
         address = str(servers[0].get("/v1/status/leader"))
-        (led,) = [one for one in servers if address.endswith(f":{one.ports['server']}")]
-        others = [one for one in servers if one is not led]
+        (led,) = [
+            consul_server
+            for consul_server in servers
+            if address.endswith(f":{consul_server.ports['server']}")
+        ]
+        others = [consul_server for consul_server in servers if consul_server is not led]
         made.values["consul.address"] = others[0].url
         made.config = made.write_config("client", {})[1]
         for name, server in zip(("m1", "m2", "m3"), (led, *others), strict=True):
@@ -199,7 +203,7 @@ def let_nobody_in_for_6_s(server: Mariadb) -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "told"),
+    ("trouble", "pattern"),
     [
         (restart, "store_store_unavailable|store_commit_unknown"),
         (kill_and_start, "store_store_unavailable|store_commit_unknown"),
@@ -210,7 +214,7 @@ def let_nobody_in_for_6_s(server: Mariadb) -> None:
 )
 def test_a_crawl_outlives_trouble_with_the_database(
     trouble: Callable[[Mariadb], None],
-    told: str,
+    pattern: str,
     tmp_path: Path,
     consul: ConsulServer,
     own_mysql: Mariadb,
@@ -226,7 +230,7 @@ def test_a_crawl_outlives_trouble_with_the_database(
         trouble(own_mysql)
         made.complete(run)
         logs = "".join(node.text() for node in made.masters.values())
-        assert re.search(told, logs), logs[-3000:]
+        assert re.search(pattern, logs), logs[-3000:]
 
 
 def test_a_crawl_outlives_the_loss_of_the_primary_of_two_databases(

@@ -171,7 +171,7 @@ def test_the_unit_files_start_commands_that_exist(tmp_path: Path) -> None:
     """`zcrawl master` and `zcrawl worker` know the flags that the units give them."""
     for kind in ("master", "worker"):
         text = Path(f"configs/zcrawl-{kind}.service").read_text()
-        (line,) = [one for one in text.splitlines() if one.startswith("ExecStart=")]
+        (line,) = [entry for entry in text.splitlines() if entry.startswith("ExecStart=")]
         _, command, *flags = line.removeprefix("ExecStart=").split()
         assert (command, flags) == (kind, ["--config", f"/etc/zcrawl/{kind}.toml"])
         shown = subprocess.run(

@@ -156,8 +156,8 @@ def test_the_leader_refuses_a_second_process_of_the_same_name_without_consul(
         made.wait_pages(run, 50)
         second = _double(made, first, **plain)
         assert second.process is not None and second.process.wait(60) == 2
-        told = f"another live process has the id w1: pid {pid} on {os.uname().nodename}"
-        assert told in second.text().splitlines()[-1]
+        message = f"another live process has the id w1: pid {pid} on {os.uname().nodename}"
+        assert message in second.text().splitlines()[-1]
         made.complete(run)
         assert first.worker_pids() == [pid], "the first one was disturbed"
         assert f"is refused, pid {pid} on" in made.leader().text()
@@ -190,7 +190,7 @@ def test_a_worker_that_starts_without_consul_remembers_the_masters(
         _, run = made.submit(site, FAST)
         made.complete(run)
         assert "consul_away" in stranger.text() and NOBODY in stranger.text()
-        states = {one["id"]: one["state"] for one in made.ask("nodes", {})["workers"]}
+        states = {worker["id"]: worker["state"] for worker in made.ask("nodes", {})["workers"]}
         assert states["w1"] in ("idle", "busy") and "w2" not in states
 
 
@@ -204,7 +204,9 @@ def test_workers_without_consul_follow_the_masters_from_one_to_the_next(
     ):
         leader = made.leader()
         wait_until(lambda: len(made.ask("masters", {})["masters"]) == 2)
-        masters = {one["master"]: one["control"] for one in made.ask("masters", {})["masters"]}
+        masters = {
+            master["master"]: master["control"] for master in made.ask("masters", {})["masters"]
+        }
         plain = {"consul__address": "", "cluster__masters": [masters[leader.name]]}
         made.add_worker("w1", **plain)
         made.wait_ready(1)
@@ -231,7 +233,7 @@ def test_a_drained_worker_gets_nothing_new_and_stays(
         made.complete(run)
         assert max(site.fetched().values()) == 1, "a drain costs no page twice"
         reply = made.ask("nodes", {})
-        (view,) = [one for one in reply["workers"] if one["id"] == "w1"]
+        (view,) = [worker for worker in reply["workers"] if worker["id"] == "w1"]
         assert (view["state"], view["running"], view["waiting"]) == ("draining", 0, 0)
         assert reply["drained"] == ["w1"]
         drained = made.workers["w1"].process

@@ -229,8 +229,8 @@ def test_no_descriptor_of_the_worker_reaches_its_spider(tmp_path: Path) -> None:
             (item,) = (await process.ask(page)).items
         finally:
             await process.close()
-        found: dict[str, Any] = json.loads(item)
-        return found
+        fields: dict[str, Any] = json.loads(item)
+        return fields
 
     try:
         for run in (run_async, asyncio.run):

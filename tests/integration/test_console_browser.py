@@ -37,15 +37,15 @@ async def served(data: Path) -> AsyncIterator[str]:
     assert server.stderr is not None
     try:
         said = (await asyncio.wait_for(server.stderr.readline(), PATIENCE_S)).decode()
-        found = re.search(r"http://\S+", said)
-        assert found is not None, said
-        yield found[0]
+        match = re.search(r"http://\S+", said)
+        assert match is not None, said
+        yield match[0]
     finally:
         server.terminate()
         rest = await server.stderr.read()
         said = rest + (await server.stdout.read() if server.stdout is not None else b"")
         await server.wait()
-    assert found[0].rpartition("=")[2].encode() not in said
+    assert match[0].rpartition("=")[2].encode() not in said
 
 
 class Window:
@@ -84,19 +84,19 @@ class Window:
             assert time.monotonic() < deadline, f"{words!r} never came"
             await asyncio.sleep(0.05)
 
-    async def picture(self, wanted: Callable[[bytes], bool], path: Path) -> bytes:
+    async def picture(self, condition: Callable[[bytes], bool], path: Path) -> bytes:
         """The first screenshot of which that is true."""
         deadline = time.monotonic() + PATIENCE_S
         while True:
             png = await self.page.screenshot(path=path)
-            if wanted(png):
+            if condition(png):
                 return png
             assert time.monotonic() < deadline, f"it never looked like that: {path}"
             await asyncio.sleep(0.2)
 
 
-def near(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    return all(abs(a - b) <= 12 for a, b in zip(one, other, strict=True))
+def near(pixel: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    return all(abs(a - b) <= 12 for a, b in zip(pixel, other, strict=True))
 
 
 def is_overview(png: bytes) -> bool:

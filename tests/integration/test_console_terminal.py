@@ -77,11 +77,11 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     if shutil.which("tmux") is None:
         assert os.environ.get("CI") != "true", "tmux is missing"
         pytest.skip("tmux is missing: apt-get install tmux")
-    found = Terminal(f"zcrawl-{os.getpid()}-{tmp_path.name}"[:60])
+    session = Terminal(f"zcrawl-{os.getpid()}-{tmp_path.name}"[:60])
     try:
-        yield found
+        yield session
     finally:
-        found.close()
+        session.close()
 
 
 def up(data: Path) -> subprocess.Popen[bytes]:
@@ -256,7 +256,7 @@ async def _status(session: aiohttp.ClientSession, address: str) -> int:
             await asyncio.sleep(0.05)
 
 
-async def _seen_in_browser(address: str, wanted: bytes) -> bool:
+async def _seen_in_browser(address: str, text: bytes) -> bool:
     jar = aiohttp.CookieJar(unsafe=True)
     base = address.partition("?")[0]
     async with aiohttp.ClientSession(cookie_jar=jar) as session:
@@ -271,6 +271,6 @@ async def _seen_in_browser(address: str, wanted: bytes) -> bool:
             async for message in socket:
                 data = message.data
                 seen += data if isinstance(data, bytes) else data.encode()
-                if wanted in seen:
+                if text in seen:
                     return True
     return False

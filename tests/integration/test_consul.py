@@ -169,8 +169,8 @@ async def test_a_new_leader_among_the_servers_is_survived() -> None:
     """Three servers, the leading one killed: whoever talks to the others goes on leading."""
     with consul_cluster(3) as servers:
         address = servers[0].get("/v1/status/leader")
-        led = next(one for one in servers if address.endswith(f":{one.ports['server']}"))
-        agent = next(one for one in servers if one is not led)
+        led = next(server for server in servers if address.endswith(f":{server.ports['server']}"))
+        agent = next(server for server in servers if server is not led)
         backend = ConsulBackend(ConsulSettings(agent.url))
         try:
             masters = await three_masters(backend)

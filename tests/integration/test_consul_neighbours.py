@@ -51,10 +51,12 @@ async def test_a_wrong_token_is_named_with_the_rights_it_needs() -> None:
                 master = backend.begin(MemberRole.MASTER, "m1")
                 assert await backend.until(
                     lambda master=master: any(
-                        "denies" in one.reason for one in master.all(CoordAway)
+                        "denies" in event.reason for event in master.all(CoordAway)
                     )
                 )
-                reason = next(one.reason for one in master.all(CoordAway) if "denies" in one.reason)
+                reason = next(
+                    event.reason for event in master.all(CoordAway) if "denies" in event.reason
+                )
                 assert 'key_prefix "zcrawl/' in reason and "session_prefix" in reason
                 assert token[:4] in reason if token else "no token" in reason, reason
                 assert token not in reason or not token
@@ -181,7 +183,7 @@ async def test_strange_services_are_no_members(
     master = backend.begin(MemberRole.MASTER, "m1")
     assert await backend.until(lambda: (seen := master.last(MastersChanged)) and seen.masters)
     seen = master.last(MastersChanged)
-    assert seen is not None and [one.member for one in seen.masters] == [master.me]
+    assert seen is not None and [sighting.member for sighting in seen.masters] == [master.me]
     for id in ("strange", "bad"):
         consul.put(f"/v1/agent/service/deregister/{id}")
 

@@ -55,12 +55,12 @@ def masters(server: ConsulServer, folder: Path) -> Iterator[list[Master]]:
             started.append(Master(server, cluster, id, folder))
             if id == "m1":
                 until(lambda: started[0].leads)
-        until(lambda: all(one.told("LeaderSeen") for one in started))
+        until(lambda: all(master.told("LeaderSeen") for master in started))
         yield started
     finally:
-        for one in started:
-            one.process.kill()
-            one.process.wait()
+        for master in started:
+            master.process.kill()
+            master.process.wait()
 
 
 def until(done: Callable[[], object], timeout_s: float = 20.0) -> None:
@@ -77,11 +77,11 @@ def test_another_leads_soon_after(
     with masters(server, tmp_path) as (leader, *others):
         began = time.monotonic()
         leader.process.send_signal(how)
-        until(lambda: any(one.leads for one in others))
-        took = min(moment for one in others for moment in one.told("Elected")) - began
+        until(lambda: any(master.leads for master in others))
+        took = min(moment for master in others for moment in master.told("Elected")) - began
         print(f"{how.name}: {took:.3f} s")
         assert took < limit_s  # seen: 2.1 and 3.0, and 0.09 after SIGTERM
-        assert sum(one.leads for one in others) == 1
+        assert sum(master.leads for master in others) == 1
 
 
 def test_a_leader_that_slept_hears_at_once_that_it_leads_no_more(
@@ -90,7 +90,7 @@ def test_a_leader_that_slept_hears_at_once_that_it_leads_no_more(
     """Paused until another leads: when it wakes up, the first thing it learns is the truth."""
     with masters(server, tmp_path) as (leader, *others):
         leader.process.send_signal(signal.SIGSTOP)
-        until(lambda: any(one.leads for one in others))
+        until(lambda: any(master.leads for master in others))
         woken = time.monotonic()
         leader.process.send_signal(signal.SIGCONT)
         until(lambda: not leader.leads)

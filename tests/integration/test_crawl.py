@@ -48,11 +48,11 @@ async def test_a_crawl_in_process_finds_every_page_once(shop: DemoServer, tmp_pa
     out = tmp_path / "books.jsonl"
     async with EmbeddedCluster(tmp_path / "data", 2) as cluster:
         view = await crawl(cluster, JobSpec("books", politeness=FAST), [shop.url], out)
-    found = [item["url"] for item in items(out)]
-    assert len(found) == len(set(found))
-    assert set(found) == urls_of(shop)
+    urls = [item["url"] for item in items(out)]
+    assert len(urls) == len(set(urls))
+    assert set(urls) == urls_of(shop)
     assert view["state"] == "completed"
-    assert (view["pages"], view["failed"], view["queued"]) == (len(found), 0, 0)
+    assert (view["pages"], view["failed"], view["queued"]) == (len(urls), 0, 0)
     assert items(out)[0].keys() == {
         *("url", "final_url", "status", "depth", "title", "content_type", "bytes", "fetched_at"),
         "parent",
@@ -123,17 +123,17 @@ def test_an_interrupted_crawl_goes_on_where_it_was(shop: DemoServer, tmp_path: P
         assert time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=40)
-    assert process.returncode == 130, told
-    assert f"zcrawl crawl --resume --data {data}" in told
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 130, stderr
+    assert f"zcrawl crawl --resume --data {data}" in stderr
     before = [item["url"] for item in items(out)]
     assert 3 <= len(before) < len(urls_of(shop))
     done = command("crawl", "--resume", "--workers", 1, "--data", data, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [item["url"] for item in items(out)]
-    assert found[: len(before)] == before
-    assert len(found) == len(set(found))
-    assert set(found) == urls_of(shop)
+    urls = [item["url"] for item in items(out)]
+    assert urls[: len(before)] == before
+    assert len(urls) == len(set(urls))
+    assert set(urls) == urls_of(shop)
     assert json.loads(done.stdout.splitlines()[-1])["failed"] == 0
 
 
@@ -145,11 +145,11 @@ async def test_the_postgres_manual_is_found_whole(tmp_path: Path) -> None:
             out = tmp_path / "o.jsonl"
             spec = JobSpec("pg", politeness=Politeness(rate=0, concurrency=32, spread=True))
             view = await crawl(cluster, spec, [site.url + "index.html"], out)
-        asked = [path for path in site.requests() if path != "/robots.txt"]
+        paths = [path for path in site.requests() if path != "/robots.txt"]
     html = [item["url"] for item in items(out) if "html" in item["content_type"]]
     assert {url.removeprefix(site.url.rstrip("/")) for url in html} == expected
     assert len(html) == len(set(html))
-    assert len(asked) == len(set(asked))
+    assert len(paths) == len(set(paths))
     assert view["failed_reasons"].keys() <= {"http_404"}
 
 
@@ -161,11 +161,11 @@ async def failures(
         view = await crawl(cluster, spec, [web.url(path) for path in paths])
     store = open_readonly(tmp_path)
     try:
-        found = store.query(ReadFailed(view["run"], 0, 100))
+        reply = store.query(ReadFailed(view["run"], 0, 100))
     finally:
         store.close()
-    assert isinstance(found, Failures)
-    return {row.url.removeprefix(web.origin): row for row in found.rows}
+    assert isinstance(reply, Failures)
+    return {row.url.removeprefix(web.origin): row for row in reply.rows}
 
 
 async def test_whatever_a_server_does_ends_with_a_reason(tmp_path: Path) -> None:

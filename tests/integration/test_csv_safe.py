@@ -32,13 +32,13 @@ def test_formulas_are_text_in_files_that_ask_for_it(tmp_path: Path) -> None:
     assert titles(tmp_path / "d" / "j-1.csv") == safe
     assert titles(tmp_path / "plain.csv") == plain
     assert titles(tmp_path / "flag.csv") == safe
-    for job, more, found in (
+    for job, more, expected in (
         ("plain", [], plain),
         ("plain", ["--csv-safe"], safe),
         ("j", [], safe),
     ):
         done = command("export", job, "--out", "x.csv", "--data", "d", *more, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        assert titles(tmp_path / "x.csv") == found
+        assert titles(tmp_path / "x.csv") == expected
     wrong = command("export", "j", "--csv-safe", "--out", "x.jsonl", "--data", "d", cwd=tmp_path)
     assert wrong.returncode == 2 and "--csv-safe is for CSV" in wrong.stderr

@@ -37,7 +37,7 @@ def test_a_job_of_init_gets_every_page_of_the_book_shop(tmp_path: Path) -> None:
         assert command("init", "shop", "--seed", shop.url, cwd=tmp_path).returncode == 0
         done = command("crawl", "--job", "shop.toml", *FAST, "--out", "o.jsonl", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    paths = {one["url"].removeprefix(shop.url.rstrip("/")) for one in items(tmp_path / "o.jsonl")}
+    paths = {item["url"].removeprefix(shop.url.rstrip("/")) for item in items(tmp_path / "o.jsonl")}
     assert paths == set(SHOP.paths())
     assert json.loads(done.stdout.splitlines()[-1])["dropped"] == {}
 

@@ -43,8 +43,8 @@ def lines_of(done: subprocess.CompletedProcess[str], start: str) -> list[str]:
 
 def json_of(folder: Path, *arguments: object) -> dict[str, Any]:
     done = command(*arguments, "--data", "d", "--json", cwd=folder)
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 @pytest.fixture
@@ -171,10 +171,10 @@ def test_what_a_middleware_raises_or_drops_is_told(shop: str, tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )
     raised = "picky: KeyError: 'token' (picky.py, line 6, in before_request)"
-    told = done.stderr.splitlines()
-    assert f"failed: middleware_error × 1: {raised} at {shop}/b2" in told
+    lines = done.stderr.splitlines()
+    assert f"failed: middleware_error × 1: {raised} at {shop}/b2" in lines
     dropped = f"items set aside: dropped by middleware picky: too cheap × 1 at {shop}/b1"
-    assert dropped in told
+    assert dropped in lines
 
 
 def test_an_expired_certificate_is_told_in_words(tmp_path: Path) -> None:
@@ -215,11 +215,11 @@ def test_robots_depth_and_scope_are_told_with_what_to_do(tmp_path: Path) -> None
     with static_site(pages) as origin:
         done = crawl(tmp_path, f"{origin}/", "--depth", 1)
         only = crawl(tmp_path, f"{origin}/private/2", "--data", "e")
-    told = done.stderr.splitlines()
+    lines = done.stderr.splitlines()
     assert done.returncode == 0
     forbidden = "robots.txt forbids it for 'zcrawl'"
-    assert f"skipped: robots × 1: {forbidden} at {origin}/private/1" in told
-    assert any("--no-robots" in line for line in told)
+    assert f"skipped: robots × 1: {forbidden} at {origin}/private/1" in lines
+    assert any("--no-robots" in line for line in lines)
     (left_out,) = lines_of(done, "links not followed: ")
     assert "out_of_scope_host × 1" in left_out and "too_deep × 1 (scope.max_depth" in left_out
     assert only.returncode == 1, "nothing was answered with 2xx or 304"

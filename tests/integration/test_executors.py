@@ -89,7 +89,7 @@ def test_an_executor_that_fails_costs_its_task_and_is_named(
     """It is tried again as often as the job says; one that takes its worker along, three times."""
     summary, failed = executed(package, f'kind = "{kind}"\n[fetch]\ntimeout = 0.5\nretries = 1\n')
     assert (summary["state"], summary["failed"], summary["items"]) == ("completed", 1, 0)
-    assert [(one["reason"], one["attempts"]) for one in failed] == [(reason, attempts)]
+    assert [(row["reason"], row["attempts"]) for row in failed] == [(reason, attempts)]
 
 
 def test_a_task_that_fails_once_is_done_at_its_next_attempt(package: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_task_that_fails_once_is_done_at_its_next_attempt(package: Path) -> No
     seeds = [f"http://h{n}.invalid/" for n in range(3)]
     summary, failed = executed(package, f'kind = "second"\nseeds = {json.dumps(seeds)}\n')
     assert (summary["pages"], summary["failed"], failed) == (3, 0, [])
-    found = items(package.parent / "out.jsonl")
-    assert sorted(one["about"] for one in found) == seeds
-    assert {(one["attempt"], one["name"]) for one in found} == {(2, "job")}
+    crawled_items = items(package.parent / "out.jsonl")
+    assert sorted(item["about"] for item in crawled_items) == seeds
+    assert {(item["attempt"], item["name"]) for item in crawled_items} == {(2, "job")}
 
 
 ABSENT = {

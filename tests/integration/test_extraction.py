@@ -44,10 +44,10 @@ def test_a_catalogue_of_tags_lists_and_books_is_one_job_file(
 ) -> None:
     """The shipped job finds every tagged book with every field, and nothing else is fetched."""
     summary = run(tmp_path, JOB, shop.url)
-    found = items(tmp_path / "out.jsonl")
+    crawled_items = items(tmp_path / "out.jsonl")
     books = {book.path: book for book in BOOKS._books}
-    assert len(found) == len(books) == summary["items"]
-    for item in found:
+    assert len(crawled_items) == len(books) == summary["items"]
+    for item in crawled_items:
         book = books["/" + item["url"].removeprefix(shop.url)]
         assert item["title"] == book.title and item["author"] == book.author
         assert item["price"] == book.price_cents / 100 and item["currency"] == "EUR"
@@ -80,8 +80,8 @@ def test_a_crawl_that_was_killed_goes_on_with_the_blocks_its_links_were_followed
     crawl.communicate()
     done = command("crawl", "--resume", "--data", data, "--json", "--workers", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    found = [item["url"] for item in items(out)]
-    assert len(found) == len(set(found)) == 120
+    urls = [item["url"] for item in items(out)]
+    assert len(urls) == len(set(urls)) == 120
     assert all(item["title"] for item in items(out))
 
 
@@ -115,12 +115,12 @@ def test_items_that_break_the_rules_are_set_aside_counted_and_exported(tmp_path:
     view = json.loads(command("job", "prices", "--data", "d", "--json", cwd=tmp_path).stdout)
     assert view["rejected_items"] == {"required: title": 1}
     assert view["fields"]["price"] == {"filled": 2, "empty": 1, "failed": 1, "percent": 50.0}
-    told = command("export", "prices", "--data", "d", "--rejected", cwd=tmp_path).stdout
-    (rejected,) = map(json.loads, told.splitlines())
+    output = command("export", "prices", "--data", "d", "--rejected", cwd=tmp_path).stdout
+    (rejected,) = map(json.loads, output.splitlines())
     assert rejected["url"] == f"{origin}/ugly" and rejected["reason"] == "required: title"
     assert rejected["item"] == {"url": f"{origin}/ugly", "title": None, "price": -3.0}
-    told = command("export", "prices", "--data", "d", "--problems", cwd=tmp_path).stdout
-    (problem,) = map(json.loads, told.splitlines())
+    output = command("export", "prices", "--data", "d", "--problems", cwd=tmp_path).stdout
+    (problem,) = map(json.loads, output.splitlines())
     assert problem["url"] == f"{origin}/bad"
     assert problem["errors"] == {"price": "no number: 'call us'"}
     both = command("export", "prices", "--data", "d", "--rejected", "--failed", cwd=tmp_path)
@@ -202,14 +202,14 @@ def test_the_test_command_shows_a_table_and_again_when_the_file_is_saved(
     assert command("test", "job.toml", book, "--block", "nope", cwd=tmp_path).returncode == 2
     watching = start("test", "job.toml", book, "--block", "book", "--watch", cwd=tmp_path)
     assert watching.stderr is not None and watching.stdout is not None
-    told: list[str] = []
-    thread = threading.Thread(target=lambda: told.extend(iter(watching.stderr.readline, "")))
+    lines: list[str] = []
+    thread = threading.Thread(target=lambda: lines.extend(iter(watching.stderr.readline, "")))
     thread.start()
-    wait_until(lambda: len(told) >= 1)
+    wait_until(lambda: len(lines) >= 1)
     job.write_text(job.read_text().replace('title = { css = "h1"', 'title = { css = "h1[["'))
-    wait_until(lambda: any("not a CSS selector" in line for line in told))
+    wait_until(lambda: any("not a CSS selector" in line for line in lines))
     job.write_text(JOB.read_text().replace("rating = {", "stars = {"))
-    wait_until(lambda: sum("watching" in line for line in told) >= 3)
+    wait_until(lambda: sum("watching" in line for line in lines) >= 3)
     watching.send_signal(signal.SIGINT)
     out = watching.stdout.read()
     watching.wait(30)

@@ -28,9 +28,9 @@ async def test_a_cluster_that_is_sent_100_000_fuzzed_frames_crawls_on(tmp_path: 
     out, data, rng = tmp_path / "o.jsonl", tmp_path / "data", random.Random(6)
     with demo_site(BOOKS) as shop, zmq.Context() as context:
         async with EmbeddedCluster(data, 2) as cluster:
-            found = read_mesh_file(data)
-            assert found is not None
-            ends = found.endpoints
+            mesh_file = read_mesh_file(data)
+            assert mesh_file is not None
+            ends = mesh_file.endpoints
             with context.socket(zmq.DEALER) as asking, context.socket(zmq.PUB) as reporting:
                 for socket, endpoint in ((asking, ends.control), (reporting, ends.reports)):
                     socket.setsockopt(zmq.LINGER, 0)

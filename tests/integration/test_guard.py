@@ -36,11 +36,11 @@ LURES = {
 def reasons(data: Path, run: int, most: int = 100) -> dict[str, str]:
     store = open_readonly(data)
     try:
-        found = store.query(ReadFailed(run, 0, most))
+        reply = store.query(ReadFailed(run, 0, most))
     finally:
         store.close()
-    assert isinstance(found, Failures)
-    return {row.url: row.reason for row in found.rows}
+    assert isinstance(reply, Failures)
+    return {row.url: row.reason for row in reply.rows}
 
 
 async def test_redirects_and_robots_into_private_ranges_end_by_name(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ async def test_redirects_and_robots_into_private_ranges_end_by_name(tmp_path: Pa
         seeds = [web.url(f"/redirect-to?{url}") for url in lures]
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, seeds)
-        found = reasons(tmp_path, view["run"])
+        reasons_by_url = reasons(tmp_path, view["run"])
         assert not inside.log
-    blocked = {why for why in found.values() if why.startswith("blocked_address")}
+    blocked = {why for why in reasons_by_url.values() if why.startswith("blocked_address")}
     assert blocked == {f"blocked_address: {why}" for why in lures.values()}
     assert view["skipped_reasons"] == {"redirected": len(seeds)}
     assert view["failed"] == len(lures)
@@ -84,10 +84,15 @@ async def test_no_spelling_of_a_closed_address_leads_inside(tmp_path: Path, engi
         ]
         view = await crawl(cluster, spec, [web.url("/shelf/page"), *moved])
     assert (view["pages"], view["skipped_reasons"]) == (1, {"redirected": len(CASES)})
-    found = {urlsplit(url).path: why for url, why in reasons(tmp_path, view["run"], 1_000).items()}
-    assert found.keys() >= paths.keys()
+    reasons_by_path = {
+        urlsplit(url).path: why for url, why in reasons(tmp_path, view["run"], 1_000).items()
+    }
+    assert reasons_by_path.keys() >= paths.keys()
     for path, kind in paths.items():
-        assert found[path].startswith(f"blocked_address: {kind} ("), (path, found[path])
+        assert reasons_by_path[path].startswith(f"blocked_address: {kind} ("), (
+            path,
+            reasons_by_path[path],
+        )
 
 
 async def test_links_into_private_ranges_end_by_name(tmp_path: Path) -> None:

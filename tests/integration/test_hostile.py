@@ -107,14 +107,14 @@ async def test_a_hostile_spider_takes_no_other_page_with_it(tmp_path: Path) -> N
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
             first = await cluster.ask("submit", submission(spec, [], tmp_path / "out.jsonl"))
             other = await crawl(cluster, plain, [f"{site.origin}/plain/0"])
-            pids = {one.pid for one in cluster.snapshot().workers}
+            pids = {worker.pid for worker in cluster.snapshot().workers}
             await until(lambda: run_of(cluster, first["run"]).get("state") == "completed", 120)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(first["job"])})
-            assert {one.pid for one in cluster.snapshot().workers} == pids
+            assert {worker.pid for worker in cluster.snapshot().workers} == pids
             assert cluster.snapshot().restarts == 0
         assert (other["pages"], other["failed"]) == (31, 0)
-        good = {one["good"] for one in items(tmp_path / "out.jsonl")}
+        good = {item["good"] for item in items(tmp_path / "out.jsonl")}
         assert good == {f"{site.origin}/good/{n}" for n in range(20)}
         assert view["items"] == 20, "nothing of a page that failed"
         assert view["failed_reasons"] == {"quarantined": 10, "spider_error": 2}
@@ -153,7 +153,7 @@ async def test_under_default_limits_a_spider_holds_up_its_own_run_only(tmp_path:
             view = await cluster.ask("job", {"ref": str(first["job"])})
             assert cluster.snapshot().restarts == 0
         assert (other["pages"], other["failed"]) == (31, 0)
-        assert len({one["good"] for one in items(tmp_path / "out.jsonl")}) == 20
+        assert len({item["good"] for item in items(tmp_path / "out.jsonl")}) == 20
         assert view["failed_reasons"] == {"spider_timeout": 1, "spider_memory": 1, "spider_died": 2}
 
 

@@ -46,13 +46,13 @@ class Found:
 
 async def fetch(bin: str, folder: Path, paths: list[str], **options: Any) -> Found:
     """Crawl these paths and keep their bodies."""
-    wanted = Fetch(**{"retries": 0, "timeout": 10.0, **options})
+    settings = Fetch(**{"retries": 0, "timeout": 10.0, **options})
     spec = JobSpec(
         "bin",
         seeds=tuple(bin + path for path in paths),  # whose hosts get the secrets
         politeness=FAST,
         scope=Scope(max_depth=0, collapse_redirects=False),
-        fetch=wanted,
+        fetch=settings,
         output=Output(keep_html=True),
     )
     out = folder / "o.jsonl"
@@ -62,22 +62,22 @@ async def fetch(bin: str, folder: Path, paths: list[str], **options: Any) -> Fou
 
 
 def read(bin: str, folder: Path, run: int, out: Path) -> Found:
-    found = Found()
+    results = Found()
     store = open_readonly(folder)
     try:
         rows = store.query(ReadFailed(run, 0, 1000))
         assert isinstance(rows, Failures)
-        found.failed = {row.url.removeprefix(bin): row.reason for row in rows.rows}
+        results.failed = {row.url.removeprefix(bin): row.reason for row in rows.rows}
     finally:
         store.close()
     blobs = {path.stat().st_size: path for path in (folder / "blobs").rglob("*") if path.is_file()}
     for item in items(out):
         path = item["url"].removeprefix(bin)
-        found.pages[path] = item
+        results.pages[path] = item
         blob = blobs.get(item["bytes"])
         if blob is not None:
-            found.bodies[path] = _plain(blob.read_bytes())
-    return found
+            results.bodies[path] = _plain(blob.read_bytes())
+    return results
 
 
 def _plain(data: bytes) -> bytes:
@@ -92,9 +92,9 @@ async def test_statuses_mean_what_they_say(bin: str, tmp_path: Path, engine: str
     """2xx is a page, the rest fails with its number."""
     good = [200, 201, 202, 203, 206]
     bad = [400, 401, 403, 404, 405, 406, 409, 410, 418, 429, 451, 500, 501, 502, 503, 504]
-    found = await fetch(bin, tmp_path, [f"/status/{code}" for code in good + bad], engine=engine)
-    assert found.pages.keys() == {f"/status/{code}" for code in good}
-    assert found.failed == {f"/status/{code}": f"http_{code}" for code in bad}
+    results = await fetch(bin, tmp_path, [f"/status/{code}" for code in good + bad], engine=engine)
+    assert results.pages.keys() == {f"/status/{code}" for code in good}
+    assert results.failed == {f"/status/{code}": f"http_{code}" for code in bad}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -102,20 +102,20 @@ async def test_redirects_are_followed_to_their_end(bin: str, tmp_path: Path, eng
     """Relative and absolute, by every status, and not for ever."""
     paths = ["/redirect/3", "/relative-redirect/3", "/absolute-redirect/3"]
     paths += [f"/redirect-to?status_code={code}&url=/get" for code in (301, 302, 303, 307, 308)]
-    found = await fetch(bin, tmp_path, [*paths, "/redirect/12"], engine=engine)
-    assert found.pages.keys() == set(paths)
-    assert {page["final_url"] for page in found.pages.values()} == {bin + "/get"}
-    assert found.failed == {"/redirect/12": "too_many_redirects"}
+    results = await fetch(bin, tmp_path, [*paths, "/redirect/12"], engine=engine)
+    assert results.pages.keys() == set(paths)
+    assert {page["final_url"] for page in results.pages.values()} == {bin + "/get"}
+    assert results.failed == {"/redirect/12": "too_many_redirects"}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 async def test_what_is_compressed_is_read(bin: str, tmp_path: Path, engine: str) -> None:
     """gzip, deflate and brotli, and httpbin says that it was."""
-    found = await fetch(bin, tmp_path, ["/gzip", "/deflate", "/brotli"], engine=engine)
-    assert found.failed == {}
-    assert found.json("/gzip")["gzipped"] is True
-    assert found.json("/deflate")["deflated"] is True
-    assert found.json("/brotli")["brotli"] is True
+    results = await fetch(bin, tmp_path, ["/gzip", "/deflate", "/brotli"], engine=engine)
+    assert results.failed == {}
+    assert results.json("/gzip")["gzipped"] is True
+    assert results.json("/deflate")["deflated"] is True
+    assert results.json("/brotli")["brotli"] is True
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -132,15 +132,15 @@ async def test_streams_and_slow_answers_are_read_whole(
         "/image/png",
     ]
     late = ["/delay/4", "/drip?numbytes=4&duration=9&delay=0"]
-    found = await fetch(
+    results = await fetch(
         bin, tmp_path, [*paths, *late, "/bytes/90000"], engine=engine, timeout=3.0, max_bytes=50_000
     )
-    assert found.pages.keys() == set(paths)
-    assert found.failed == {**dict.fromkeys(late, "total_timeout"), "/bytes/90000": "too_large"}
-    assert found.pages["/stream-bytes/5000"]["bytes"] == 5000
-    assert len(found.bodies["/stream/20"].splitlines()) == 20
-    assert "∮ E⋅da = Q" in found.bodies["/encoding/utf8"].decode()
-    assert found.pages["/html"]["content_type"].startswith("text/html")
+    assert results.pages.keys() == set(paths)
+    assert results.failed == {**dict.fromkeys(late, "total_timeout"), "/bytes/90000": "too_large"}
+    assert results.pages["/stream-bytes/5000"]["bytes"] == 5000
+    assert len(results.bodies["/stream/20"].splitlines()) == 20
+    assert "∮ E⋅da = Q" in results.bodies["/encoding/utf8"].decode()
+    assert results.pages["/html"]["content_type"].startswith("text/html")
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -151,14 +151,14 @@ async def test_credentials_are_those_that_httpbin_wants(
     host = bin.removeprefix("http://")
     paths = ["/basic-auth/ann/s3cret", "/basic-auth/ann/other", "/hidden-basic-auth/ann/s3cret"]
     auth = (Auth(host, user="ann", password="${PW}"),)
-    found = await fetch(bin, tmp_path, [*paths, "/bearer"], engine=engine, auth=auth)
-    assert found.json(paths[0])["authenticated"] is True
-    assert found.pages.keys() == {paths[0], paths[2]}
-    assert found.failed == {paths[1]: "http_401", "/bearer": "http_401"}
+    results = await fetch(bin, tmp_path, [*paths, "/bearer"], engine=engine, auth=auth)
+    assert results.json(paths[0])["authenticated"] is True
+    assert results.pages.keys() == {paths[0], paths[2]}
+    assert results.failed == {paths[1]: "http_401", "/bearer": "http_401"}
     bearer = (Auth(host, bearer="${TOKEN}"),)
     (tmp_path / "b").mkdir()
-    found = await fetch(bin, tmp_path / "b", ["/bearer"], engine=engine, auth=bearer)
-    assert found.json("/bearer") == {"authenticated": True, "token": "t0ken"}
+    results = await fetch(bin, tmp_path / "b", ["/bearer"], engine=engine, auth=bearer)
+    assert results.json("/bearer") == {"authenticated": True, "token": "t0ken"}
 
 
 async def test_headers_and_cookies_arrive_as_asked(bin: str, tmp_path: Path) -> None:
@@ -169,11 +169,11 @@ async def test_headers_and_cookies_arrive_as_asked(bin: str, tmp_path: Path) -> 
         "headers": {"X-Secret": "${PW}"},
         "cookies": True,
     }
-    found = await fetch(bin, tmp_path, ["/headers", "/cookies/set?flavour=oat"], **options)
-    sent = found.json("/headers")["headers"]
+    results = await fetch(bin, tmp_path, ["/headers", "/cookies/set?flavour=oat"], **options)
+    sent = results.json("/headers")["headers"]
     assert (sent["User-Agent"], sent["X-Set"], sent["X-Secret"]) == (
         "zcrawl-test/7",
         "one",
         "s3cret",
     )
-    assert found.json("/cookies/set?flavour=oat") == {"cookies": {"flavour": "oat"}}
+    assert results.json("/cookies/set?flavour=oat") == {"cookies": {"flavour": "oat"}}

@@ -35,11 +35,11 @@ def crawl(net: Internet, folder: Path, text: str, workers: int = 2) -> dict[str,
     flags = ("--job", "job.toml", "--workers", str(workers), "--data", "d", "--json")
     done = net.run(*ZCRAWL, "crawl", *flags, cwd=folder, timeout_s=PATIENCE_S)
     assert done.returncode in (0, 1) and done.stdout, done.stderr
-    told = net.run(
+    process = net.run(
         *(*ZCRAWL, "job", "1", "--data", "d", "--json"), cwd=folder, timeout_s=PATIENCE_S
     )
-    assert told.returncode == 0, told.stderr
-    view: dict[str, Any] = json.loads(told.stdout)
+    assert process.returncode == 0, process.stderr
+    view: dict[str, Any] = json.loads(process.stdout)
     return view
 
 
@@ -86,8 +86,8 @@ def test_spellings_of_a_site_are_one_page_only_when_a_job_asks(
     with internet(tmp_path, lambda name, _: [PUBLIC], PUBLIC) as net, WebThread(web, net.enter):
         view = crawl(net, tmp_path, job)
     assert (view["pages"], view["failed_reasons"]) == (pages, {})
-    asked = [hit for hit in web.log if hit.path != ROBOTS]
-    spelt = Counter((hit.port, hit.headers["host"], hit.path) for hit in asked)
+    hits = [hit for hit in web.log if hit.path != ROBOTS]
+    spelt = Counter((hit.port, hit.headers["host"], hit.path) for hit in hits)
     assert set(spelt.values()) == {1}, "no spelling is asked for twice"
     answered = Counter(path for port, _, path in spelt if (port, path) != (80, "/mirrors/moved"))
     assert set(answered) == {"/mirrors", "/mirrors/one", "/mirrors/two", "/mirrors/moved"}

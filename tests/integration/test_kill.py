@@ -75,16 +75,16 @@ class Crawl:
         return self.out.read_bytes().count(b"\n") if self.out.exists() else 0
 
     def finish(self, process: subprocess.Popen[str]) -> None:
-        _, told = process.communicate(timeout=60)
-        assert process.returncode == 0, told
+        _, stderr = process.communicate(timeout=60)
+        assert process.returncode == 0, stderr
 
     def check(self) -> None:
         """Same set in file and database, nothing twice, nothing failed, nothing left over."""
         root = self.site.url
         expected = {root + file.name for file in POSTGRES_MANUAL.glob("*.html")}
-        found = [item["url"] for item in items(self.out)]
-        assert [url for url, n in Counter(found).items() if n > 1] == []
-        assert set(found) == expected
+        urls = [item["url"] for item in items(self.out)]
+        assert [url for url, n in Counter(urls).items() if n > 1] == []
+        assert set(urls) == expected
         with contextlib.closing(sqlite3.connect(self.data / "zcrawl.db")) as database:
             stored = [
                 json.loads(row[0])["url"] for row in database.execute("SELECT data FROM items")
@@ -93,7 +93,7 @@ class Crawl:
                 "SELECT state, pending, admitted, done, failed, items FROM runs"
             )
             (pages,) = database.execute("SELECT COUNT(*) FROM pages").fetchone()
-        assert sorted(stored) == sorted(found)
+        assert sorted(stored) == sorted(urls)
         assert run == ("completed", 0, *[len(expected)] * 2, 0, len(expected))
         assert pages == len(expected)
 

@@ -47,8 +47,8 @@ async def test_the_longest_rule_of_our_own_group_decides(tmp_path: Path) -> None
     ours. What is forbidden is not asked for."""
     async with MisbehavingWeb(robots=RULES) as web:
         view = await crawled(tmp_path, web, "/fan/6")
-        asked = {hit.path for hit in web.log}
-    assert asked == {ROBOTS, "/fan/6", "/fan/6/2", "/fan/6/5"}
+        paths = {hit.path for hit in web.log}
+    assert paths == {ROBOTS, "/fan/6", "/fan/6/2", "/fan/6/5"}
     assert (view["pages"], view["skipped_reasons"]) == (3, {"robots": 4})
 
 
@@ -101,8 +101,8 @@ async def test_a_retry_after_may_be_a_date(tmp_path: Path) -> None:
 
 async def test_a_proxy_has_no_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
     """Two proxies with one request each, although the host may have sixteen."""
-    async with MisbehavingWeb() as web, HttpProxy() as one, SocksProxy() as other:
-        proxies = (one.url, other.url)
+    async with MisbehavingWeb() as web, HttpProxy() as first, SocksProxy() as other:
+        proxies = (first.url, other.url)
         fetch = Fetch(proxies=proxies, proxy_rotation="round_robin", proxy_limit=1)
         paths = [f"/slow/{100 + n}" for n in range(12)]
         politeness = Politeness(rate=0.0, concurrency=16, robots=False)
@@ -134,8 +134,8 @@ async def test_each_host_meets_one_identity_out_of_several(tmp_path: Path) -> No
             assert (await crawl(cluster, spec, seeds))["pages"] == 36
         met = {port: _identities(web, port) for port in web.ports}
     assert all(len(agents_met) == len(sets_met) == 1 for agents_met, sets_met in met.values())
-    assert set.union(*(one for one, _ in met.values())) == set(agents)
-    assert set.union(*(one for _, one in met.values())) == {"a", "b"}
+    assert set.union(*(agents_met for agents_met, _ in met.values())) == set(agents)
+    assert set.union(*(sets_met for _, sets_met in met.values())) == {"a", "b"}
 
 
 def _identities(web: MisbehavingWeb, port: int) -> tuple[set[str], set[str]]:
@@ -161,10 +161,10 @@ async def test_a_sitemap_leads_no_crawl_inside_also_not_by_a_proxy(
         proxies: Sequence[HttpProxy | SocksProxy] = (
             [] if kind is None else [await stack.enter_async_context(kind())]
         )
-        fetch = Fetch(proxies=tuple(one.url for one in proxies), retries=0)
+        fetch = Fetch(proxies=tuple(proxy.url for proxy in proxies), retries=0)
         maps = Sitemaps(urls=(web.url("/maps/inside.txt"),))
         scope = Scope(hosts=("*",))
         view = await crawled(tmp_path, web, "/status/200", sitemaps=maps, fetch=fetch, scope=scope)
         assert (view["pages"], view["failed_reasons"]) == (1, BLOCKED)
-        for one in proxies:
-            assert set(one.asked) == {f"127.0.0.1:{web.port}"}
+        for proxy in proxies:
+            assert set(proxy.asked) == {f"127.0.0.1:{web.port}"}

@@ -36,14 +36,14 @@ def test_the_postgres_manual_is_found_whole_and_each_page_is_fetched_once(tmp_pa
     """All pages, none failed, each requested once as nginx counts, robots.txt per worker."""
     expected = reference_set(POSTGRES_MANUAL).pages
     with nginx_site(POSTGRES_MANUAL) as site:
-        view, found = crawled(site, tmp_path)
-        twice, asked = asked_twice(site), set(site.requests())
+        view, paths = crawled(site, tmp_path)
+        twice, requested_paths = asked_twice(site), set(site.requests())
     assert len(expected) > 1_000  # 1,169 or 1,167, by the release that Debian has
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    assert len(paths) == len(set(paths))
+    assert set(paths) == expected
     assert (view["state"], view["failed"], view["queued"]) == ("completed", 0, 0)
-    assert view["pages"] == view["items"] == len(found)
-    assert asked == expected | {"/robots.txt"}
+    assert view["pages"] == view["items"] == len(paths)
+    assert requested_paths == expected | {"/robots.txt"}
     assert twice.keys() <= {"/robots.txt"} and twice.get("/robots.txt", 2) == 2
 
 
@@ -51,11 +51,11 @@ def test_the_python_manual_is_found_whole_with_its_one_dead_link(tmp_path: Path)
     """All pages; the one link that leads nowhere is failed: http_404, and listed."""
     expected = reference_set(PYTHON_MANUAL)
     with nginx_site(PYTHON_MANUAL) as site:
-        view, found = crawled(site, tmp_path)
+        view, paths = crawled(site, tmp_path)
         twice = asked_twice(site)
     assert len(expected.pages) > 500 and len(expected.missing) == 1
-    assert len(found) == len(set(found))
-    assert set(found) == expected.pages
+    assert len(paths) == len(set(paths))
+    assert set(paths) == expected.pages
     assert (view["state"], view["queued"]) == ("completed", 0)
     assert (view["failed"], view["failed_reasons"]) == (1, {"http_404": 1})
     assert view["pages"] == view["items"]

@@ -62,8 +62,8 @@ async def test_monsters_cost_their_own_pages_only(tmp_path: Path) -> None:
     del monsters["/null_bytes"]  # binary data, which is skipped
     with static_site(site(monsters | {"/hangs": HANGS})) as origin:
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
-            told = submission(job("monsters", 1), [f"{origin}/"], tmp_path / "out.jsonl")
-            run = (await cluster.ask("submit", told))["run"]
+            request = submission(job("monsters", 1), [f"{origin}/"], tmp_path / "out.jsonl")
+            run = (await cluster.ask("submit", request))["run"]
             await until(lambda: run_of(cluster, run).get("state") == "completed", 240)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": "monsters"})
@@ -83,8 +83,8 @@ async def test_the_loop_turns_while_a_monster_is_parsed(tmp_path: Path) -> None:
     chain["/0"] = (HTML, b"<a href=/hangs></a><a href=/1>")
     with static_site({**chain, "/hangs": (HTML, HANGS)}) as origin:
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
-            told = submission(job("chain"), [f"{origin}/0"], None)
-            run = (await cluster.ask("submit", told))["run"]
+            request = submission(job("chain"), [f"{origin}/0"], None)
+            run = (await cluster.ask("submit", request))["run"]
             await until(lambda: run_of(cluster, run).get("pages", 0) == 31)
             assert run_of(cluster, run)["failed"] == 0, "all 31 came while one was parsed"
             await until(lambda: run_of(cluster, run).get("state") == "completed")
@@ -155,8 +155,8 @@ async def test_a_worker_that_is_stuck_in_c_is_ended_and_the_url_is_blamed(
     )
     with static_site(site({"/stuck": b"<p>"})) as origin:
         async with EmbeddedCluster(tmp_path / "d", 2, stuck_after=2.0) as cluster:
-            told = submission(spec, [f"{origin}/"], tmp_path / "out.jsonl")
-            run = (await cluster.ask("submit", told))["run"]
+            request = submission(spec, [f"{origin}/"], tmp_path / "out.jsonl")
+            run = (await cluster.ask("submit", request))["run"]
             await until(lambda: run_of(cluster, run).get("state") == "completed", 280)
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": "stuck"})

@@ -55,7 +55,7 @@ async def test_near_duplicates_are_marked_with_the_first_page(tmp_path: Path) ->
     view = await run(tmp_path, "mark")
     assert view["pages"] == view["items"] == len(SITE)
     marks = {name(item["url"]): name(item["duplicate_of"]) for item in items(tmp_path / "o.jsonl")}
-    assert marks == {one: COPIES.get(one) for one in SITE}
+    assert marks == {page: COPIES.get(page) for page in SITE}
 
 
 async def test_a_csv_file_has_the_mark_as_a_column(tmp_path: Path) -> None:

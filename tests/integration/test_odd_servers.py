@@ -56,9 +56,9 @@ async def test_odd_robots_txts_are_read_as_far_as_they_go(tmp_path: Path) -> Non
         seeds = [web.url("/fan/3") for web in webs.values()]
         spec = JobSpec("odd", politeness=FAST, fetch=Fetch(retries=0))
         view = await crawl(cluster, spec, seeds)
-        found = {name: len({hit.path for hit in _pages(web)}) for name, web in webs.items()}
-    assert found == {name: pages for name, (*_, pages) in ROBOTS.items()}
-    assert view["pages"] == sum(found.values()) and view["failed"] == 0
+        page_counts = {name: len({hit.path for hit in _pages(web)}) for name, web in webs.items()}
+    assert page_counts == {name: pages for name, (*_, pages) in ROBOTS.items()}
+    assert view["pages"] == sum(page_counts.values()) and view["failed"] == 0
 
 
 def _pages(web: MisbehavingWeb) -> list[Hit]:
@@ -74,6 +74,6 @@ async def test_a_retry_after_that_says_nothing_is_none(tmp_path: Path) -> None:
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, spec, [*busy, *(f"{page}/fan/3" for page in pages)])
         for port in web.ports:
-            asked = [hit.path for hit in web.log if hit.port == port]
-            assert sum("retry-after" in path for path in asked) == 2, asked
+            paths = [hit.path for hit in web.log if hit.port == port]
+            assert sum("retry-after" in path for path in paths) == 2, paths
     assert (view["pages"], view["failed"]) == (len(WAITS) * 5, 0)

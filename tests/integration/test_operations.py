@@ -157,11 +157,11 @@ def test_a_job_is_paused_resumed_and_cancelled(web: MisbehavingWeb, zcrawl: Oper
         wait_until(lambda: len(web.log) >= 5, 30)
         assert zcrawl.ok("pause", "long")["state"] == "paused"
         paused = zcrawl.until_job("long", "in_flight", 0)
-        asked = len(web.log)
+        request_count = len(web.log)
         assert zcrawl("pause", "long").stderr.endswith("as it was before\n")
     with zcrawl.up():
         time.sleep(1.5)
-        assert len(web.log) == asked
+        assert len(web.log) == request_count
         assert zcrawl.job("long")["pages"] == paused["pages"]
         assert zcrawl.ok("resume", "long")["state"] == "running"
         done = zcrawl.until_job("long", "state", "completed")
@@ -244,8 +244,8 @@ def test_exports_are_whole_files(web: MisbehavingWeb, zcrawl: Operator) -> None:
 
 def test_seeds_come_from_a_file_and_from_stdin(web: MisbehavingWeb, zcrawl: Operator) -> None:
     """Comments and blank lines are none; a late line that is no URL is left out and told of."""
-    wanted = [web.url(f"/status/200?{n}") for n in range(1_200)]
-    text = "# seeds\n\n" + "\n".join(wanted) + "\n"
+    urls = [web.url(f"/status/200?{n}") for n in range(1_200)]
+    text = "# seeds\n\n" + "\n".join(urls) + "\n"
     (zcrawl.folder / "seeds.txt").write_text(text)
     flags = ("--rate", 0, "--depth", 0, "--workers", 1, "--concurrency", 32, "--allow-private")
     assert zcrawl.ok("crawl", "--seeds", "seeds.txt", *flags)["pages"] == 1_200
@@ -258,8 +258,8 @@ def test_seeds_come_from_a_file_and_from_stdin(web: MisbehavingWeb, zcrawl: Oper
 def peak_kb(pid: int) -> int:
     """0 when the process has ended."""
     with contextlib.suppress(OSError):
-        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-        return int(found[1]) if found else 0
+        match = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+        return int(match[1]) if match else 0
     return 0
 
 
@@ -306,16 +306,16 @@ def test_ctrl_c_tells_how_to_go_on_and_nothing_is_lost_or_doubled(
         if presses == 2:
             time.sleep(0.05)
             process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=40)
+        _, stderr = process.communicate(timeout=40)
     finally:
         process.kill()
         process.communicate()
-    assert process.returncode == 130, told
-    assert f"zcrawl crawl --resume --data {zcrawl.data}" in told
-    asked = len(web.log)
+    assert process.returncode == 130, stderr
+    assert f"zcrawl crawl --resume --data {zcrawl.data}" in stderr
+    request_count = len(web.log)
     if presses == 1:
         pages = zcrawl.job(1)["pages"]
-        assert pages == len(items(out)) == asked - web.hits("/robots.txt")
+        assert pages == len(items(out)) == request_count - web.hits("/robots.txt")
     done = zcrawl.ok("crawl", "--resume", "--workers", 2)
     assert (done["pages"], done["failed"], done["state"]) == (60, 0, "completed")
     assert sorted(item["url"] for item in items(out)) == sorted(seeds)

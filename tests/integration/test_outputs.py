@@ -55,8 +55,8 @@ def kill_and_resume(shop: DemoServer, folder: Path, output: str, db_items: int =
     args = arguments(shop, folder, output, "--rate", 70)
     for again in (False, True):
         crawl = start(*(("crawl", "--resume", *args[4:8]) if again else args), cwd=folder)
-        wanted = db_items * (2 if again else 1)
-        wait_until(lambda wanted=wanted: _stored(folder) >= wanted)
+        expected = db_items * (2 if again else 1)
+        wait_until(lambda expected=expected: _stored(folder) >= expected)
         crawl.send_signal(signal.SIGKILL)
         crawl.communicate()
     done = command("crawl", "--resume", "--data", folder / "d", "--workers", 1, cwd=folder)
@@ -109,11 +109,11 @@ def test_an_archive_holds_each_page_and_gives_the_same_items_again(
     """warcio's checker finds nothing; its responses, extracted again, are the crawl's items."""
     summary = crawl(shop, tmp_path, 'to = ["jsonl", "pages.warc.gz"]')
     data = (tmp_path / "d" / "pages.warc.gz").read_bytes()
-    found = records(data)
-    pages = [(url, body) for kind, url, body in found if kind == "response"]
+    warc_records = records(data)
+    pages = [(url, body) for kind, url, body in warc_records if kind == "response"]
     assert len(pages) == len({url for url, _ in pages}) == summary["pages"]
-    assert [kind for kind, _, _ in found].count("request") == summary["pages"]
-    assert [kind for kind, _, _ in found].count("metadata") == summary["pages"]
+    assert [kind for kind, _, _ in warc_records].count("request") == summary["pages"]
+    assert [kind for kind, _, _ in warc_records].count("metadata") == summary["pages"]
     checked = _check(tmp_path / "d" / "pages.warc.gz")
     assert checked == 0
     block = JOB[JOB.index('[[extract]]\nname = "book"') :]
@@ -128,7 +128,7 @@ def test_an_archive_holds_each_page_and_gives_the_same_items_again(
     done = command("export", "books", "--data", "d", "--out", "e.warc.gz", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     exported = records((tmp_path / "e.warc.gz").read_bytes())
-    assert sorted(exported[1:]) == sorted(found[1:])
+    assert sorted(exported[1:]) == sorted(warc_records[1:])
 
 
 def _check(path: Path) -> int:
@@ -188,22 +188,22 @@ def test_after_kill_9_s3_holds_each_item_and_each_body_once(
         f"s3://{BUCKET}/p.warc.gz",
     ]
     kill_and_resume(shop, tmp_path, f"to = {json.dumps(to)}\nrotate_bytes = 8000")
-    found = objects()
+    stored_objects = objects()
     lines = [
         json.loads(line)["url"]
-        for name, data in found.items()
+        for name, data in stored_objects.items()
         if name.startswith("o/i-1")
         for line in data.splitlines()
     ]
     assert once(lines)
-    tables = [data for name, data in found.items() if name.startswith("o/x")]
+    tables = [data for name, data in stored_objects.items() if name.startswith("o/x")]
     assert once([u for data in tables for u in pq.read_table(io.BytesIO(data))["url"].to_pylist()])
-    archives = [data for name, data in found.items() if name.startswith("p-")]
+    archives = [data for name, data in stored_objects.items() if name.startswith("p-")]
     pages = {
         url: body for data in archives for kind, url, body in records(data) if kind == "response"
     }
     assert once([url for url in pages if "/books/" in url])
-    bodies = {data for name, data in found.items() if name.startswith("bodies/")}
+    bodies = {data for name, data in stored_objects.items() if name.startswith("bodies/")}
     assert set(pages.values()) <= bodies
     assert not list((tmp_path / "d").glob("outgoing/*")), "nothing is left behind"
     done = command("export", "books", "--data", "d", "--out", f"s3://{BUCKET}/e.csv", cwd=tmp_path)
@@ -278,12 +278,12 @@ def test_a_crawl_without_items_leaves_an_empty_file_of_every_format(
         assert crawled.returncode == 1, "no page could be had"
         again = command("crawl", "--resume", *args, cwd=tmp_path)
         assert again.returncode == 0, again.stderr
-    found = objects()
+    stored_objects = objects()
     local = {path.name: path.read_bytes() for path in (tmp_path / "d").glob("x*")}
     number = "-00000" if cut else ""
-    wanted = {name.replace("x", f"x{number}", 1) for name in names}
-    assert set(local) == wanted and wanted <= set(found)
-    for files in (local, found):
+    expected = {name.replace("x", f"x{number}", 1) for name in names}
+    assert set(local) == expected and expected <= set(stored_objects)
+    for files in (local, stored_objects):
         assert files[f"x{number}.jsonl"] == b""
         assert files[f"x{number}.csv"] == b"url,title,price\r\n"
         table = pq.read_table(io.BytesIO(files[f"x{number}.parquet"]))

@@ -61,7 +61,7 @@ def submit(folder: Path, file: Path) -> None:
 
 def states(folder: Path) -> list[str]:
     listed = command("jobs", "--data", folder / "d", "--json", cwd=folder)
-    return [one["state"] for one in json.loads(listed.stdout)]
+    return [job["state"] for job in json.loads(listed.stdout)]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_more_silent_hosts_than_slots_keep_nobody_from_its_first_page(tmp_path: 
     crawled whole before the first of them has timed out."""
     with WebThread() as web, contextlib.ExitStack() as stack:
         silent = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(100)]
-        dead = [f"http://127.0.0.1:{one.getsockname()[1]}/" for one in silent]
+        dead = [f"http://127.0.0.1:{listener.getsockname()[1]}/" for listener in silent]
         file = job(tmp_path, "mostly-dead", [*dead, web.url("/fan/20")], "rate = 50.0")
         with file.open("a") as more:
             more.write("timeout = 600.0\nread_timeout = 600.0\n")
@@ -279,10 +279,10 @@ def test_a_robots_txt_that_comes_back_is_obeyed(tmp_path: Path, status: int) -> 
         try:
             wait_until(lambda: web.hits("/robots.txt") == 1)
             web.robots_status = 200
-            told, _ = process.communicate(timeout=60)
+            stdout, _ = process.communicate(timeout=60)
         finally:
             process.kill()
-        summary = json.loads(told.splitlines()[-1])
+        summary = json.loads(stdout.splitlines()[-1])
         assert (summary["pages"], summary["skipped"], summary["failed"]) == (5, 1, 0)
 
 

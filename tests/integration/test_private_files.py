@@ -35,9 +35,9 @@ class Test(Spider):
 
 @pytest.fixture
 def site() -> Iterator[EchoSite]:
-    with echo_site() as found:
-        found.pages = {"/": b"<title>t</title><a href=/b>b</a>", "/b": b"<title>b</title>"}
-        yield found
+    with echo_site() as server:
+        server.pages = {"/": b"<title>t</title><a href=/b>b</a>", "/b": b"<title>b</title>"}
+        yield server
 
 
 def mode(path: Path) -> int:
@@ -46,12 +46,12 @@ def mode(path: Path) -> int:
 
 def open_to_others(folder: Path) -> dict[str, str]:
     """Everything in the folder, and itself, that others may read, write or enter."""
-    found = {}
+    modes = {}
     for path in [folder, *folder.rglob("*")]:
         with contextlib.suppress(FileNotFoundError):  # removed meanwhile
             if mode(path) & 0o77:
-                found[str(path.relative_to(folder.parent))] = f"{mode(path):o}"
-    return found
+                modes[str(path.relative_to(folder.parent))] = f"{mode(path):o}"
+    return modes
 
 
 def job(folder: Path, site: EchoSite, more: str = "", top: str = "") -> str:

@@ -59,9 +59,9 @@ async def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Pa
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
             assert cluster.snapshot().restarts >= 1
-        found = [item["url"] for item in items(out)]
-        assert len(found) == len(set(found))
-        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        urls = [item["url"] for item in items(out)]
+        assert len(urls) == len(set(urls))
+        assert set(urls) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
         assert view["failed"] == 0
 
 
@@ -76,9 +76,9 @@ async def test_those_who_watch_are_told_how_a_worker_process_ended(tmp_path: Pat
             while not rows:
                 await asyncio.sleep(0.1)
                 rows = (await cluster.ask("events", {"filter": "restarted"}))["rows"]
-    (told,) = rows
-    assert (told["source"], told["level"], told["name"]) == (worker.id, "warning", "restarted")
-    assert f"pid {worker.pid} was killed by SIGKILL" in told["text"]
+    (event,) = rows
+    assert (event["source"], event["level"], event["name"]) == (worker.id, "warning", "restarted")
+    assert f"pid {worker.pid} was killed by SIGKILL" in event["text"]
 
 
 def test_exit_codes_are_told_in_words() -> None:
@@ -122,9 +122,9 @@ def test_a_crawl_whose_master_was_killed_goes_on_where_it_was(tmp_path: Path) ->
             process.communicate()
         done = command("crawl", "--resume", "--workers", 2, "--data", data, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        found = [item["url"] for item in items(out)]
-        assert len(found) == len(set(found))
-        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        urls = [item["url"] for item in items(out)]
+        assert len(urls) == len(set(urls))
+        assert set(urls) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
 
 
 async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
             sleeper = cluster.snapshot().workers[0]
             os.kill(sleeper.pid, signal.SIGSTOP)
             try:
-                asked = await cluster.ask("in_flight", {"worker": sleeper.id, "limit": 500})
-                held = {row["url"] for row in asked["rows"]}
+                in_flight = await cluster.ask("in_flight", {"worker": sleeper.id, "limit": 500})
+                held = {row["url"] for row in in_flight["rows"]}
                 asleep = asyncio.create_task(asyncio.sleep(15))
 
                 def in_sleep() -> set[str]:  # under way when it fell asleep, and done by others
@@ -168,9 +168,9 @@ async def test_a_worker_that_slept_for_15_seconds_changes_nothing(tmp_path: Path
             view = await cluster.ask("job", {"ref": str(reply["job"])})
         after = stored(data)
         assert late and {url: after[url] for url in late} == {url: before[url] for url in late}
-        found = [item["url"] for item in items(out)]
-        assert len(found) == len(set(found))
-        assert set(found) == site.urls() == after.keys()
+        urls = [item["url"] for item in items(out)]
+        assert len(urls) == len(set(urls))
+        assert set(urls) == site.urls() == after.keys()
         assert (view["failed"], view["pages"], view["items"]) == (0, 500, 500)
 
 
@@ -201,9 +201,9 @@ async def test_a_leader_with_an_error_of_its_own_leads_again_from_the_database(
             await cluster.flush_outputs()
             assert cluster.snapshot().epoch == 2
             assert cluster.snapshot().counters["machine_error"] == 1
-        found = [item["url"] for item in items(out)]
-        assert len(found) == len(set(found))
-        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        urls = [item["url"] for item in items(out)]
+        assert len(urls) == len(set(urls))
+        assert set(urls) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
 
 
 async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_so(
@@ -236,6 +236,6 @@ async def test_a_leader_that_fails_at_every_try_waits_longer_each_time_and_says_
             await until(lambda: run_of(cluster, run).get("state") == "completed")
             await cluster.flush_outputs()
             view = await cluster.ask("job", {"ref": str(reply["job"])})
-        found = [item["url"] for item in items(out)]
-        assert len(found) == len(set(found)) and view["failed"] == 0
-        assert set(found) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}
+        urls = [item["url"] for item in items(out)]
+        assert len(urls) == len(set(urls)) and view["failed"] == 0
+        assert set(urls) == {shop.url.rstrip("/") + path for path in BOOKS.paths()}

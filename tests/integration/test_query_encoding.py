@@ -29,6 +29,6 @@ async def test_a_server_is_asked_in_the_encoding_of_its_page(
         web.shelf["start"] = Document(body, encoding=encoding)
         async with EmbeddedCluster(tmp_path, 1) as cluster:
             view = await crawl(cluster, JobSpec("j", politeness=FAST), [web.url("/shelf/start")])
-        asked = {hit.path for hit in web.log}
+        paths = {hit.path for hit in web.log}
     assert view["pages"] == 2
-    assert asked == {"/robots.txt", "/shelf/start", f"/status/200?price={query}"}
+    assert paths == {"/robots.txt", "/shelf/start", f"/status/200?price={query}"}

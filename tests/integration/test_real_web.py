@@ -172,8 +172,8 @@ def test_sitemaps_bring_their_pages(tmp_path: Path, by: str) -> None:
         listed = {"/fan/3/0", "/fan/3/1", "/fan/3/2", "/good/2/0", "/good/2/1", "/fan/4/0"}
         assert story.done == {"/good/1/0", *listed}
         assert story.count()["sitemap"] == 6
-        asked = [hit.path for hit in web.log]
-        assert asked.index("/fan/3/1") < asked.index("/fan/3/0"), "the newer one goes first"
+        paths = [hit.path for hit in web.log]
+        assert paths.index("/fan/3/1") < paths.index("/fan/3/0"), "the newer one goes first"
 
 
 def test_a_sitemap_is_read_up_to_its_limit(tmp_path: Path) -> None:

@@ -43,9 +43,9 @@ def test_an_unknown_reason_names_what_may_be_meant(tmp_path: Path) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("zcrawl: no reason 'robot'; did you mean robots")
     assert done.stderr.count("\n") == 1
-    told = command("reasons", "qqqqqqqq", "--json", cwd=tmp_path)
-    assert told.returncode == 2
-    assert json.loads(told.stdout)["error"]["code"] == "usage"
+    process = command("reasons", "qqqqqqqq", "--json", cwd=tmp_path)
+    assert process.returncode == 2
+    assert json.loads(process.stdout)["error"]["code"] == "usage"
 
 
 def test_each_reason_that_real_crawls_store_is_registered(tmp_path: Path) -> None:

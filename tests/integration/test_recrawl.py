@@ -188,11 +188,11 @@ async def test_every_kind_of_server_is_understood(tmp_path: Path) -> None:
         assert counts(first) == (len(CASES), 0, len(CASES))
         web.shelf = {name: case[1] for name, case in zip(names, CASES.values(), strict=True)}
         second = await site.run(*names)
-        asked, kept = site.asked(), site.kept()
+        hits, kept = site.asked(), site.kept()
         statuses: dict[str, int] = {}
         for name, (title, case) in zip(names, CASES.items(), strict=True):
             _, _, (tag, date), unchanged, status = case
-            headers = asked[name].headers
+            headers = hits[name].headers
             sent = headers.get("if-none-match"), headers.get("if-modified-since")
             assert sent == (tag, date), title
             assert (name not in kept) is unchanged, title
@@ -376,8 +376,8 @@ min_interval = 0
         assert (summary["run"], summary["failed"]) == (2, 0)
         assert (summary["pages"], summary["items"]) == (PAGES + 1, len(changed))
         assert summary["unchanged"] == PAGES + 1 - len(changed)
-        asked = Counter(hit.path for hit in web.log)
-        assert len(asked) == PAGES + 1
+        request_counts = Counter(hit.path for hit in web.log)
+        assert len(request_counts) == PAGES + 1
         assert all("if-none-match" in hit.headers for hit in web.log)
     with contextlib.closing(sqlite3.connect(tmp_path / "d" / "zcrawl.db")) as database:
         looks = database.execute("SELECT checks, changes, COUNT(*) FROM known_pages GROUP BY 1, 2")

@@ -64,7 +64,7 @@ def crawl(tmp_path: Path, shop: str, more: str) -> tuple[list[str], dict[str, ob
     )
     assert done.returncode == 0, done.stderr
     view = json.loads(command("job", "shop", "--json", cwd=tmp_path).stdout)
-    pages = sorted(one["final_url"].removeprefix(shop) for one in items(tmp_path / "o.jsonl"))
+    pages = sorted(item["final_url"].removeprefix(shop) for item in items(tmp_path / "o.jsonl"))
     return pages, view
 
 
@@ -76,10 +76,12 @@ def test_a_product_that_redirects_lead_to_is_there_once(tmp_path: Path, shop: st
     reasons = view["skipped_reasons"]
     assert isinstance(reasons, dict) and set(reasons) <= {"duplicate", "redirect_target"}
     listed = command("export", "shop", "--failed", cwd=tmp_path).stdout.splitlines()
-    told = {one["url"].removeprefix(shop): one["reason"] for one in map(json.loads, listed)}
-    assert told["/go/1"] == f"duplicate of {shop}/product/1"
-    assert told["/product/2"] == "redirect_target"
-    assert len(told) == view["skipped"]
+    reasons_by_path = {
+        row["url"].removeprefix(shop): row["reason"] for row in map(json.loads, listed)
+    }
+    assert reasons_by_path["/go/1"] == f"duplicate of {shop}/product/1"
+    assert reasons_by_path["/product/2"] == "redirect_target"
+    assert len(reasons_by_path) == view["skipped"]
 
 
 def test_a_job_that_does_not_collapse_redirects_has_them_all(tmp_path: Path, shop: str) -> None:

@@ -37,8 +37,8 @@ def shop() -> Iterator[DemoServer]:
 def urls_of(name: str, data: bytes) -> list[str]:
     """Of the books in one part, which is a whole file by itself."""
     if name.endswith(".parquet"):
-        found: list[str] = pq.read_table(io.BytesIO(data))["url"].to_pylist()
-        return found
+        urls: list[str] = pq.read_table(io.BytesIO(data))["url"].to_pylist()
+        return urls
     if name.endswith(".csv"):
         return [row["url"] for row in csv.DictReader(io.StringIO(data.decode()))]
     if name.endswith(".jsonl"):
@@ -67,7 +67,7 @@ def test_every_format_is_cut_by_size_and_by_time_and_each_part_is_a_whole_file(
             parts = {k: v for k, v in files.items() if k.startswith(stem) and k.endswith(ending)}
             assert len(parts) > 1, (name, cut)
             assert set(parts) == {f"{stem}-{n:05}.{ending}" for n in range(len(parts))}
-            each = [urls_of(one, data) for one, data in sorted(parts.items())]
+            each = [urls_of(part, data) for part, data in sorted(parts.items())]
             assert once([url for urls in each for url in urls]), name
             assert all(parts.values()) and (ending == "warc.gz" or all(each)), "no part is empty"
     assert all(_check(path) == 0 for path in (tmp_path / "d").glob("x-*.warc.gz"))
@@ -102,7 +102,7 @@ def test_after_kill_9_a_store_of_a_package_holds_each_item_once(
     kill_and_resume(shop, tmp_path, f'to = ["plugin:keeper"]\n{place}')
     files = sorted((tmp_path / "kept").glob("*.jsonl"))
     assert len(files) > 1, "in batches, as they came"
-    assert once([one["url"] for path in files for one in items(path)])
+    assert once([item["url"] for path in files for item in items(path)])
 
 
 def test_a_store_of_a_package_hears_of_a_run_without_items(

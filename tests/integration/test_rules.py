@@ -90,11 +90,11 @@ def test_blocks_by_url_by_selector_and_by_link_read_every_type_of_field(tmp_path
     with static_site(SITE) as origin:
         summary = run(tmp_path, JOB, f"{origin}/")
     assert summary["pages"] == 7, "all but /secret"
-    found = items(tmp_path / "out.jsonl")
-    lists = [(one["id"], one["name"]) for one in found if "id" in one]
+    crawled_items = items(tmp_path / "out.jsonl")
+    lists = [(record["id"], record["name"]) for record in crawled_items if "id" in record]
     assert sorted(lists) == [(1, "One"), (2, "Two"), (3, "Three")]
-    (one,) = [item for item in found if item["url"] == f"{origin}/one"]
-    assert one == {
+    (record,) = [item for item in crawled_items if item["url"] == f"{origin}/one"]
+    assert record == {
         "url": f"{origin}/one",
         "title": "The One",
         "price": 1234.5,
@@ -102,23 +102,23 @@ def test_blocks_by_url_by_selector_and_by_link_read_every_type_of_field(tmp_path
         "stock": True,
         "day": "2026-01-31",
         "cover": f"{origin}/cover.png",
-        "html": one["html"],
+        "html": record["html"],
         "text": "First line\nsecond",
-        "markdown": one["markdown"],
+        "markdown": record["markdown"],
         "tags": ["a", "b"],
         "who": {"name": "Ann", "link": f"{origin}/ann"},
         "reviews": [{"stars": 5, "said": "good"}, {"stars": 3, "said": "so so"}],
     }
-    assert "<i>line</i>" in one["html"] and "*line*" in one["markdown"].replace("_", "*")
-    (two,) = [item for item in found if item["url"] == f"{origin}/two"]
+    assert "<i>line</i>" in record["html"] and "*line*" in record["markdown"].replace("_", "*")
+    (two,) = [item for item in crawled_items if item["url"] == f"{origin}/two"]
     assert (two["price"], two["pages"], two["stock"], two["tags"]) == (None, 0, False, [])
-    (product,) = [item for item in found if item["url"] == f"{origin}/product"]
+    (product,) = [item for item in crawled_items if item["url"] == f"{origin}/product"]
     assert (product["price"], product["image"], product["author"]) == (9.99, ["1", "2"], "A")
     assert product["at"] == f"{origin}/product"
     assert product["opengraph"] == {"og:title": "T", "og:image": ["1", "2"]}
     assert product["jsonld"]["Person"]["name"] == "P"
     assert product["microdata"]["Book"]["url"] == f"{origin}/b"
-    assert len(found) == 6, "nothing of the home page and of /about"
+    assert len(crawled_items) == 6, "nothing of the home page and of /about"
     view = json.loads(command("job", "rules", "--data", "d", "--json", cwd=tmp_path).stdout)
     assert view["fields"]["book.price"] == {"filled": 1, "empty": 0, "failed": 1, "percent": 50.0}
     assert view["fields"]["list.id"]["filled"] == 3

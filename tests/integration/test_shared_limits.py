@@ -80,19 +80,19 @@ def test_a_killed_leader_breaks_no_shared_limit(
         WebThread(MisbehavingWeb(hosts=HOSTS)) as web,
         cluster(tmp_path, consul.url, mysql, masters=2, workers=3) as made,
     ):
-        wanted = [seeds(web, names, 4, 100), seeds(web, names, 3, 300)]
+        seed_lists = [seeds(web, names, 4, 100), seeds(web, names, 3, 300)]
         runs = [
-            submit(made, "strict", wanted[0], strict),
-            submit(made, "loose", wanted[1], loose),
+            submit(made, "strict", seed_lists[0], strict),
+            submit(made, "loose", seed_lists[1], loose),
         ]
-        asked = HOSTS * 8  # robots.txt and seven pages each
-        wait_until(lambda: len(web.log) > asked // 3)
+        request_count = HOSTS * 8  # robots.txt and seven pages each
+        wait_until(lambda: len(web.log) > request_count // 3)
         made.leader().kill()
         for run in runs:
             made.wait_done(run)
             assert made.counters(run)["failed"] == 0
         fetched = {(hit.headers["host"], hit.path) for hit in web.log}
-        assert len(fetched) == asked
+        assert len(fetched) == request_count
         if strict.address_concurrency or strict.domain_concurrency:
             assert web.most_at_once == AT_ONCE, "used in full, and never more"
         else:

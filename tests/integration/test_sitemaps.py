@@ -27,9 +27,9 @@ async def test_indexes_of_indexes_have_an_end(tmp_path: Path) -> None:
     no limit of pages would have ended this."""
     async with MisbehavingWeb() as web:
         view = await crawled(tmp_path, web, web.url("/maps/deep/0"), scope=Scope(max_pages=5))
-        asked = {hit.path for hit in web.log}
+        paths = {hit.path for hit in web.log}
     assert view["skipped_reasons"] == {"sitemap": 4, "trap_sitemap": 1}
-    assert asked == {"/robots.txt", "/status/200", *(f"/maps/deep/{n}" for n in range(4))}
+    assert paths == {"/robots.txt", "/status/200", *(f"/maps/deep/{n}" for n in range(4))}
 
 
 async def test_an_index_names_sitemaps_of_its_own_host_and_of_the_crawls(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_a_spider_may_be_one_function_and_survives_a_kill(tmp_path: Path) -> Non
         wait_until(lambda: not alive(worker) and not alive(child), 10)
         done = command("crawl", "--resume", "--data", "d", "--workers", 1, "--json", cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        found = items(out)
-        assert sorted(one["page"] for one in found if "page" in one) == sorted(seeds)
-        assert [one["last"] for one in found if "last" in one] == [f"{site.origin}/next"]
+        crawled_items = items(out)
+        assert sorted(item["page"] for item in crawled_items if "page" in item) == sorted(seeds)
+        assert [item["last"] for item in crawled_items if "last" in item] == [f"{site.origin}/next"]
         assert json.loads(done.stdout.splitlines()[-1])["failed"] == 0

@@ -63,18 +63,20 @@ async def test_handlers_yield_items_and_requests_of_every_kind(tmp_path: Path) -
             "/book/1": b"<h1>Book</h1>",
             "/other": b"<h1> Other  page </h1><a href=/book/1>b</a>",
         }
-        view, found = await crawled(tmp_path, job(BASE + WAYS, site))
-        by_place = {one["where"]: one for one in found if "where" in one}
+        view, crawled_items = await crawled(tmp_path, job(BASE + WAYS, site))
+        by_place = {item["where"]: item for item in crawled_items if "where" in item}
         assert by_place[f"{site.origin}/book/1"]["handler"] == "book"
         assert by_place["/api/x"]["handler"] == "data"
         other = by_place[f"{site.origin}/other"]
         assert (other["handler"], other["title"]) == ("parse", "Other page")
         assert other["links"] == [f"{site.origin}/book/1"] and other["type"] == "text/html"
         sent = sorted(
-            (one["method"], one["body"], one["meta"].get("q")) for one in found if "body" in one
+            (item["method"], item["body"], item["meta"].get("q"))
+            for item in crawled_items
+            if "body" in item
         )
         assert sent == [("POST", "q=one", 1), ("POST", "q=two", 2), ("PUT", '{"a":[1]}', None)]
-        (put,) = [one for one in found if one.get("method") == "PUT"]
+        (put,) = [item for item in crawled_items if item.get("method") == "PUT"]
         assert (put["key"], put["type"]) == ("k", "application/json")
         assert view["skipped_reasons"] == {"start": 1}
         assert (view["pages"], view["failed"], view["state"]) == (7, 0, "completed")
@@ -99,14 +101,14 @@ async def test_items_of_a_spider_are_held_to_the_jobs_schema(tmp_path: Path) -> 
         "properties": {"price": {"type": "number", "exclusiveMinimum": 0}},
     }
     with echo_site() as site:
-        view, found = await crawled(tmp_path, job(BASE + PRICED, site, schema=schema))
-    assert [one["title"] for one in found] == ["good"]
+        view, crawled_items = await crawled(tmp_path, job(BASE + PRICED, site, schema=schema))
+    assert [row["title"] for row in crawled_items] == ["good"]
     assert view["items"] == 1
     assert view["rejected_items"] == {"schema: price": 1, "schema: item": 1}
     done = command("export", "spider", "--rejected", "--data", "d", cwd=tmp_path)
     aside = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [one["item"] for one in aside] == [{"title": "free", "price": 0}, {"price": 1.0}]
-    assert all(one["url"] == site.origin + "/" and one["errors"] for one in aside)
+    assert [row["item"] for row in aside] == [{"title": "free", "price": 0}, {"price": 1.0}]
+    assert all(row["url"] == site.origin + "/" and row["errors"] for row in aside)
 
 
 POLITE = """
@@ -138,10 +140,10 @@ async def test_a_spider_is_held_to_robots_scope_guard_and_order(tmp_path: Path) 
             scope=Scope(exclude=("/private/",)),
             politeness=Politeness(rate=20, concurrency=1),
         )
-        view, found = await crawled(tmp_path, spec)
-        paths = [one["path"] for one in site.asked if one["path"] != "/robots.txt"]
+        view, crawled_items = await crawled(tmp_path, spec)
+        paths = [request["path"] for request in site.asked if request["path"] != "/robots.txt"]
         assert paths == ["/two", "/one", "/three"]
-        assert {one["url"].rpartition("/")[2] for one in found} == {"one", "two", "three"}
+        assert {item["url"].rpartition("/")[2] for item in crawled_items} == {"one", "two", "three"}
         assert view["skipped_reasons"] == {"robots": 1, "start": 1}
         (blocked,) = view["failed_reasons"]
         assert blocked.startswith("blocked_address")
@@ -171,8 +173,8 @@ async def test_a_redirected_request_keeps_its_handler_and_metadata(tmp_path: Pat
     """Within a host and to another one; a 303 becomes a GET, a 307 stays; credentials stay home."""
     with echo_site() as site, echo_site() as far:
         site.redirects = {"/here": (303, "/there"), "/away": (307, f"{far.origin}/target")}
-        _, found = await crawled(tmp_path, job(BASE + REDIRECTS, site))
-        assert sorted(found, key=lambda one: one["m"]) == [
+        _, crawled_items = await crawled(tmp_path, job(BASE + REDIRECTS, site))
+        assert sorted(crawled_items, key=lambda item: item["m"]) == [
             {"m": 1, "method": "GET", "body": "", "auth": None, "kept": None},
             {"m": 2, "method": "POST", "body": "b", "auth": None, "kept": "yes"},
         ]
@@ -183,7 +185,7 @@ async def test_a_plain_crawl_starts_no_child(tmp_path: Path) -> None:
     with echo_site() as site:
         async with EmbeddedCluster(tmp_path / "d", 1) as cluster:
             await crawl(cluster, JobSpec(name="plain", politeness=FAST), [site.origin + "/"])
-            (pid,) = [one.pid for one in cluster.snapshot().workers]
+            (pid,) = [worker.pid for worker in cluster.snapshot().workers]
             assert await asyncio.to_thread(children, pid) == []
 
 

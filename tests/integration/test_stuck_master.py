@@ -95,9 +95,9 @@ def test_sigterm_ends_a_master_whose_loop_hangs(tmp_path: Path) -> None:
         flag.touch()
         wait_until(Path(f"{flag}.hangs").exists)
         process.terminate()
-        _, told = process.communicate(timeout=40)
-    assert process.returncode == 1, told
-    assert "Timeout" in told and "most recent call first" in told and "in tick" in told
+        _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 1, stderr
+    assert "Timeout" in stderr and "most recent call first" in stderr and "in tick" in stderr
     assert command("jobs", "--data", tmp_path / "d", cwd=tmp_path).returncode == 0
 
 
@@ -105,8 +105,8 @@ def test_sigterm_lets_a_master_that_reacts_end_in_order(tmp_path: Path) -> None:
     """The watchdog is for those that hang: this one takes its time, and ends with 0."""
     with up(tmp_path) as process:
         process.terminate()
-        _, told = process.communicate(timeout=40)
-    assert process.returncode == 0 and "most recent call first" not in told
+        _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 0 and "most recent call first" not in stderr
 
 
 @pytest.mark.parametrize("how", ["hung", "stopped", "well"])

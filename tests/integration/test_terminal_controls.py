@@ -122,7 +122,7 @@ def test_no_command_lets_a_hostile_site_drive_the_terminal(tmp_path: Path, site:
         screens[name] = on_terminal(*args, *data, cwd=tmp_path)
     assert "owned" in screens["export"] and "owned" in screens["test"]
     assert {name: driving(text) for name, text in screens.items() if driving(text)} == {}
-    (item,) = [one for one in items(next(tmp_path.glob("d/*-1.jsonl"))) if one["depth"] == 0]
+    (item,) = [row for row in items(next(tmp_path.glob("d/*-1.jsonl"))) if row["depth"] == 0]
     exported = command("export", "1", *data, cwd=tmp_path).stdout.splitlines()
     assert item in [json.loads(line) for line in exported]
 

@@ -23,17 +23,21 @@ def test_a_page_is_explained(tmp_path: Path) -> None:
     """Decisions, hops, headers, item and links; for people and as JSON."""
     robots = b"User-agent: *\nDisallow: /no\nCrawl-delay: 2\n"
     with WebThread(MisbehavingWeb(robots=robots)) as web:
-        told = report(tmp_path, web.url("/redirect-to?/good/5/1"), "--depth", 1)
-        assert told["outcome"] == "done"
-        assert told["robots"]["allowed"] is True
-        assert told["robots"]["crawl_delay_s"] == 2
-        assert told["guard"] == {"allowed": True, "why": "", "addresses": {"127.0.0.1": "allowed"}}
-        assert [hop["status"] for hop in told["hops"]] == [200, 302, 200]
-        assert all(hop["ms"] >= 0 for hop in told["hops"])
-        assert ["Content-Type", "text/html"] in told["hops"][-1]["headers"]
-        assert (told["final_url"], told["charset"]) == (web.url("/good/5/1"), "utf-8")
-        assert told["items"][0]["title"] == "1"
-        assert {link["scope"] for link in told["links"]} == {"followed"}
+        result = report(tmp_path, web.url("/redirect-to?/good/5/1"), "--depth", 1)
+        assert result["outcome"] == "done"
+        assert result["robots"]["allowed"] is True
+        assert result["robots"]["crawl_delay_s"] == 2
+        assert result["guard"] == {
+            "allowed": True,
+            "why": "",
+            "addresses": {"127.0.0.1": "allowed"},
+        }
+        assert [hop["status"] for hop in result["hops"]] == [200, 302, 200]
+        assert all(hop["ms"] >= 0 for hop in result["hops"])
+        assert ["Content-Type", "text/html"] in result["hops"][-1]["headers"]
+        assert (result["final_url"], result["charset"]) == (web.url("/good/5/1"), "utf-8")
+        assert result["items"][0]["title"] == "1"
+        assert {link["scope"] for link in result["links"]} == {"followed"}
         shown = command("test", web.url("/good/5/1"), cwd=tmp_path)
         assert shown.returncode == 0
         for words in (
@@ -60,9 +64,9 @@ def test_rules_at_another_host_are_told_from_there(tmp_path: Path) -> None:
         web.robots_headers = (f"Location: {there.url('/robots.txt')}",)
         job = f'name = "j"\n[fetch]\nprivate_hosts = ["127.0.0.1:{there.port}"]\n'
         (tmp_path / "job.toml").write_text(job)
-        told = report(tmp_path, "job.toml", web.url("/good/2/1"))
-        assert [hop["status"] for hop in told["hops"]] == [302, 200, 200]
-        assert (told["robots"]["url"], told["robots"]["status"]) == (
+        result = report(tmp_path, "job.toml", web.url("/good/2/1"))
+        assert [hop["status"] for hop in result["hops"]] == [302, 200, 200]
+        assert (result["robots"]["url"], result["robots"]["status"]) == (
             there.url("/robots.txt"),
             200,
         )
@@ -73,10 +77,10 @@ def test_rules_at_another_host_are_told_from_there(tmp_path: Path) -> None:
 def test_the_guard_is_explained(tmp_path: Path) -> None:
     """Also when a page redirects inside: the hop has the reason."""
     with WebThread() as web:
-        told = report(tmp_path, web.url("/redirect-to?http://169.254.169.254/"), code=1)
-    assert told["reason"] == "blocked_address: metadata (169.254.169.254)"
-    assert told["hops"][-1]["error"] == told["reason"]
-    assert told["guard"]["allowed"] is True
+        result = report(tmp_path, web.url("/redirect-to?http://169.254.169.254/"), code=1)
+    assert result["reason"] == "blocked_address: metadata (169.254.169.254)"
+    assert result["hops"][-1]["error"] == result["reason"]
+    assert result["guard"]["allowed"] is True
 
 
 def test_a_job_file_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,16 +92,16 @@ def test_a_job_file_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         text = f'name = "j"\nseeds = ["{web.url("/good/4/0")}"]\n[fetch]\n{auth}\n'
         text += '[scope]\nexclude = ["/2$"]\n'
         (tmp_path / "j.toml").write_text(text)
-        told = report(tmp_path, "j.toml")
-        scopes = {link["url"].rpartition("/")[2]: link["scope"] for link in told["links"]}
+        result = report(tmp_path, "j.toml")
+        scopes = {link["url"].rpartition("/")[2]: link["scope"] for link in result["links"]}
         assert scopes == {"1": "followed", "2": "excluded", "0": "same"}
-        assert told["hops"][-1]["sent"]["Authorization"] == "(hidden)"
-        assert told["hops"][-1]["sent"]["X-Key"] == "(hidden)"
+        assert result["hops"][-1]["sent"]["Authorization"] == "(hidden)"
+        assert result["hops"][-1]["sent"]["X-Key"] == "(hidden)"
         assert "authorization" in web.log[-1].headers
         assert web.log[-1].headers["x-key"] == "hunter2"
         other = report(tmp_path, "j.toml", web.url("/good/4/3"))
         assert other["items"][0]["title"] == "3"
-        assert "hunter2" not in json.dumps([told, other])
+        assert "hunter2" not in json.dumps([result, other])
 
 
 SPIDER = """
@@ -123,9 +127,9 @@ def test_a_spider_is_tried(tmp_path: Path) -> None:
         begun = report(tmp_path, "s.toml", "--allow-private")
         (first,) = begun["requests"]
         assert (first["url"], first["handler"]) == (web.url("/good/4/1"), "first")
-        told = report(tmp_path, "s.toml", web.url("/good/4/1"))
-        assert told["items"] == [{"title": "1"}]
-        assert [one["url"] for one in told["requests"]] == [web.url("/good/4/2")]
+        result = report(tmp_path, "s.toml", web.url("/good/4/1"))
+        assert result["items"] == [{"title": "1"}]
+        assert [request["url"] for request in result["requests"]] == [web.url("/good/4/2")]
         shown = command("test", "s.toml", web.url("/good/4/1"), cwd=tmp_path)
         assert f"request    GET {web.url('/good/4/2')}" in shown.stdout
         (tmp_path / "s.py").write_text(SPIDER.format(url="x").replace('"title")', '"title", 1/0)'))
@@ -180,8 +184,8 @@ follow = [{ json = "next" }]
         ):
             (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = ["{origin}{page}"]\n{blocks}')
             code = 1 if page == "/hidden" else 0
-            told = report(tmp_path, "j.toml", code=code)
-            followed = {link["url"] for link in told["links"] if link["scope"] == "followed"}
+            result = report(tmp_path, "j.toml", code=code)
+            followed = {link["url"] for link in result["links"] if link["scope"] == "followed"}
             assert followed == {origin + path for path in expected}
             folder = f"d{page.strip('/')}"
             crawl = ("crawl", "--job", "j.toml", "--data", folder, "--depth", 1, "--rate", 0)
@@ -200,14 +204,14 @@ def test_hosts_of_the_jobs_seeds_are_in_scope_wherever_the_page_is(tmp_path: Pat
         with static_site({"/p": ("text/html", f'<a href="{first}/">1</a>'.encode())}) as third:
             seeds = [f"{first}/", f"{second}/", f"{third}/"]
             (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = {json.dumps(seeds)}\n')
-            told = report(tmp_path, "j.toml", f"{third}/p")
-        assert [link["scope"] for link in told["links"]] == ["followed"]
-        assert told["scope"] is None
+            result = report(tmp_path, "j.toml", f"{third}/p")
+        assert [link["scope"] for link in result["links"]] == ["followed"]
+        assert result["scope"] is None
         open_too = f"{outside}/".split("/")[2]
         job = f'name = "j"\nseeds = ["{first}/"]\n[fetch]\nprivate_hosts = ["{open_too}"]\n'
         (tmp_path / "j.toml").write_text(job)
-        told = report(tmp_path, "j.toml", f"{outside}/")
-        assert told["scope"] == "out_of_scope_host"
+        result = report(tmp_path, "j.toml", f"{outside}/")
+        assert result["scope"] == "out_of_scope_host"
         shown = command("test", "j.toml", f"{outside}/", cwd=tmp_path).stdout
         assert "out_of_scope_host: a crawl of this job follows no link to it" in shown
 
@@ -215,8 +219,8 @@ def test_hosts_of_the_jobs_seeds_are_in_scope_wherever_the_page_is(tmp_path: Pat
 def test_a_seed_that_redirects_elsewhere_brings_its_target_into_scope(tmp_path: Path) -> None:
     """As the leader does it: links at the new place are followed."""
     with static_site({"/": ("text/html", b'<a href="/more">x</a>')}) as target, WebThread() as web:
-        told = report(tmp_path, web.url(f"/redirect-to?{target}/"), "--allow-private")
-    assert [(link["url"], link["scope"]) for link in told["links"]] == [
+        result = report(tmp_path, web.url(f"/redirect-to?{target}/"), "--allow-private")
+    assert [(link["url"], link["scope"]) for link in result["links"]] == [
         (f"{target}/more", "followed")
     ]
 
@@ -231,9 +235,9 @@ def test_the_guard_refuses_what_it_refuses_in_a_crawl(tmp_path: Path) -> None:
     ):
         scope = '[scope]\nhosts = ["127.0.0.1"]\n'
         (tmp_path / "j.toml").write_text(f'name = "j"\nseeds = ["{seed}/"]\n{scope}')
-        told = report(tmp_path, "j.toml", f"{private}/page", code=1)
-        assert told["guard"]["allowed"] is False
-        assert told["reason"].startswith("blocked_address")
+        result = report(tmp_path, "j.toml", f"{private}/page", code=1)
+        assert result["guard"]["allowed"] is False
+        assert result["reason"].startswith("blocked_address")
         assert report(tmp_path, "j.toml", f"{private}/page", "--allow-private")["outcome"] == "done"
         (link,) = report(tmp_path, "j.toml")["links"]
         assert link["guard"] == "loopback (127.0.0.1)"

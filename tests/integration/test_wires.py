@@ -113,11 +113,11 @@ async def test_pages_beside_one_that_breaks_its_connection_are_done(tmp_path: Pa
         linked = web.url("/links/" + ",".join(path.replace("/", ".") for path in pages))
         job = seeds([linked]) + f"[politeness]\nconcurrency = 8\n{TWO}retries = 2\n"
         summary = await crawled(tmp_path, job)
-        asked = web.asked
+        request_counts = web.asked
     assert await reasons(tmp_path) == {f"/{path}": "http2" for path in always}
     assert summary["pages"] == 31
     # Once and two retries, each time perhaps also on a connection of its own.
-    assert all(3 <= asked[f"/{path}"] <= 6 for path in always)
+    assert all(3 <= request_counts[f"/{path}"] <= 6 for path in always)
 
 
 # ---------------------------------------------------------------- HTTP/2 without h2
@@ -152,7 +152,7 @@ async def test_http2_is_refused_before_the_crawl_where_h2_is_missing(
             begun.kill()
             begun.communicate()
         monkeypatch.setenv("PYTHONPATH", without_h2["PYTHONPATH"])
-        asked = len(web.log)
+        request_count = len(web.log)
         for args in (
             ("crawl", "--job", "job.toml", *BASE[:-1], "--json"),
             ("test", "job.toml", "--json"),
@@ -160,7 +160,7 @@ async def test_http2_is_refused_before_the_crawl_where_h2_is_missing(
         ):
             message = refusal(await asyncio.to_thread(command, *args, cwd=tmp_path))
             assert "h2" in message and "pip install 'zcrawl[http2]'" in message
-        assert len(web.log) == asked
+        assert len(web.log) == request_count
 
 
 async def test_a_cluster_lets_a_job_wait_for_a_worker_with_h2(
@@ -190,8 +190,8 @@ async def test_a_server_that_speaks_no_http_is_asked_once(tmp_path: Path, engine
         paths = [f"/says/{name}/{then}" for name in NO_HTTP for then in ("closes", "waits")]
         job = seeds([web.url(path) for path in paths]) + f'[fetch]\nengine = "{engine}"\n'
         summary = await crawled(tmp_path, job, code=1)
-        asked = Counter(hit.path for hit in web.log)
+        request_counts = Counter(hit.path for hit in web.log)
     assert summary["failed"] == len(paths)
     assert await reasons(tmp_path) == dict.fromkeys(paths, "protocol")
-    assert asked == dict.fromkeys(paths, 1)
+    assert request_counts == dict.fromkeys(paths, 1)
     assert summary["seconds"] < 15

@@ -140,8 +140,8 @@ def test_a_date_is_a_number_or_nothing(seed: int) -> None:
     parts = ("Jan", "feb", "2037", "37", "99999", "31", "0", "07:28:00", "99:1:1", "GMT", ",", "\0")
     for _ in range(500):
         text = rng.choice((" ", "-", ",", "")).join(rng.choices(parts, k=rng.randrange(8)))
-        found = parse_date(text)
-        assert found is None or -12e9 < found < 3e11
+        date = parse_date(text)
+        assert date is None or -12e9 < date < 3e11
 
 
 def test_every_host_of_the_fuzzer_is_a_url() -> None:

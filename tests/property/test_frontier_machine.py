@@ -74,11 +74,11 @@ class FrontierMachine(RuleBasedStateMachine):
                 self.insert(row)
         self.unheard.clear()
         for row, retried in self.settled:
-            known = self.frontier.remove(row.run, row.host, row.seq)
-            known = self.withheld.pop(row.seq, None) or known
+            old_row = self.frontier.remove(row.run, row.host, row.seq)
+            old_row = self.withheld.pop(row.seq, None) or old_row
             if not retried:
                 continue
-            if known is None:
+            if old_row is None:
                 retry = (row.attempts, row.due_at)
                 self.frontier.reconsider(row.run, row.host, row.seq, retry)
             else:
@@ -121,7 +121,7 @@ class FrontierMachine(RuleBasedStateMachine):
         assert row.seq not in self.leased, "a row was popped twice"
         assert row.seq not in self.withheld, "a row was popped whose result is being committed"
         assert self.due.get(row.seq, 0.0) <= self.now, "a row was popped before its time"
-        unheard = {one.seq for one in self.unheard}
+        unheard = {unheard_row.seq for unheard_row in self.unheard}
         for other in self.database.values():
             hidden = self.taken(other.seq) or other.seq in unheard
             if (other.run, other.host) == (run, host) and not hidden and other.seq not in self.due:
@@ -178,11 +178,13 @@ class FrontierMachine(RuleBasedStateMachine):
         row = self.database[seqs[pick % len(seqs)]]
         if fate == "dropped":
             self.hear_commits()
-            known = self.withheld.pop(row.seq)
-            if known is None:
+            withheld_row = self.withheld.pop(row.seq)
+            if withheld_row is None:
                 self.frontier.reconsider(row.run, row.host, row.seq)
             else:
-                self.insert(known, known.due_at - OFFSET if known.due_at else 0.0)
+                self.insert(
+                    withheld_row, withheld_row.due_at - OFFSET if withheld_row.due_at else 0.0
+                )
             return
         if fate == "final":
             del self.database[row.seq]
@@ -205,22 +207,24 @@ class FrontierMachine(RuleBasedStateMachine):
             if read_now:
                 self.read_the_next_refill()
 
-    @precondition(lambda self: any(one.read is None for one in self.refills))
+    @precondition(lambda self: any(refill.read is None for refill in self.refills))
     @rule()
     def read_the_next_refill(self) -> None:
-        asked = next(one for one in self.refills if one.read is None)  # one reader, in order
-        asked.read = [self.read(want) for want in asked.wants]
+        pending_refill = next(
+            refill for refill in self.refills if refill.read is None
+        )  # one reader, in order
+        pending_refill.read = [self.read(want) for want in pending_refill.wants]
 
     @precondition(lambda self: self.refills)
     @rule(fails=st.sampled_from([False, False, False, True]))
     def answer_the_oldest_refill(self, fails: bool) -> None:
-        asked = self.refills.pop(0)
-        if asked.generation != self.frontier.generation:
+        refill = self.refills.pop(0)
+        if refill.generation != self.frontier.generation:
             return  # void: asked before a load
-        if fails and asked.read is None:
-            self.frontier.refill_failed(asked.wants)
+        if fails and refill.read is None:
+            self.frontier.refill_failed(refill.wants)
             return
-        lanes = asked.read or [self.read(want) for want in asked.wants]
+        lanes = refill.read or [self.read(want) for want in refill.wants]
         for row in (row for _, rows, _ in lanes for row in rows):
             if row.seq in self.withheld:
                 self.withheld[row.seq] = row
@@ -271,11 +275,13 @@ class FrontierMachine(RuleBasedStateMachine):
         """G2: draining with refills yields every queued row exactly once."""
         self.hear_commits()
         for seq in list(self.withheld):
-            known, row = self.withheld.pop(seq), self.database[seq]
-            if known is None:
+            withheld_row, row = self.withheld.pop(seq), self.database[seq]
+            if withheld_row is None:
                 self.frontier.reconsider(row.run, row.host, row.seq)
             else:
-                self.insert(known, known.due_at - OFFSET if known.due_at else 0.0)
+                self.insert(
+                    withheld_row, withheld_row.due_at - OFFSET if withheld_row.due_at else 0.0
+                )
         for row in self.leased.values():
             self.insert(row)
         self.leased.clear()

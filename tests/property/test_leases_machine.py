@@ -40,8 +40,8 @@ class LeasesMachine(RuleBasedStateMachine):
         token = (1, self.leases.next_n())
         assert token not in self.tokens, "a token is given once"
         self.tokens.add(token)
-        one = row(seq, run=1 + seq % 2)
-        self.open[seq] = self.leases.open(token, one, self.workers[at], number, self.now)
+        queued_row = row(seq, run=1 + seq % 2)
+        self.open[seq] = self.leases.open(token, queued_row, self.workers[at], number, self.now)
         if seq % 5 == 0:
             self.workers[at].on_trial = self.workers[at].reserved = seq
 
@@ -71,15 +71,19 @@ class LeasesMachine(RuleBasedStateMachine):
     def a_heartbeat_tells(self, at: int, assigned: int, pick: int, everything: bool) -> None:
         """Lost is only what arrived or is overdue, is not held, and has no result on its way."""
         worker = self.workers[at]
-        mine = [one for one in self.open.values() if one.worker is worker]
-        held = {one.token: bool(pick & 1) for one in mine if (pick >> one.row.seq) & 1}
+        mine = [open_lease for open_lease in self.open.values() if open_lease.worker is worker]
+        held = {
+            open_lease.token: bool(pick & 1)
+            for open_lease in mine
+            if (pick >> open_lease.row.seq) & 1
+        }
         lost = self.leases.lost_on_the_way(worker, held, assigned, everything, self.now, PATIENCE_S)
         expected = [
-            one
-            for one in mine
+            open_lease
+            for open_lease in mine
             if everything
-            and one.token not in held
-            and (one.number <= assigned or self.now - one.sent_at > PATIENCE_S)
+            and open_lease.token not in held
+            and (open_lease.number <= assigned or self.now - open_lease.sent_at > PATIENCE_S)
         ]
         assert sorted(x.row.seq for x in lost) == sorted(x.row.seq for x in expected)
         for lease in lost:
@@ -90,14 +94,14 @@ class LeasesMachine(RuleBasedStateMachine):
         self.leases.check()
         assert self.leases.by_seq == self.held()
         for worker in self.workers:
-            mine = [one for one in self.open.values() if one.worker is worker]
+            mine = [lease for lease in self.open.values() if lease.worker is worker]
             assert worker.leases == len(mine), "an open lease takes one credit, no other does"
-            held = [one for one in self.held().values() if one.worker is worker]
+            held = [lease for lease in self.held().values() if lease.worker is worker]
             assert {x.row.seq for x in self.leases.of_worker(worker)} == {x.row.seq for x in held}
             if worker.on_trial:
                 assert worker.on_trial in self.open, "a trial ends with its lease or its result"
         for run in (1, 2):
-            held = [one for one in self.held().values() if one.row.run == run]
+            held = [lease for lease in self.held().values() if lease.row.run == run]
             assert self.leases.by_run.get(run, 0) == len(held) == len(self.leases.of_run(run))
 
 

@@ -87,30 +87,30 @@ places = st.lists(st.integers(0, 2_000), max_size=6)
 @settings(max_examples=300, deadline=None)
 @given(answers, places)
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
-    told: dict[str, Any], where: list[int]
+    response: dict[str, Any], where: list[int]
 ) -> None:
     """Status, own headers and decoded body; interim answers, trailers and bytes behind it are
     not part of it, and only a clean end leaves the line to the next request."""
-    body = gzip.compress(told["body"]) if told["packed"] else told["body"]
-    head = b"HTTP/1.1 %d Any\r\nX-A: 1\r\nX-Empty:\r\n" % told["status"]
-    head += b"Content-Encoding: gzip\r\n" if told["packed"] else b""
-    if told["framing"] == "length":
+    body = gzip.compress(response["body"]) if response["packed"] else response["body"]
+    head = b"HTTP/1.1 %d Any\r\nX-A: 1\r\nX-Empty:\r\n" % response["status"]
+    head += b"Content-Encoding: gzip\r\n" if response["packed"] else b""
+    if response["framing"] == "length":
         sent = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
-    elif told["framing"] == "chunked":
-        framed = chunked(body, told["pieces"], told["trailer"])
+    elif response["framing"] == "chunked":
+        framed = chunked(body, response["pieces"], response["trailer"])
         sent = head + b"Transfer-Encoding: chunked\r\n\r\n" + framed
     else:
         sent = head + b"\r\n" + body
-    extra = b"" if told["framing"] == "close" else told["extra"]
+    extra = b"" if response["framing"] == "close" else response["extra"]
     # What is behind an answer counts only if it comes together with its end.
-    pieces = cut_at(told["interim"] + sent, where)
+    pieces = cut_at(response["interim"] + sent, where)
     pieces[-1] += extra
 
     def play(line: HttpConnection, wire: Wire) -> asyncio.Future[WireResponse]:
         waiting = ask(line)
         for piece in pieces:
             line.data_received(piece)
-        if told["framing"] == "close":
+        if response["framing"] == "close":
             assert not waiting.done()
             line.connection_lost(None)
         came.append(line.usable)
@@ -119,13 +119,13 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(
     came: list[bool] = []
     answer, _, wire = on_a_line(play)
     assert isinstance(answer, WireResponse), answer
-    assert (answer.status, answer.body) == (told["status"], told["body"])
+    assert (answer.status, answer.body) == (response["status"], response["body"])
     assert (b"X-A", b"1") in answer.headers and (b"X-Empty", b"") in answer.headers
     assert not {b"X-Trailer", b"Link"} & dict(answer.headers).keys()
-    assert answer.decoded == told["packed"]
+    assert answer.decoded == response["packed"]
     assert wire.sent == HEAD
     # Empty lines between two answers are nobody's; llhttp passes over them.
-    assert came == [told["framing"] != "close" and not extra.strip(b"\r\n")]
+    assert came == [response["framing"] != "close" and not extra.strip(b"\r\n")]
 
 
 @settings(max_examples=500, deadline=None)

@@ -72,8 +72,8 @@ def anything(rng: random.Random, kind: types.Type) -> Any:
     """A value of this type, extreme as often as not."""
     match kind:
         case types.StructType():
-            given = [one for one in kind.fields if one.required or rng.random() < 0.4]
-            return kind.cls(**{one.name: anything(rng, one.type) for one in given})
+            given = [field for field in kind.fields if field.required or rng.random() < 0.4]
+            return kind.cls(**{field.name: anything(rng, field.type) for field in given})
         case types.IntType():
             return rng.choice([n for n in NUMBERS if _within(n, kind)])
         case types.FloatType():
@@ -89,7 +89,7 @@ def anything(rng: random.Random, kind: types.Type) -> Any:
         case types.ListType() | types.VarTupleType():
             return [anything(rng, kind.item_type) for _ in range(rng.choice((0, 0, 1, 3)))]
         case types.TupleType():
-            return tuple(anything(rng, one) for one in kind.item_types)
+            return tuple(anything(rng, part_type) for part_type in kind.item_types)
         case types.DictType():
             keys = [anything(rng, kind.key_type) for _ in range(rng.choice((0, 0, 1, 2)))]
             return {key: anything(rng, kind.value_type) for key in keys}
@@ -116,8 +116,13 @@ def message(rng: random.Random, kind: MessageKind, story: LeaderStory) -> tuple[
     if isinstance(body, Result):
         number = story.numbers[source] = story.numbers.get(source, 0) + 1
         if story.assigned() and rng.random() < 0.7:
-            one = rng.choice(story.assigned())
-            about = {"seq": one.seq, "run": one.run, "host": one.host, "lease_n": one.n}
+            assignment = rng.choice(story.assigned())
+            about = {
+                "seq": assignment.seq,
+                "run": assignment.run,
+                "host": assignment.host,
+                "lease_n": assignment.n,
+            }
             body = msgspec.structs.replace(body, lease_epoch=epoch, **about)
     subject = body.seq if isinstance(body, Result) else 0
     return Header(PROTOCOL_VERSION, kind, 0, epoch, *source, number, subject), body
@@ -141,9 +146,13 @@ def test_a_leader_fails_at_no_message_that_has_the_right_types(first: int) -> No
                 came = decode(encode(*message(rng, kind, story)))
                 story.handle(m.MessageCame(came, rng.choice(ROUTES)))
                 story.tick(rng.choice((0.02, 0.3, 1.1)))
-            failed = [one.detail for one in story.notes if one.name == "internal_error"]
+            failed = [note.detail for note in story.notes if note.name == "internal_error"]
             assert not failed, failed[0]
-            for said in (*story.published, *(one.body for one in story.sent[-9:]), *story.replies):
+            for said in (
+                *story.published,
+                *(effect.body for effect in story.sent[-9:]),
+                *story.replies,
+            ):
                 encode(header(said), said)
             story.published.clear()
             story.replies.clear()

@@ -82,8 +82,8 @@ class OutboxMachine(RuleBasedStateMachine):
         self.committed = min(self.committed + count, self.contiguous())
         for number in range(first, self.committed + 1):
             self.fates[number] = fate
-        told = bytes([int(fate)]) * (self.committed - first + 1)
-        ack = Ack(self.committed, first, told, self.contiguous(), self.missing())
+        dispositions = bytes([int(fate)]) * (self.committed - first + 1)
+        ack = Ack(self.committed, first, dispositions, self.contiguous(), self.missing())
         self.said.append(ack)
         if heard:
             self.hear(ack, True)

@@ -40,7 +40,7 @@ def test_every_set_of_missing_pieces_gives_every_row_once(leaders: int) -> None:
     """All sets of up to three leaders with up to two batches, and all sets of pieces that this disk
     has: what is copied and what is rebuilt are all rows, in order, each once."""
     for counts in itertools.product([[], [1], [2, 1]], repeat=leaders):
-        progress = written([list(one) for one in counts])
+        progress = written([list(batches) for batches in counts])
         names = [piece.name for piece in progress.pieces]
         total = sum(map(sum, counts))
         assert pieces.part_bytes(progress) == total
@@ -79,12 +79,12 @@ def test_the_places_of_all_parts_are_told_in_a_short_row(story: list[tuple[bool,
         latest[part] = master
         part += 1
         pieces.check(progress, 0)
-    told: dict[int, str] = {}
+    masters: dict[int, str] = {}
     for place in progress.places:
         for number in range(place.first, place.last + 1):
-            told[number] = place.master
+            masters[number] = place.master
     if len(progress.places) < pieces.MOST_PLACES:
-        assert told == latest
+        assert masters == latest
     assert len(pieces.encode(progress)) < 60_000
 
 

@@ -54,7 +54,7 @@ class RosterMachine(RuleBasedStateMachine):
             assert info.state in TABLE[event].get(state, set()), (event, state, info.state)
 
     def states(self) -> dict[str, tuple[int, S]]:
-        return {name: (one.incarnation, one.state) for name, one in self.roster.workers.items()}
+        return {name: (info.incarnation, info.state) for name, info in self.roster.workers.items()}
 
     @rule(
         worker=IDS,
@@ -68,30 +68,30 @@ class RosterMachine(RuleBasedStateMachine):
         self, worker: str, incarnation: int, step: int, replaces: int, route: bytes, hears: bool
     ) -> None:
         number = max(1, self.newest.get((worker, incarnation), 0) + step)
-        before, known = self.states(), self.roster.workers.get(worker)
-        heard = known.hearing.sent if known is not None and hears else 0
+        before, entry = self.states(), self.roster.workers.get(worker)
+        heard = entry.hearing.sent if entry is not None and hears else 0
         message = hello(number, replaces=replaces, heard=heard)
         greeting = self.roster.judge(worker, incarnation, message, route)
         assert self.states() == before, "judging changes nothing"
-        if known is None:
+        if entry is None:
             assert greeting is Greeting.WELCOME
-        elif known.incarnation != incarnation:
-            dead = not known.present or replaces == known.incarnation
+        elif entry.incarnation != incarnation:
+            dead = not entry.present or replaces == entry.incarnation
             assert greeting is (Greeting.WELCOME if dead else Greeting.DUPLICATE)
-        elif known.present and known.route != route:
+        elif entry.present and entry.route != route:
             assert greeting is Greeting.DUPLICATE, "another line takes no living process over"
-        elif number < known.hello:
+        elif number < entry.hello:
             assert greeting is Greeting.OLD
-        elif known.deaf and heard < known.hearing.must_hear:
+        elif entry.deaf and heard < entry.hearing.must_hear:
             assert greeting is Greeting.DEAF
-        elif number == known.hello:
-            assert greeting is (Greeting.AGAIN if known.present else Greeting.ANEW)
+        elif number == entry.hello:
+            assert greeting is (Greeting.AGAIN if entry.present else Greeting.ANEW)
         else:
             assert greeting is Greeting.WELCOME
         if greeting is not Greeting.WELCOME:
             return
-        if known is not None and known.incarnation == incarnation:
-            if self.roster.greeted(known, heard):
+        if entry is not None and entry.incarnation == incarnation:
+            if self.roster.greeted(entry, heard):
                 self.follow("deaf", before)
                 return
             assert self.states() == before
@@ -101,8 +101,8 @@ class RosterMachine(RuleBasedStateMachine):
         self.newest[(worker, incarnation)] = number
         self.heard[worker] = self.now
         assert info.state is S.JOINING and info.echo == 0.0 and not info.runs
-        same = known is not None and known.incarnation == incarnation
-        assert (info is known) == same, "leases of the same process go on pointing to it"
+        same = entry is not None and entry.incarnation == incarnation
+        assert (info is entry) == same, "leases of the same process go on pointing to it"
         self.follow("hello", before)
 
     @rule(
@@ -128,8 +128,8 @@ class RosterMachine(RuleBasedStateMachine):
         if info is not None and info.deaf:
             return  # it is asked to greet
         if info is None:
-            known = self.roster.workers.get(worker)
-            assert known is None or known.incarnation != incarnation or not known.present
+            entry = self.roster.workers.get(worker)
+            assert entry is None or entry.incarnation != incarnation or not entry.present
             return
         before, echo = self.states(), info.echo
         info.leases = leases
@@ -177,7 +177,7 @@ class RosterMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         before = self.states()
-        present = {name for name, one in self.roster.workers.items() if one.present}
+        present = {name for name, entry in self.roster.workers.items() if entry.present}
         lost = {info.id for info in self.roster.tick(self.now)}
         self.follow("tick", before)
         for name in before:

@@ -244,7 +244,7 @@ def _configure(server: ConsulServer, servers: list[ConsulServer]) -> None:
         "ports": {**server.ports, "dns": -1, "grpc": -1},
         "cert_file": certificate,
         "key_file": key,
-        "retry_join": [f"{LOOPBACK}:{one.ports['serf_lan']}" for one in servers],
+        "retry_join": [f"{LOOPBACK}:{peer.ports['serf_lan']}" for peer in servers],
         "retry_interval": "1s",
         "performance": {"raft_multiplier": 1},
         "disable_update_check": True,

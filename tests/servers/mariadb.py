@@ -52,9 +52,9 @@ class MariadbFailed(RuntimeError):
 
 
 def find_server() -> str | None:
-    wanted = os.environ.get("ZCRAWL_TEST_MYSQLD")
-    if wanted:
-        return wanted
+    path = os.environ.get("ZCRAWL_TEST_MYSQLD")
+    if path:
+        return path
     return shutil.which("mariadbd", path=_PATH) or shutil.which("mysqld", path=_PATH)
 
 

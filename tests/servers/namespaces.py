@@ -67,10 +67,10 @@ class Hosts:
     def cut_one_way(self, source: str, target: str) -> None:
         ip("-n", self.space(source), "route", "add", "blackhole", self._address(target))
 
-    def cut(self, one: str, other: str) -> None:
-        self.cut_one_way(one, other)
+    def cut(self, host: str, other: str) -> None:
+        self.cut_one_way(host, other)
         if other != "outside":
-            self.cut_one_way(other, one)
+            self.cut_one_way(other, host)
 
     def mend(self) -> None:
         for name in self.addresses:

@@ -47,7 +47,9 @@ class PageSite:
     def requests(self) -> list[tuple[str, float, str]]:
         """(start or end, when, path) in order; robots.txt is among them."""
         lines = self.log.read_text().splitlines()
-        return [(one, float(at), path) for one, at, path in (line.split(" ", 2) for line in lines)]
+        return [
+            (event, float(at), path) for event, at, path in (line.split(" ", 2) for line in lines)
+        ]
 
     def fetched(self) -> Counter[str]:
         """How often each page was asked for."""
@@ -79,7 +81,7 @@ class ManySites:
         """The longest time within the two moments in which nobody asked for anything."""
         every = sorted(at for moments in self.starts().values() for at in moments)
         inside = [begin, *(at for at in every if begin < at < end), end]
-        return max(other - one for one, other in itertools.pairwise(inside))
+        return max(other - moment for moment, other in itertools.pairwise(inside))
 
 
 @contextlib.contextmanager
@@ -93,8 +95,8 @@ def page_site(
     folder: Path, pages: int, delay_s: float = 0.0, host: str = "127.0.0.1"
 ) -> Iterator[PageSite]:
     log = folder / "site.log"
-    told = [str(pages), str(delay_s), str(log), host]
-    command = [sys.executable, "-m", "tests.servers.page_site", *told]
+    arguments = [str(pages), str(delay_s), str(log), host]
+    command = [sys.executable, "-m", "tests.servers.page_site", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -129,11 +131,11 @@ async def _serve(pages: int, delay_s: float, log: Path, host: str) -> None:
                 noted = where + path if host == "0.0.0.0" else path
                 note("start", noted)
                 name, _, number = path.removeprefix("/").partition("/")
-                found = name == "p" and number.isdigit() and int(number) < pages
-                if found and delay_s:
+                is_page = name == "p" and number.isdigit() and int(number) < pages
+                if is_page and delay_s:
                     await asyncio.sleep(delay_s)
-                body = page(int(number), pages) if found else b"no such page"
-                status = "200 OK" if found else "404 Not Found"
+                body = page(int(number), pages) if is_page else b"no such page"
+                status = "200 OK" if is_page else "404 Not Found"
                 writer.write(
                     f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\n"
                     f"Content-Length: {len(body)}\r\n\r\n".encode()

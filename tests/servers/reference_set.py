@@ -76,9 +76,9 @@ def _links_of(file: Path, path: str) -> set[str]:
     parser = _Links()
     parser.feed(file.read_text(encoding="utf-8", errors="replace"))
     base = urljoin(_ORIGIN + path, parser.base or "")
-    found = set()
+    targets = set()
     for link in parser.links:
         target = urlsplit(urldefrag(urljoin(base, link)).url)
         if f"{target.scheme}://{target.netloc}" == _ORIGIN:
-            found.add((target.path or "/") + (f"?{target.query}" if target.query else ""))
-    return found
+            targets.add((target.path or "/") + (f"?{target.query}" if target.query else ""))
+    return targets

@@ -60,26 +60,26 @@ def client(proxy: TcpProxy) -> socket.socket:
 
 def test_the_proxy_passes_bytes_on(proxy: TcpProxy) -> None:
     """Without a fault it is not there."""
-    with client(proxy) as one:
-        one.sendall(b"hello")
-        assert one.recv(9) == b"hello"
+    with client(proxy) as connection:
+        connection.sendall(b"hello")
+        assert connection.recv(9) == b"hello"
 
 
 def test_a_cut_resets_what_is_open_and_takes_new_ones(proxy: TcpProxy) -> None:
     """The client hears of it at once."""
-    with client(proxy) as one, client(proxy) as two:
-        one.sendall(b"a")
-        assert one.recv(9) == b"a"
+    with client(proxy) as connection, client(proxy) as two:
+        connection.sendall(b"a")
+        assert connection.recv(9) == b"a"
         two.sendall(b"b")
         assert two.recv(9) == b"b"
         proxy.cut()
-        for side in (one, two):
+        for side in (connection, two):
             with pytest.raises(OSError):
                 if side.recv(9) == b"":
                     raise ConnectionResetError
-    with client(proxy) as one:
-        one.sendall(b"c")
-        assert one.recv(9) == b"c"
+    with client(proxy) as connection:
+        connection.sendall(b"c")
+        assert connection.recv(9) == b"c"
 
 
 @pytest.mark.parametrize("way", ["both", "up", "down"])
@@ -87,21 +87,21 @@ def test_a_stall_keeps_bytes_and_resume_delivers_them(
     proxy: TcpProxy, echo: Echo, way: str
 ) -> None:
     """One way: the server got it and its answer is held, or the other way round."""
-    with client(proxy) as one:
-        one.sendall(b"a")
-        assert one.recv(9) == b"a"
+    with client(proxy) as connection:
+        connection.sendall(b"a")
+        assert connection.recv(9) == b"a"
         if way == "both":
             proxy.stall()
         else:
             proxy.drop_one_way("up" if way == "up" else "down")
-        one.sendall(b"b")
-        one.settimeout(0.2)
+        connection.sendall(b"b")
+        connection.settimeout(0.2)
         with pytest.raises(TimeoutError):
-            one.recv(9)
+            connection.recv(9)
         assert echo.got == (b"ab" if way == "down" else b"a")
         proxy.resume()
-        one.settimeout(5.0)
-        assert one.recv(9) == b"b"
+        connection.settimeout(5.0)
+        assert connection.recv(9) == b"b"
 
 
 def test_a_refused_port_has_no_listener_until_it_accepts_again(proxy: TcpProxy) -> None:
@@ -110,9 +110,9 @@ def test_a_refused_port_has_no_listener_until_it_accepts_again(proxy: TcpProxy) 
     with pytest.raises(ConnectionRefusedError):
         client(proxy)
     proxy.accept_again()
-    with client(proxy) as one:
-        one.sendall(b"a")
-        assert one.recv(9) == b"a"
+    with client(proxy) as connection:
+        connection.sendall(b"a")
+        assert connection.recv(9) == b"a"
 
 
 @pytest.mark.parametrize("applied", [False, True])
@@ -121,12 +121,12 @@ def test_a_trap_cuts_before_or_after_the_server_has_it(
 ) -> None:
     """The client sees the same; only the server knows."""
     sprung = proxy.cut_at(b"NOW", applied=applied)
-    with client(proxy) as one:
-        one.sendall(b"not yet")
-        assert one.recv(9) == b"not yet"
-        one.sendall(b"NOW")
+    with client(proxy) as connection:
+        connection.sendall(b"not yet")
+        assert connection.recv(9) == b"not yet"
+        connection.sendall(b"NOW")
         with pytest.raises(OSError):
-            if one.recv(9) == b"":
+            if connection.recv(9) == b"":
                 raise ConnectionResetError
     assert sprung.wait(5.0)
     assert echo.got == (b"not yetNOW" if applied else b"not yet")

@@ -44,10 +44,10 @@ def test_the_reference_set_follows_the_four_kinds_of_links(tmp_path: Path) -> No
     )
     for name in ("a.html", "b.html", "c.html", "d d.html", "a.txt", "comment.html", "style.html"):
         (tmp_path / "sub" / name).write_text("")
-    found = reference_set(tmp_path)
-    assert found.pages == {"/index.html"} | {f"/sub/{x}.html" for x in ("a", "b", "c", "d%20d")}
-    assert found.others == {"/sub/a.txt"}
-    assert found.missing == {"/sub/gone.html"}
+    reference = reference_set(tmp_path)
+    assert reference.pages == {"/index.html"} | {f"/sub/{x}.html" for x in ("a", "b", "c", "d%20d")}
+    assert reference.others == {"/sub/a.txt"}
+    assert reference.missing == {"/sub/gone.html"}
 
 
 def test_a_missing_manual_is_an_error_that_tells_the_remedy(tmp_path: Path) -> None:

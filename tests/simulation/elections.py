@@ -85,10 +85,10 @@ class Race:
 
     def on_event(self, who: Candidate, event: CoordEvent) -> None:
         self.note(f"{who.id} {event}"[:120])
-        mine = [one for one in who.told if isinstance(one, Elected | Deposed)]
+        mine = [past_event for past_event in who.told if isinstance(past_event, Elected | Deposed)]
         if not isinstance(event, Elected | Deposed):
             return
-        kinds = [type(one) for one in mine]
+        kinds = [type(past_event) for past_event in mine]
         assert kinds == [Elected, Deposed] * (len(kinds) // 2) + [Elected] * (len(kinds) % 2), kinds
         if isinstance(event, Elected):
             assert not self.hints or event.hint > self.hints[-1], f"{self.hints} {self.trace}"
@@ -104,15 +104,16 @@ class Race:
         if away or now - self.consul_disturbed_at < LEARNS_WITHIN_S:
             return  # nobody can know, and nobody else can take over
         sure = [
-            one
-            for one in self.candidates.values()
-            if one.leads
-            and not one.coordinator.paused
-            and now - one.disturbed_at > LEARNS_WITHIN_S
-            and now - self._lost_at.get(one.coordinator.election.session, 0.0) > HEARS_WITHIN_S
+            candidate
+            for candidate in self.candidates.values()
+            if candidate.leads
+            and not candidate.coordinator.paused
+            and now - candidate.disturbed_at > LEARNS_WITHIN_S
+            and now - self._lost_at.get(candidate.coordinator.election.session, 0.0)
+            > HEARS_WITHIN_S
         ]
-        for one in sure:
-            session = one.coordinator.election.session
+        for candidate in sure:
+            session = candidate.coordinator.election.session
             assert session == self._holder, "\n".join(self.trace[-60:])
         assert len(sure) <= 1
 
@@ -129,13 +130,13 @@ class Race:
         self.time.run_until(lambda: False, LEARNS_WITHIN_S + 5.0)
         self.check()
         assert self.has_leader(), "\n".join(self.trace[-60:])
-        assert sum(one.leads for one in self.candidates.values()) == 1
+        assert sum(candidate.leads for candidate in self.candidates.values()) == 1
 
     def has_leader(self) -> bool:
         entry = self.consul.locks.get(LOCK)
         return entry is not None and any(
-            one.leads and one.coordinator.election.session == entry.session
-            for one in self.candidates.values()
+            candidate.leads and candidate.coordinator.election.session == entry.session
+            for candidate in self.candidates.values()
         )
 
     def _plan_troubles(self) -> None:
@@ -156,47 +157,47 @@ class Race:
             self.time.at(self.rng.uniform(1.0, TROUBLE_S - 25.0), self.rng.choice(troubles))
 
     def _any(self) -> Candidate:
-        leaders = [one for one in self.candidates.values() if one.leads]
+        leaders = [candidate for candidate in self.candidates.values() if candidate.leads]
         if leaders and self.rng.random() < 0.7:
             return leaders[0]
         return self.rng.choice(list(self.candidates.values()))
 
     def _pause(self) -> None:
-        one, for_s = self._any(), self.rng.choice([1.0, 2.5, 4.0, 20.0])
-        if one.coordinator.paused or not one.coordinator.alive:
+        candidate, for_s = self._any(), self.rng.choice([1.0, 2.5, 4.0, 20.0])
+        if candidate.coordinator.paused or not candidate.coordinator.alive:
             return
-        self.note(f"{one.id} is paused for {for_s}")
-        one.coordinator.pause()
-        self.time.at(for_s, lambda: self._go_on(one))
+        self.note(f"{candidate.id} is paused for {for_s}")
+        candidate.coordinator.pause()
+        self.time.at(for_s, lambda: self._go_on(candidate))
 
-    def _go_on(self, one: Candidate) -> None:
-        one.disturb(self.time.now)
-        one.coordinator.resume()
+    def _go_on(self, candidate: Candidate) -> None:
+        candidate.disturb(self.time.now)
+        candidate.coordinator.resume()
 
     def _kill(self) -> None:
-        one = self._any()
-        if not one.coordinator.alive:
+        candidate = self._any()
+        if not candidate.coordinator.alive:
             return
-        self.note(f"{one.id} is killed")
-        one.coordinator.kill()
-        self.time.at(self.rng.uniform(0.2, 6.0), lambda: self.begin(one.id))
+        self.note(f"{candidate.id} is killed")
+        candidate.coordinator.kill()
+        self.time.at(self.rng.uniform(0.2, 6.0), lambda: self.begin(candidate.id))
 
     def _stall(self) -> None:
-        one = self._any()
-        self.note(f"{one.id} stalls")
-        one.stalled_until = self.time.now + self.rng.choice([1.0, 5.0, 9.0])
+        candidate = self._any()
+        self.note(f"{candidate.id} stalls")
+        candidate.stalled_until = self.time.now + self.rng.choice([1.0, 5.0, 9.0])
 
     def _cut(self) -> None:
-        one, for_s = self._any(), self.rng.choice([1.0, 5.0, 15.0])
-        self.note(f"{one.id} is cut off for {for_s}")
+        candidate, for_s = self._any(), self.rng.choice([1.0, 5.0, 15.0])
+        self.note(f"{candidate.id} is cut off for {for_s}")
         until = self.time.now + for_s
-        one.coordinator.cut_until = max(one.coordinator.cut_until, until)
-        one.disturb(until)
+        candidate.coordinator.cut_until = max(candidate.coordinator.cut_until, until)
+        candidate.disturb(until)
 
     def _resign(self) -> None:
-        one = self._any()
-        if one.coordinator.alive:
-            one.coordinator.resign()
+        candidate = self._any()
+        if candidate.coordinator.alive:
+            candidate.coordinator.resign()
 
     def _outage(self) -> None:
         self.note("Consul is away")
@@ -225,19 +226,21 @@ class Race:
         self.consul.scribble(CLUSTER, b"garbage")
 
     def _lose_answers(self) -> None:
-        one = self._any()
-        one.coordinator.lossy = 0.3
+        candidate = self._any()
+        candidate.coordinator.lossy = 0.3
 
         def mend() -> None:
-            one.coordinator.lossy = 0.0
+            candidate.coordinator.lossy = 0.0
 
         self.time.at(5.0, mend)
-        one.disturb(self.time.now + 5.0)
+        candidate.disturb(self.time.now + 5.0)
 
     def _mend(self) -> None:
         self._consul_back()
-        for one in list(self.candidates.values()):
-            one.coordinator.lossy = one.coordinator.cut_until = one.stalled_until = 0.0
-            if one.coordinator.paused:
-                self._go_on(one)
-            one.disturbed_at = self.time.now
+        for candidate in list(self.candidates.values()):
+            candidate.coordinator.lossy = candidate.coordinator.cut_until = (
+                candidate.stalled_until
+            ) = 0.0
+            if candidate.coordinator.paused:
+                self._go_on(candidate)
+            candidate.disturbed_at = self.time.now

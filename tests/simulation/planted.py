@@ -83,10 +83,10 @@ def treat_an_unknown_lease_as_stale() -> Iterator[None]:
     """A result whose lease the leader does not know is dropped."""
     plan = ResultPlanner.plan
 
-    def suspicious(self: ResultPlanner, one: Any, clock_offset: float, now: float) -> Any:
-        change = plan(self, one, clock_offset, now)
-        if self._leases.by_seq.get(one.seq) is None and hasattr(one.result, "run"):
-            return self._change(one, one.result, None, dropped=True)
+    def suspicious(self: ResultPlanner, received: Any, clock_offset: float, now: float) -> Any:
+        change = plan(self, received, clock_offset, now)
+        if self._leases.by_seq.get(received.seq) is None and hasattr(received.result, "run"):
+            return self._change(received, received.result, None, dropped=True)
         return change
 
     with mock.patch.object(ResultPlanner, "plan", suspicious):
@@ -121,8 +121,8 @@ def forget_the_targets_of_redirects() -> Iterator[None]:
     collapse = commands.collapse
 
     def careless(tables: Any, run: Any, change: Any, *more: Any) -> Any:
-        known = change.final is None or (run.id, change.final.key) in tables.seqs
-        return collapse(tables, run, change, *more) if known else change
+        is_known = change.final is None or (run.id, change.final.key) in tables.seqs
+        return collapse(tables, run, change, *more) if is_known else change
 
     with mock.patch.object(commands, "collapse", careless):
         yield

@@ -69,9 +69,9 @@ def order_before_the_commit() -> Iterator[None]:
 
     def hasty(self: Desk, on: bool, pending: Any, now: float, effects: Any) -> None:
         set_drain(self, on, pending, now, effects)
-        for one in effects:
-            if isinstance(one, Execute) and isinstance(one.command, SetDrain):
-                command = one.command
+        for effect in effects:
+            if isinstance(effect, Execute) and isinstance(effect.command, SetDrain):
+                command = effect.command
                 row = DrainRow(command.worker, command.life) if command.on else None
                 self._state.set_drain(command.worker, row, [])
 
@@ -99,8 +99,8 @@ def count_the_last_leaders_part() -> Iterator[None]:
     def forgetful(tables: Any) -> Any:
         """Called whenever a leader loads what people asked for."""
         for id, row in tables.retries.items():
-            asked = msgspec.structs.replace(row.asked, changed=0)
-            tables.retries[id] = msgspec.structs.replace(row, asked=asked)
+            action = msgspec.structs.replace(row.asked, changed=0)
+            tables.retries[id] = msgspec.structs.replace(row, asked=action)
         return load(tables)
 
     with mock.patch("zcrawl.testing.store.commands.wishes", forgetful):

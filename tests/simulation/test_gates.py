@@ -24,7 +24,10 @@ MET |= {Gate.TRIAL, Gate.RUNS, Gate.OPEN}
 
 def state_of(planner: Planner, host: HostState) -> str:
     parked, dirty = planner._parked, planner.granter.dirty
-    workers = [(one.name, one.reserved, one.on_trial) for one in planner.roster.workers.values()]
+    workers = [
+        (worker.name, worker.reserved, worker.on_trial)
+        for worker in planner.roster.workers.values()
+    ]
     return repr((host, parked, dirty, planner._capped, planner.verdicts._limited, workers))
 
 

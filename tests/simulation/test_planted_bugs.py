@@ -45,5 +45,5 @@ def test_a_planted_bug_is_caught(plant: Callable[[], AbstractContextManager[None
     """Each planted bug breaks a guarantee in one of the first worlds."""
     with plant():
         caught = (story_goes_wrong(seed) for seed in range(MOST_SEEDS))
-        complaint = next((one for one in caught if one is not None), None)
+        complaint = next((problem for problem in caught if problem is not None), None)
     assert complaint is not None, f"{plant.__name__} was not noticed in {MOST_SEEDS} worlds"

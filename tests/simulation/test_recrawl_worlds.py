@@ -89,12 +89,12 @@ def trust_a_repeated_chunk() -> Iterator[None]:
 @contextlib.contextmanager
 def skip_a_known_page() -> Iterator[None]:
     """The first page of each chunk is left out."""
-    found = Recall.found
+    original = Recall.found
 
-    def hasty(self: Recall, query: Any, tag: str, known: Any, *rest: Any) -> None:
-        cut = msgspec.structs.replace(known, rows=known.rows[1:] or known.rows)
+    def hasty(self: Recall, query: Any, tag: str, pages: Any, *rest: Any) -> None:
+        cut = msgspec.structs.replace(pages, rows=pages.rows[1:] or pages.rows)
         limit = msgspec.structs.replace(query, limit=query.limit - 1)
-        found(self, limit, tag, cut, *rest)
+        original(self, limit, tag, cut, *rest)
 
     with mock.patch.object(Recall, "found", hasty):
         yield

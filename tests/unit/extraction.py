@@ -44,9 +44,9 @@ def read(
 
 
 def extract(text: str, body: str | bytes, **options: Any) -> Extracted:
-    found = read(text, body, **options).extracted
-    assert found is not None
-    return found
+    extracted = read(text, body, **options).extracted
+    assert extracted is not None
+    return extracted
 
 
 def items(text: str, body: str | bytes, **options: Any) -> list[dict[str, Any]]:
@@ -54,5 +54,5 @@ def items(text: str, body: str | bytes, **options: Any) -> list[dict[str, Any]]:
 
 
 def item(text: str, body: str | bytes, **options: Any) -> dict[str, Any]:
-    (one,) = items(text, body, **options)
-    return one
+    (fields,) = items(text, body, **options)
+    return fields

@@ -129,9 +129,17 @@ def attempt(seq: int = 1, outcome: Outcome = Outcome.DONE, **changes: Any) -> At
     return msgspec.structs.replace(made, **changes)
 
 
-def result_of(one: Assignment, epoch: int = 1, **changes: Any) -> Result:
-    lease = {"lease_epoch": epoch, "lease_n": one.n, "run": one.run, "host": one.host}
-    return result(one.seq, **{**lease, "attempt": one.attempt, "depth": one.depth, **changes})
+def result_of(assignment: Assignment, epoch: int = 1, **changes: Any) -> Result:
+    lease = {
+        "lease_epoch": epoch,
+        "lease_n": assignment.n,
+        "run": assignment.run,
+        "host": assignment.host,
+    }
+    return result(
+        assignment.seq,
+        **{**lease, "attempt": assignment.attempt, "depth": assignment.depth, **changes},
+    )
 
 
 def spec(politeness: Politeness = NO_PACE, scope: Scope | None = None, retries: int = 3) -> JobSpec:
@@ -264,7 +272,9 @@ class LeaderStory:
     def join(self, worker: str = "w1", incarnation: int = 1, **changes: Any) -> None:
         heard = self.heard(worker, incarnation)
         self.hear(hello(**{"heard": heard, **changes}), worker, incarnation)
-        held = [(one.epoch, one.assignment.n, one.started) for one in changes.get("held", [])]
+        held = [
+            (lease.epoch, lease.assignment.n, lease.started) for lease in changes.get("held", [])
+        ]
         self.beat(worker, incarnation, held=held)
         self.tick()
 
@@ -274,8 +284,12 @@ class LeaderStory:
 
     def heard(self, worker: str = "w1", incarnation: int = 1) -> int:
         """The number of the newest message to this worker: everything arrives."""
-        mine = [one for one in self.sent if (one.worker, one.incarnation) == (worker, incarnation)]
-        return max((one.sequence for one in mine), default=0)
+        mine = [
+            message
+            for message in self.sent
+            if (message.worker, message.incarnation) == (worker, incarnation)
+        ]
+        return max((message.sequence for message in mine), default=0)
 
     def report(self, body: Result, worker: str = "w1", incarnation: int = 1) -> None:
         """The next result of a worker, and time to commit it."""
@@ -314,14 +328,14 @@ class LeaderStory:
     # ------------------------------------------------------------ what was said
 
     def bodies(self, kind: type[T], worker: str | None = None) -> list[T]:
-        wanted = (one for one in self.sent if worker in (None, one.worker))
-        return [one.body for one in wanted if isinstance(one.body, kind)]
+        messages = (message for message in self.sent if worker in (None, message.worker))
+        return [message.body for message in messages if isinstance(message.body, kind)]
 
     def assigned(self, worker: str | None = None) -> list[Assignment]:
         return [url for body in self.bodies(Assign, worker) for url in body.urls]
 
     def states(self, run: int = 1) -> dict[str, str]:
-        return {one.url: one.state.name for one in self.store.requests(run)}
+        return {request.url: request.state.name for request in self.store.requests(run)}
 
 
 def urls(count: int, host: str = "a.test") -> list[str]:
@@ -329,4 +343,4 @@ def urls(count: int, host: str = "a.test") -> list[str]:
 
 
 def held_leases(assigned: Iterable[Assignment], epoch: int, started: bool) -> list[HeldLease]:
-    return [HeldLease(epoch, started, one) for one in assigned]
+    return [HeldLease(epoch, started, assignment) for assignment in assigned]

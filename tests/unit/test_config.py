@@ -22,21 +22,21 @@ def test_flags_win_over_environment_over_file_over_defaults() -> None:
     """Each value comes from the first place that has it, and the origin says which."""
     text = "[worker]\nslots = 1\nprocesses = 2\nrate = 3.0\n"
     environ = {"ZCRAWL_WORKER__SLOTS": "10", "ZCRAWL_WORKER__PROCESSES": "20"}
-    found = resolve(text, "zcrawl.toml", environ, {"worker.slots": 100, "data.dir": None})
-    worker = found.config.worker
+    settings = resolve(text, "zcrawl.toml", environ, {"worker.slots": 100, "data.dir": None})
+    worker = settings.config.worker
     assert (worker.slots, worker.processes, worker.rate, worker.bandwidth) == (100, 20, 3.0, 0.0)
-    assert found.origins["worker.slots"] == "flag"
-    assert found.origins["worker.processes"] == "ZCRAWL_WORKER__PROCESSES"
-    assert found.origins["worker.rate"] == "zcrawl.toml"
-    assert found.origins["worker.bandwidth"] == "default"
+    assert settings.origins["worker.slots"] == "flag"
+    assert settings.origins["worker.processes"] == "ZCRAWL_WORKER__PROCESSES"
+    assert settings.origins["worker.rate"] == "zcrawl.toml"
+    assert settings.origins["worker.bandwidth"] == "default"
 
 
 def test_the_example_file_holds_every_key_at_its_default() -> None:
     """configs/zcrawl.toml documents the defaults, all of them, and they are true."""
-    found = resolve(EXAMPLE.read_text(), "example", {})
-    assert found.config == Config()
-    assert set(found.origins.values()) == {"example"}
-    assert list(found.values()) == all_keys()
+    settings = resolve(EXAMPLE.read_text(), "example", {})
+    assert settings.config == Config()
+    assert set(settings.origins.values()) == {"example"}
+    assert list(settings.values()) == all_keys()
 
 
 @pytest.mark.parametrize(
@@ -109,19 +109,19 @@ def test_what_jobs_may_use_is_read_and_shown() -> None:
     """Secrets by their names, with their hosts, from the file or from the environment; their values
     are no part of the configuration."""
     environ = {"ZCRAWL_SECRETS__PW": "a.test, b.test:81", "ZCRAWL_SECRET_PW": "hunter2"}
-    found = resolve(RIGHTS, "zcrawl.toml", environ)
-    assert found.config.outputs.allow == ("s3://bucket/prefix/", "/srv/crawls")
-    assert found.config.worker.tls_files == ("/etc/zcrawl/tls/",)
-    hosts = {name: secret.hosts for name, secret in found.config.secrets.items()}
+    settings = resolve(RIGHTS, "zcrawl.toml", environ)
+    assert settings.config.outputs.allow == ("s3://bucket/prefix/", "/srv/crawls")
+    assert settings.config.worker.tls_files == ("/etc/zcrawl/tls/",)
+    hosts = {name: secret.hosts for name, secret in settings.config.secrets.items()}
     assert hosts == {
         "KEY": ("shop.test", "*.cdn.test:8443"),
         "Other_1": (),
         "PW": ("a.test", "b.test:81"),
     }
-    assert found.values()["secrets.PW"] == {"hosts": ("a.test", "b.test:81")}
-    assert found.origins["secrets.PW"] == "ZCRAWL_SECRETS__PW"
-    assert found.origins["secrets.KEY"] == "zcrawl.toml"
-    assert "hunter2" not in str(found.values())
+    assert settings.values()["secrets.PW"] == {"hosts": ("a.test", "b.test:81")}
+    assert settings.origins["secrets.PW"] == "ZCRAWL_SECRETS__PW"
+    assert settings.origins["secrets.KEY"] == "zcrawl.toml"
+    assert "hunter2" not in str(settings.values())
     other = resolve(RIGHTS, "x", {"ZCRAWL_SECRETS__KEY": "", "ZCRAWL_OUTPUTS__ALLOW": "/a/ /b/"})
     assert other.config.secrets["KEY"].hosts == () and other.config.outputs.allow == ("/a/", "/b/")
 

@@ -18,7 +18,7 @@ class EchoSite:
         self.redirects: dict[str, tuple[int, str]] = {}
 
     def of(self, path: str) -> list[dict[str, Any]]:
-        return [one for one in self.asked if one["path"] == path]
+        return [request for request in self.asked if request["path"] == path]
 
 
 @contextlib.contextmanager
@@ -32,14 +32,14 @@ def echo_site(robots: str = "") -> Iterator[EchoSite]:
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length).decode()
-            told = {
+            request = {
                 "method": self.command,
                 "path": self.path,
                 "body": body,
                 "headers": {name.lower(): value for name, value in self.headers.items()},
             }
-            site.asked.append(told)
-            status, kind, data = 200, "application/json", json.dumps(told).encode()
+            site.asked.append(request)
+            status, kind, data = 200, "application/json", json.dumps(request).encode()
             if self.path == "/robots.txt":
                 kind, data = "text/plain", robots.encode()
             elif self.path in site.pages:

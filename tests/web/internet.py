@@ -95,17 +95,17 @@ class Internet:
             at += 1 + length
         name = ".".join(labels).lower()
         (kind,) = struct.unpack_from("!H", question, at + 1)
-        found: list[str] = []
+        addresses: list[str] = []
         if kind == _TYPE_A:  # of AAAA there are none
-            found = self._zone(name, self.asked[name])
+            addresses = self._zone(name, self.asked[name])
             self.asked[name] += 1
-        no_such_name = kind == _TYPE_A and not found
+        no_such_name = kind == _TYPE_A and not addresses
         flags = 0x8180 | (3 if no_such_name else 0)
         records = b"".join(
             struct.pack("!HHHIH4s", 0xC00C, _TYPE_A, 1, 0, 4, socket.inet_aton(address))
-            for address in found
+            for address in addresses
         )
-        head = question[:2] + struct.pack("!HHHHH", flags, 1, len(found), 0, 0)
+        head = question[:2] + struct.pack("!HHHHH", flags, 1, len(addresses), 0, 0)
         return head + question[12 : at + 5] + records
 
 

@@ -110,13 +110,13 @@ async def journal(x: Exchange) -> bool:
     """/journal/PAGE lists twenty of 600 articles, which differ in a few words."""
     if "/" not in x.rest:
         page = int(x.rest or 0)
-        found = range(20 * page, 20 * page + 20)
+        numbers = range(20 * page, 20 * page + 20)
         more = [f"/journal/{page + 1}"] if page < 29 else []
-        hrefs = [f"/journal/2024/{n % 12 + 1}/{n % 28 + 1}/story-{n}" for n in found]
+        hrefs = [f"/journal/2024/{n % 12 + 1}/{n % 28 + 1}/story-{n}" for n in numbers]
         return await x.reply(200, _page("the journal", *hrefs, *more))
     number = int(x.rest.rpartition("-")[2])
-    told = "".join("abcdefghij"[int(digit)] for digit in str(number))
-    return await x.reply(200, _page(f"A story of {told}", head=f"<p>On {told}."))
+    letters = "".join("abcdefghij"[int(digit)] for digit in str(number))
+    return await x.reply(200, _page(f"A story of {letters}", head=f"<p>On {letters}."))
 
 
 @behaviour

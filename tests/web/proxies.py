@@ -145,8 +145,8 @@ class HttpProxy(_Proxy):
         if not self.user:
             return 0
         token = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-        wanted = f"proxy-authorization: basic {token}"
-        return 0 if any(line.lower() == wanted.lower() for line in lines) else 407
+        expected = f"proxy-authorization: basic {token}"
+        return 0 if any(line.lower() == expected.lower() for line in lines) else 407
 
     async def _tunnel(
         self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -189,13 +189,13 @@ class SocksProxy(_Proxy):
     async def _work(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         _, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
-        wanted = 2 if self.user else 0
-        if wanted not in methods:
+        method = 2 if self.user else 0
+        if method not in methods:
             writer.write(b"\x05\xff")
             await writer.drain()
             return
-        writer.write(bytes([5, wanted]))
-        if wanted and not await self._authenticate(reader, writer):
+        writer.write(bytes([5, method]))
+        if method and not await self._authenticate(reader, writer):
             return
         _, _, _, kind = await reader.readexactly(4)
         if kind == 3:

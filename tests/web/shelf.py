@@ -31,18 +31,20 @@ class Document:
 
 @behaviour
 async def shelf(x: Exchange) -> bool:
-    one = x.web.shelf[x.rest]
-    headers = [*one.headers]
-    if one.etag:
-        headers.append(f"ETag: {one.etag}")
-    if one.last_modified:
-        headers.append(f"Last-Modified: {one.last_modified}")
-    if one.location:
-        return await x.reply(302, b"", *headers, f"Location: {one.location}")
-    asked = x.hit.headers
-    same_tag = one.etag and asked.get("if-none-match") == one.etag
-    same_date = one.last_modified and asked.get("if-modified-since") == one.last_modified
-    if not one.honest or same_tag or (same_date and "if-none-match" not in asked):
+    page = x.web.shelf[x.rest]
+    headers = [*page.headers]
+    if page.etag:
+        headers.append(f"ETag: {page.etag}")
+    if page.last_modified:
+        headers.append(f"Last-Modified: {page.last_modified}")
+    if page.location:
+        return await x.reply(302, b"", *headers, f"Location: {page.location}")
+    request_headers = x.hit.headers
+    same_tag = page.etag and request_headers.get("if-none-match") == page.etag
+    same_date = (
+        page.last_modified and request_headers.get("if-modified-since") == page.last_modified
+    )
+    if not page.honest or same_tag or (same_date and "if-none-match" not in request_headers):
         await x.raw("\r\n".join(["HTTP/1.1 304 Same", *headers]).encode() + b"\r\n\r\n")
         return True
-    return await x.reply(one.status, one.html(), *headers)
+    return await x.reply(page.status, page.html(), *headers)

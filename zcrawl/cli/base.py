@@ -99,8 +99,8 @@ class LazyGroup(Group):
             return f" To crawl it: `zcrawl crawl {word}`."
         close = near_names(word, self.table)
         name = close[0] if close else OTHER_NAMES.get(word, "")
-        known = name in self.table or name.startswith("--")
-        return f" Did you mean {name!r}?" if name and known else ""
+        exists = name in self.table or name.startswith("--")
+        return f" Did you mean {name!r}?" if name and exists else ""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -61,7 +61,7 @@ async def running(settings: Settings) -> AsyncIterator[Ask]:
 
     if settings.in_cluster:
         masters = await cluster.find_masters(settings.config)
-        controls = [one.control for one in masters]
+        controls = [master.control for master in masters]
         keys = cluster.client_keys(settings.config)
     else:
         controls, keys = controls_in(settings.data), None
@@ -134,18 +134,18 @@ def stopped(view: dict[str, Any]) -> dict[str, Any]:
     if view["state"] == RunState.RUNNING:
         view = {**view, "state": STOPPED, "reason": NOBODY_RUNS}
     if "runs" in view:
-        view = {**view, "runs": [stopped(one) for one in view["runs"]]}
+        view = {**view, "runs": [stopped(run) for run in view["runs"]]}
     return view
 
 
 def find_job(store: Store, ref: str) -> JobRow:
-    found = store.query(FindJob(ref))
-    assert isinstance(found, JobList)
-    if not any(is_visible(job) for job in found.jobs):
+    job_list = store.query(FindJob(ref))
+    assert isinstance(job_list, JobList)
+    if not any(is_visible(job) for job in job_list.jobs):
         listed = store.query(ListJobs())
         assert isinstance(listed, JobList)
         raise no_such_job(ref, [job.name for job in listed.jobs if is_visible(job)])
-    return found.jobs[0]
+    return job_list.jobs[0]
 
 
 def database_away(error: RefusedError) -> UnreachableError:

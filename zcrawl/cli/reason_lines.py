@@ -20,9 +20,9 @@ Examples = Mapping[str, Mapping[str, str]]  # reason → url, detail
 def reason_lines(title: str, counts: Mapping[str, int], examples: Examples) -> list[str]:
     """A line for each reason that has an example, most frequent first, and one for the others."""
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    told = [pair for pair in ordered if pair[0] in examples][:MOST_LINES]
-    lines = [f"{title}: {name} × {n}{example_text(examples[name], n)}" for name, n in told]
-    others = dict(pair for pair in ordered if pair not in told)
+    top_pairs = [pair for pair in ordered if pair[0] in examples][:MOST_LINES]
+    lines = [f"{title}: {name} × {n}{example_text(examples[name], n)}" for name, n in top_pairs]
+    others = dict(pair for pair in ordered if pair not in top_pairs)
     return lines + ([f"{title}: {output.counts(others)}"] if others else [])
 
 

@@ -151,10 +151,10 @@ def prepare(
         table["seeds"] = list(urls)
     _clean_urls(table, logins)
     in_table = table.get("seeds", [])
-    known = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
+    seeds = [seed for seed in in_table if isinstance(seed, str)] if _is_list(in_table) else []
     named = "stdin" if seeds_file == "-" else seeds_file or ""
     lines = SeedLines(read_lines(seeds_file) if seeds_file else (), named, logins.clean)
-    rest = lines.chunks(known)
+    rest = lines.chunks(seeds)
     if "name" not in table and not job_file:
         table["name"] = "unnamed"  # until the first seed is known
     source = job_file or "command line"
@@ -346,8 +346,8 @@ def _open(path: str | int) -> TextIO:
 
 def with_capture(changes: dict[str, Any], out: str | None) -> dict[str, Any]:
     """An archive needs whole exchanges, which workers keep only when they are told to."""
-    wanted = out is not None and out != "-" and formats.is_capture(format_of(out))
-    return {**changes, "output.capture": True} if wanted else changes
+    needs_capture = out is not None and out != "-" and formats.is_capture(format_of(out))
+    return {**changes, "output.capture": True} if needs_capture else changes
 
 
 def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | None:
@@ -367,9 +367,9 @@ def output_for(out: str | None, data: Path, spec: JobSpec) -> tuple[str, str] | 
     if outputs.is_remote(out):
         return out, format_of(out)
     path = Path(out).expanduser().absolute()
-    wanted = format_of(path.name)
+    file_format = format_of(path.name)
     check_writable(path)
-    return str(path), wanted
+    return str(path), file_format
 
 
 def output_on_cluster(out: str) -> tuple[str, str]:

@@ -161,26 +161,26 @@ class Election:
 
     def _wanted(self, now: float) -> list[c.Call]:
         alive = now - self._lived_at <= LOOP_SILENCE_S
-        wanted: list[c.Call] = []
+        calls: list[c.Call] = []
         # A doubt comes first: what it finds decides what we say of ourselves.
         if self.state is State.LEADER and self._doubt:
-            wanted.append(c.AcquireLock(self.session))
+            calls.append(c.AcquireLock(self.session))
         if self.state is State.RESIGNING:
-            wanted.append(c.ReleaseLock(self.session))
+            calls.append(c.ReleaseLock(self.session))
         stands = self.state is State.CANDIDATE and alive and now >= self._stand_at
         if stands and self._lock is not LockKnowledge.HELD:
-            wanted.append(c.AcquireLock(self.session))
+            calls.append(c.AcquireLock(self.session))
         if alive:
-            wanted.append(c.PassCheck(self._condition.note) if self.registered else self._entry())
+            calls.append(c.PassCheck(self._condition.note) if self.registered else self._entry())
             if self.registered and not self._doubt and self._entry_is_old(now):
-                wanted.append(self._entry())
+                calls.append(self._entry())
         if self.session:
-            wanted.append(c.RenewSession(self.session))
+            calls.append(c.RenewSession(self.session))
         elif self.registered and alive and self.me.role is MemberRole.MASTER:
-            wanted.append(c.CreateSession())
+            calls.append(c.CreateSession())
         if self.state is State.LEADER and not self._doubt:
-            wanted += self.members.dead(now)
-        return wanted
+            calls += self.members.dead(now)
+        return calls
 
     def _entry(self) -> c.Register:
         return c.Register(self.state is State.LEADER, self._condition)
@@ -236,11 +236,11 @@ class Election:
         return effects
 
     def _on_won(self, session: str, hint: int, now: float) -> c.ElectionEffects:
-        asked = self._succeeded(c.AcquireLock(session), now)
+        asked_at = self._succeeded(c.AcquireLock(session), now)
         effects = self._met(LOCK)
         if session != self.session:
             return effects  # of a session that is gone by now
-        late = now - asked > GAP_S
+        late = now - asked_at > GAP_S
         if self.state is State.LEADER:
             self._doubt = late  # the answer is older than the gap: ask again
             if hint not in (self.hint, OVERWRITTEN):

@@ -113,8 +113,8 @@ def _book(dice: _Dice, number: int, tags: Sequence[Tag]) -> Book:
         dice.pick(lines, name, number)
         for name, lines in (("a", words.OPENINGS), ("b", words.MIDDLES), ("c", words.ENDINGS))
     )
-    wanted = 1 + dice.number(3, "tag count", number)
-    chosen = {dice.number(len(tags), "tag", number, n) for n in range(wanted)}
+    tag_count = 1 + dice.number(3, "tag count", number)
+    chosen = {dice.number(len(tags), "tag", number, n) for n in range(tag_count)}
     return Book(
         path=f"/books/{_slug(title)}-{number + 1:04d}/",
         title=title,

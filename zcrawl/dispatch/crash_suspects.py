@@ -3,9 +3,10 @@
 Heartbeats say which leases have started. When a worker is gone, `membership` asks which of them may
 have killed it (`suspects`); `overdue` asks how long one may last (`longest_attempt_s`).
 
-Suspects are put on trial (`Trials`, a part of the planner; rule 9): a suspect is leased again, one
-such to a worker. If that worker dies as well, the suspect needs a worker with nothing else in its
-hands. The planner takes it out when it dispatches it; so does a result that came after all. Pure.
+Suspects are put on trial (`Trials`, a part of the planner; rule `crashes`): a suspect is leased
+again, one such to a worker. If that worker dies as well, the suspect needs a worker with nothing
+else in its hands. The planner takes it out when it dispatches it; so does a result that came after
+all. Pure.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class Trials:
     def forget(self, host: HostState, seq: int) -> QueuedRow | None:
         """A suspect whose result came, or whose run ended. None: it is another host's, and whoever
         reported it named the wrong one."""
-        row = next((one for one in host.trials if one.seq == seq), None)
+        row = next((suspect for suspect in host.trials if suspect.seq == seq), None)
         if row is not None:
             self._take(host, row, None)
         return row

@@ -1,9 +1,10 @@
 """The granter: which worker gets which part of a host, now and when workers come and go.
 
 Called by the planner. It decides by rendezvous hashing with bounded load: a host keeps its owner
-while that one can go on; a new owner is the highest-ranked worker that is not full; hosts move
-from an overloaded worker when another joins. Owners are stored before anything is granted, and a
-host that a previous leader granted waits for its owners (rule 12). `host_state` has the arithmetic.
+while that one can go on; a new owner is the highest-ranked worker that is not full; hosts move from
+an overloaded worker when another joins. Owners are stored before anything is granted, and a host
+that a previous leader granted waits for its owners (rule `takeover`). `host_state` has the
+arithmetic.
 """
 
 from __future__ import annotations
@@ -78,10 +79,12 @@ class Granter:
 
     def renew_demand(self, host: HostState) -> None:
         active = [(run, self._runs.get(run)) for run in host.runs]
-        asking = {run: one.spec.politeness for run, one in active if one is not None}
+        asking = {
+            run: active_run.spec.politeness for run, active_run in active if active_run is not None
+        }
         demands = list(asking.values())
         if self.groups.concern(host) or any(
-            one.limits_domains or one.limits_addresses for one in demands
+            politeness.limits_domains or politeness.limits_addresses for politeness in demands
         ):
             if not host.address:
                 host.locate(literal_address(host.origin))
@@ -200,11 +203,11 @@ class Granter:
             if part.granted == 0 and self.groups.blocked(host, worker.name, now) is not None:
                 return
         if worker.name in host.stored_owners and part.granted == 0:
-            others = [one for name, one in host.parts.items() if name != worker.name]
+            others = [other_part for name, other_part in host.parts.items() if name != worker.name]
             want = host.demand.concurrency
             if host.demand.spread and (others or host.inherited):
                 want = in_use
-            elif host.inherited or any(one.gone_at == math.inf for one in others):
+            elif host.inherited or any(other_part.gone_at == math.inf for other_part in others):
                 want = 0  # those who have not greeted or confirmed may start requests
             if want:
                 self.groups.goes_on(host, worker.name)
@@ -274,21 +277,21 @@ class Granter:
         if room <= 0:
             result.look_again_at = self._look_again_at(host, now)
             return result
-        wanted = {
+        increases = {
             name: want
             for name, want in desired.items()
             if name not in host.parts or host.parts[name].granted < want
         }
-        if wanted and host.clan is not None:
-            until = self.groups.blocked(host, next(iter(wanted)), now)
+        if increases and host.clan is not None:
+            until = self.groups.blocked(host, next(iter(increases)), now)
             if until is not None:
                 result.look_again_at = until
                 return result
-        if wanted and not host.stored_owners.issuperset(wanted):
+        if increases and not host.stored_owners.issuperset(increases):
             host.store_owners()
-            result.owners = tuple(sorted({*host.parts, *wanted}))
+            result.owners = tuple(sorted({*host.parts, *increases}))
             return result
-        for name, want in wanted.items():
+        for name, want in increases.items():
             part = host.ensure_part(name)
             if part.granted == 0:
                 host.delay_first_start(part, now)
@@ -336,7 +339,9 @@ class Granter:
             return self._rank_clan(host, host.clan, usable, names)
         if not host.demand.spread:
             wish = host.wanted_owner
-            if wish and (chosen := [one.name for one in usable if one.id == wish]):
+            if wish and (
+                chosen := [candidate.name for candidate in usable if candidate.id == wish]
+            ):
                 return chosen
             owner = next((name for name in names if name in host.counted), None)
             if owner is not None and not self._overloaded(owner, len(names)):
@@ -354,7 +359,7 @@ class Granter:
         """One owner for all hosts of a clan, who stays while it can."""
         if host.wanted_owner:
             clan.wish = host.take_wish()
-        wished = [one.name for one in usable if one.id == clan.wish]
+        wished = [candidate.name for candidate in usable if candidate.id == clan.wish]
         had = (clan.owner, *(group.owner for group in host.groups), *sorted(host.counted))
         stays = [name for name in had if name in names]
         chosen = (wished or stays or self._without_full(by_score(clan.name, names)))[:1]
@@ -380,7 +385,9 @@ class Granter:
         return min(moments, default=math.inf)
 
     def _raise(self, host: HostState, part: Part, want: int) -> None:
-        others = sum(one.in_use for one in host.parts.values() if one is not part)
+        others = sum(
+            other_part.in_use for other_part in host.parts.values() if other_part is not part
+        )
         part.raise_to(min(want, host.demand.concurrency - others), self._next_revision())
 
     def _next_revision(self) -> int:
@@ -399,7 +406,10 @@ class Granter:
 
     def _longest_attempt_s(self, host: HostState) -> float:
         active = [self._runs.get(run) for run in host.runs]
-        return max((one.spec.fetch.timeout for one in active if one), default=0.0) + 1.0
+        return (
+            max((active_run.spec.fetch.timeout for active_run in active if active_run), default=0.0)
+            + 1.0
+        )
 
     def assume_a_start(self, host_id: int, moment: float) -> None:
         """A next owner must keep its distance from a request that nobody has reported yet."""

@@ -1,12 +1,12 @@
 """Grants: which worker may start requests to a host, and how many at a time.
 
-A host (scheme, name, port) has one owner; a host that all its jobs allow to be spread is shared
-by several workers, each with its part of concurrency and rate (rule 11). Both are one rule here:
+A host (scheme, name, port) has one owner; a host that all its jobs allow to be spread is shared by
+several workers, each with its part of concurrency and rate (rule `grants`). Both are one rule here:
 the parts that workers may be using never add up to more than the host's concurrency.
 
 So raising is immediate when there is room, and lowering takes effect when the worker confirms it
 (or is lost). A host that a previous leader granted stays closed to others until its owner says
-HELLO, or the stored lease ends (rule 12).
+HELLO, or the stored lease ends (rule `takeover`).
 
 This module is the one writer of `HostState` and `Part`: others read their fields, and call the
 methods here when something happens (`tests/architecture` checks it). What follows from it for
@@ -360,7 +360,7 @@ class HostState(msgspec.Struct):
 
     def leave_group(self, group: LimitGroup) -> None:
         del self.asked[group.key]
-        self.groups = tuple(one for one in self.groups if one is not group)
+        self.groups = tuple(kept_group for kept_group in self.groups if kept_group is not group)
 
     def set_askers(self, group: LimitGroup, askers: tuple[Asker, ...]) -> None:
         """These ask for the limit of a group, for its sake."""

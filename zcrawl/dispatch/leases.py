@@ -1,4 +1,4 @@
-"""Leases: which worker has which request. In the leader's memory only (rule 6).
+"""Leases: which worker has which request. In the leader's memory only (rule `leases`).
 
 A lease is *open* from ASSIGN until its result is received, and then *received* until the result
 is committed: a received lease takes no credit, but its request must not be leased again.
@@ -70,7 +70,7 @@ class Leases:
         return lease
 
     def receive(self, lease: Lease) -> None:
-        """Its result is here: the credit returns (rule 10)."""
+        """Its result is here: the credit returns (rule `credit`)."""
         if not lease.received:
             lease.received = True
             lease.worker.leases -= 1

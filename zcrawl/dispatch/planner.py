@@ -286,7 +286,7 @@ class Planner:
         if (part := host.parts.get(worker.name)) is not None:
             part.lease_opened()
 
-    # ------------------------------------------------------------ trials (rule 9)
+    # ------------------------------------------------------------ trials (rule `crashes`)
 
     def put_on_trial(self, row: QueuedRow, alone: bool) -> None:
         """It had started when its worker died: it is leased again, one such to a worker; if that
@@ -332,13 +332,13 @@ class Planner:
     def _settle_dirty(self, now: float) -> None:
         if not self.granter.dirty:
             return
-        usable = [one for one in self.roster.workers.values() if one.usable]
+        usable = [worker for worker in self.roster.workers.values() if worker.usable]
         dirty, self.granter.dirty = self.granter.dirty, {}
         for host_id in dirty:
             host = self.hosts[host_id]
             if not self._has_rows(host) and not host.parts:
                 continue  # it gets an owner when it has work
-            able = [one for one in usable if one.lacks.keys().isdisjoint(host.runs)]
+            able = [worker for worker in usable if worker.lacks.keys().isdisjoint(host.runs)]
             result = self.granter.settle(host, able or usable, now)
             for name in result.lowered:
                 self._tell(host, name)

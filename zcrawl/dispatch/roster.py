@@ -1,7 +1,7 @@
 """The workers as the leader knows them: who is there, how alive, and whether it hears.
 
 Called by the leader on each message of a worker and on each tick. One incarnation of a worker id
-counts at a time; a second live process with the same id is refused (rule 5).
+counts at a time; a second live process with the same id is refused (rule `watermarks`).
 
     joining ──heartbeat──▶ idle ⇄ busy ──3 silent──▶ suspect ──10 silent──▶ lost
        ▲                     │  └────────deaf──────────▲                     │
@@ -10,7 +10,7 @@ counts at a time; a second live process with the same id is refused (rule 5).
 
 A worker that does not hear the leader counts as silent from then on, whatever it says:
 BEAT does not list it, so it starts no request later than PERMISSION_S, and its hosts move with the
-same certainty as those of a worker that is not heard (rules 7 and 8).
+same certainty as those of a worker that is not heard (rules `heartbeats` and `permission`).
 
 The roster also has the way to each process: its route, a secret, as its HELLO came. It is kept
 as long as the entry, and no other line of a living process takes its place.
@@ -152,7 +152,7 @@ class WorkerInfo(msgspec.Struct):
     runs: dict[int, int] = msgspec.field(default_factory=dict)  # run → revision it was told
     lacks: dict[int, str] = msgspec.field(default_factory=dict)  # run → what it has not
     strays: dict[tuple[int, int], float] = msgspec.field(default_factory=dict)  # see `overdue`
-    on_trial: int = 0  # seq of the crash suspect that it holds (rule 9)
+    on_trial: int = 0  # seq of the crash suspect that it holds (rule `crashes`)
     reserved: int = 0  # seq of the suspect that it is to hold, or holds, all alone
 
     @property
@@ -181,7 +181,7 @@ class WorkerInfo(msgspec.Struct):
 
     @property
     def credit(self) -> int:
-        """How many more assignments it may be sent that can start at once (rule 10)."""
+        """How many more assignments it may be sent that can start at once (rule `credit`)."""
         if self.reserved:
             return 0
         vitals = self.vitals
@@ -222,8 +222,8 @@ class Roster:
     def heartbeat_s(self) -> float:
         """How often workers and the leader say that they live, by the number of those who do."""
         present = sum(info.present for info in self.workers.values())
-        wanted = HEARTBEAT_S * max(1.0, present / WORKERS_PER_HEARTBEAT_S)
-        return min(HEARTBEAT_MOST_S, wanted)
+        interval_s = HEARTBEAT_S * max(1.0, present / WORKERS_PER_HEARTBEAT_S)
+        return min(HEARTBEAT_MOST_S, interval_s)
 
     def _judged_by_s(self, now: float) -> float:
         """The interval by which silence is judged: a shorter one counts when everybody has heard of
@@ -236,33 +236,37 @@ class Roster:
     def judge(self, worker: str, incarnation: int, hello: Hello, route: bytes) -> Greeting:
         """What a HELLO is to the leader; changes nothing. A process keeps its route as long as it
         lives, so one of another route is another process, whatever number it says it has."""
-        known = self.workers.get(worker)
-        if known is None:
+        current_info = self.workers.get(worker)
+        if current_info is None:
             return Greeting.WELCOME
-        if known.incarnation == incarnation and (known.route == route or not known.present):
-            if hello.hello < known.hello:
+        if current_info.incarnation == incarnation and (
+            current_info.route == route or not current_info.present
+        ):
+            if hello.hello < current_info.hello:
                 return Greeting.OLD
-            if known.deaf and not known.hearing.proves(hello.heard):
+            if current_info.deaf and not current_info.hearing.proves(hello.heard):
                 return Greeting.DEAF
-            if hello.hello > known.hello:
+            if hello.hello > current_info.hello:
                 return Greeting.WELCOME
-            return Greeting.AGAIN if known.present else Greeting.ANEW
+            return Greeting.AGAIN if current_info.present else Greeting.ANEW
         # Silence alone is no proof before the worker is lost: it may still start requests.
-        replaced = hello.replaces == known.incarnation != incarnation
-        dead = replaced or not known.present
+        replaced = hello.replaces == current_info.incarnation != incarnation
+        dead = replaced or not current_info.present
         return Greeting.WELCOME if dead else Greeting.DUPLICATE
 
     def join(
         self, worker: str, incarnation: int, hello: Hello, route: bytes, now: float
     ) -> WorkerInfo:
-        known = self.workers.get(worker)
-        if known is not None and known.incarnation == incarnation:  # its leases point to it
-            known.hello, known.heard_at, known.echo = hello.hello, now, 0.0
-            known.beat_at = now
-            known.state, known.runs, known.lacks = NodeState.JOINING, {}, {}
-            known.route = route
-            known.hearing.joined()
-            return known
+        current_info = self.workers.get(worker)
+        if (
+            current_info is not None and current_info.incarnation == incarnation
+        ):  # its leases point to it
+            current_info.hello, current_info.heard_at, current_info.echo = hello.hello, now, 0.0
+            current_info.beat_at = now
+            current_info.state, current_info.runs, current_info.lacks = NodeState.JOINING, {}, {}
+            current_info.route = route
+            current_info.hearing.joined()
+            return current_info
         info = WorkerInfo(
             id=worker,
             incarnation=incarnation,

@@ -31,11 +31,11 @@ NO_CODE_RIGHT: Final = with_detail(
 
 
 def _unknown_version(version: int) -> str:
-    known = ", ".join(map(str, sorted(CANONICAL_VERSIONS)))
+    versions = ", ".join(map(str, sorted(CANONICAL_VERSIONS)))
     return with_detail(
         CANONICAL_CODE,
         f"the run has version {version} of the canonical form, and the leader "
-        f"knows {known}; it goes on when a master of the version that began it leads",
+        f"knows {versions}; it goes on when a master of the version that began it leads",
     )
 
 
@@ -108,23 +108,23 @@ class Runs:
 
     def put(self, row: RunRow) -> ActiveRun | None:
         """The run as it is now stored; None when it has ended."""
-        known = self.active.get(row.id)
+        active_run = self.active.get(row.id)
         if row.state.ended:
             self.forget(row.id)
             return None
-        if known is None:
-            known = self.active[row.id] = ActiveRun(
+        if active_run is None:
+            active_run = self.active[row.id] = ActiveRun(
                 row, JobSpec(row.name), opens_private=self.open_private, runs_code=self.open_code
             )
-            self._read(known, row)
+            self._read(active_run, row)
         else:
-            if known.row.seed_hosts != row.seed_hosts:
-                known.revision += 1
-            if known.row.spec != row.spec:  # its pace was changed
-                self._read(known, row)
-                known.revision += 1
-            known.row = row
-        return known
+            if active_run.row.seed_hosts != row.seed_hosts:
+                active_run.revision += 1
+            if active_run.row.spec != row.spec:  # its pace was changed
+                self._read(active_run, row)
+                active_run.revision += 1
+            active_run.row = row
+        return active_run
 
     def _read(self, active: ActiveRun, row: RunRow) -> None:
         try:

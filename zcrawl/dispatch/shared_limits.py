@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 
 
 NEAR_S = 0.25  # what its pace allows so soon is sent by the credit for what starts now
-HOLD_S = LOOKAHEAD_S  # rule 8: of one host a worker holds concurrency + 5 s × rate URLs at most
+# Rule `permission`: of one host a worker holds concurrency + 5 s × rate URLs at most.
+HOLD_S = LOOKAHEAD_S
 UNPACED_AHEAD = 8  # URLs that a worker holds beyond what may run, where only a number limits them
 
 
@@ -133,25 +134,25 @@ class Groups:
 
     def follow(self, host: HostState, asking: Mapping[int, Politeness]) -> list[int]:
         """These runs have rows of the host. Hosts whose owner is to be looked at again."""
-        wanted: dict[str, dict[Asker, Limit]] = {}
+        limits: dict[str, dict[Asker, Limit]] = {}
         pins = False
         for run, each in asking.items():
             if each.limits_domains:
                 ask = _interval(each.domain_rate), each.domain_concurrency
-                wanted.setdefault(f"domain {registered_domain(host.origin)}", {})[run] = ask
+                limits.setdefault(f"domain {registered_domain(host.origin)}", {})[run] = ask
             if each.limits_addresses:
                 pins = True
                 if host.address:
                     ask = _interval(each.address_rate), each.address_concurrency
-                    wanted.setdefault(f"address {host.address}", {})[run] = ask
+                    limits.setdefault(f"address {host.address}", {})[run] = ask
         host.pin(pins)
-        self._want_robots(host, asking, wanted)
+        self._want_robots(host, asking, limits)
         moved: list[int] = []
         for group in host.groups:
-            if group.key not in wanted:
+            if group.key not in limits:
                 moved += self.released(host)  # it may be what they wait for
                 self._leave(host, group)
-        for key, asks in wanted.items():
+        for key, asks in limits.items():
             group = self.by_key.setdefault(key, LimitGroup(key))
             if group not in host.groups:
                 moved += self._join(host, group)
@@ -162,21 +163,22 @@ class Groups:
         self,
         host: HostState,
         asking: Mapping[int, Politeness],
-        wanted: dict[str, dict[Asker, Limit]],
+        limits: dict[str, dict[Asker, Limit]],
     ) -> None:
         if host.robots_at:
             asks: dict[Asker, Limit] = {
-                run: (_interval(one.rate), one.concurrency) for run, one in asking.items()
+                run: (_interval(politeness.rate), politeness.concurrency)
+                for run, politeness in asking.items()
             }
             if asks:
-                wanted[robots_group(host.robots_at)] = asks
+                limits[robots_group(host.robots_at)] = asks
             else:
                 self.lead(host, "")  # a later run finds the way again
         if host.origin in self._visitors:
             demand = combined_demand(list(asking.values()), host.crawl_delay_s)
             slow_s = 0.0 if host.manner is None else host.manner.slow_s
             interval_s = max(demand.interval_s, host.crawl_delay_s, slow_s)
-            wanted[robots_group(host.origin)] = {
+            limits[robots_group(host.origin)] = {
                 AllRuns(host.id): (interval_s, demand.concurrency if asking else 0)
             }
 
@@ -220,9 +222,9 @@ class Groups:
             return [host.id]
         return [] if host.clan is clan else self._merge(host.clan, clan)
 
-    def _merge(self, one: Clan, other: Clan) -> list[int]:
+    def _merge(self, clan: Clan, other: Clan) -> list[int]:
         """The larger one takes the smaller one in, and keeps its owner."""
-        kept, gone = (one, other) if len(one.hosts) >= len(other.hosts) else (other, one)
+        kept, gone = (clan, other) if len(clan.hosts) >= len(other.hosts) else (other, clan)
         kept.owner = kept.owner or gone.owner
         for host_id in gone.hosts:
             host = self._hosts[host_id]

@@ -174,7 +174,11 @@ def _shared(host: HostState, planner: Planner, now: float) -> Why:
 def _runs(host: HostState, planner: Planner) -> Why:
     """Why no run with rows of the host may start one."""
     ready = [run for run in host.runs if planner.frontier.has_ready((run, host.id))]
-    may = [run for run in ready if (one := planner.runs.get(run)) is not None and one.dispatches]
+    may = [
+        run
+        for run in ready
+        if (active_run := planner.runs.get(run)) is not None and active_run.dispatches
+    ]
     if not may:
         return Why(PAUSED, "the jobs that have URLs here are paused")
     workers = [planner.roster.workers.get(worker_of(name)) for name in host.parts]

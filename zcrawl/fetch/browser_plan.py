@@ -229,5 +229,5 @@ def code_of(text: str) -> str:
 def start_failure(text: str) -> str:
     """The one line that says why Chromium did not start, of the many that playwright tells."""
     lines = text.splitlines() or [""]
-    told = [line for line in lines if "FATAL" in line or "error while loading" in line]
-    return (told or lines)[0].strip()[:MAX_MESSAGE]
+    error_lines = [line for line in lines if "FATAL" in line or "error while loading" in line]
+    return (error_lines or lines)[0].strip()[:MAX_MESSAGE]

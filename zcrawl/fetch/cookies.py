@@ -105,13 +105,15 @@ class Jar:
 
     def of_host(self, host: str) -> list[Cookie]:
         """What the host may set and gets, in the order in which it was first set."""
-        found: list[tuple[int, Cookie]] = []
+        entries: list[tuple[int, Cookie]] = []
         domain = host
         while domain:
-            found += self._domains.get(domain, {}).values()
+            entries += self._domains.get(domain, {}).values()
             domain = domain.partition(".")[2]
         return [
-            cookie for _, cookie in sorted(found, key=lambda entry: entry[0]) if cookie.is_of(host)
+            cookie
+            for _, cookie in sorted(entries, key=lambda entry: entry[0])
+            if cookie.is_of(host)
         ]
 
     def put(self, cookie: Cookie, now: float) -> None:

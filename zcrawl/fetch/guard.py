@@ -174,8 +174,8 @@ def kind_of(address: Address) -> AddressKind | None:
     if own is not None:
         return own
     inner = _inner(address)
-    for one in inner:
-        kind = kind_of(one)
+    for inner_address in inner:
+        kind = kind_of(inner_address)
         if kind is not None:
             return kind
     if inner and address not in _PUBLIC_6:
@@ -300,8 +300,8 @@ def _by_host(entries: Iterable[str]) -> dict[str, tuple[Network, ...] | None]:
         netloc, bound, network = entry.partition("=")
         if not bound:
             hosts[netloc] = None
-        elif (known := hosts.get(netloc, ())) is not None:
-            hosts[netloc] = (*known, ipaddress.ip_network(network))
+        elif (networks := hosts.get(netloc, ())) is not None:
+            hosts[netloc] = (*networks, ipaddress.ip_network(network))
     return hosts
 
 
@@ -315,9 +315,9 @@ def as_address(name: str) -> Address | None:
 
 @functools.lru_cache(_MAX_REMEMBERED)
 def _kind_of_text(address: str) -> AddressKind | None:
-    found = as_address(address)
+    ip_address = as_address(address)
     return (
-        AddressKind.RESERVED if found is None else kind_of(found)
+        AddressKind.RESERVED if ip_address is None else kind_of(ip_address)
     )  # no address: nothing to connect to
 
 

@@ -21,8 +21,8 @@ def header_of(response: Response, name: bytes) -> str | None:
 def headers_of(response: Response, name: bytes) -> list[str]:
     """All headers of that name."""
     sent = response.extensions.get("wire_headers")
-    found = response.headers.raw if sent is None else sent
-    return [_text(value) for key, value in found if key.lower() == name]
+    pairs = response.headers.raw if sent is None else sent
+    return [_text(value) for key, value in pairs if key.lower() == name]
 
 
 def _text(value: bytes) -> str:

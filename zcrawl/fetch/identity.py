@@ -43,12 +43,12 @@ class Identity:
     def headers(self, origin: str) -> dict[str, str]:
         """What is sent to this origin, besides what is sent to all. Secrets that are not released
         for it are left out: `unreleased` names them."""
-        found = self._headers.get(origin)
-        if found is None:
+        headers = self._headers.get(origin)
+        if headers is None:
             if len(self._headers) >= _MAX_REMEMBERED:
                 self._headers.clear()
-            found = self._headers[origin] = self._make(origin)
-        return found
+            headers = self._headers[origin] = self._make(origin)
+        return headers
 
     def unreleased(self, origin: str) -> frozenset[str]:
         """The names of the secrets that this origin would be sent, if it were allowed to."""

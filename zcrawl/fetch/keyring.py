@@ -149,7 +149,7 @@ class RunSecrets:
         return frozenset(
             name
             for name in names_in(text)
-            if not all(self._is_released(name, one) for one in seen_by)
+            if not all(self._is_released(name, recipient) for recipient in seen_by)
         )
 
     def _is_released(self, name: str, url: str) -> bool:
@@ -231,7 +231,9 @@ class HeaderSecrets:
         if headers is None:
             if len(self._for_origin) >= _MAX_REMEMBERED:
                 self._for_origin.clear()
-            texts = {name: one.text_for(url) for name, one in self._sealed.items()}
+            texts = {
+                name: sealed_header.text_for(url) for name, sealed_header in self._sealed.items()
+            }
             released = {name: text for name, text in texts.items() if text is not None}
             headers = self._for_origin[origin] = {**self.plain, **released}
         return headers
@@ -239,7 +241,9 @@ class HeaderSecrets:
     def unreleased(self, url: str) -> frozenset[str]:
         if not self._sealed:
             return _NO_NAMES
-        return _NO_NAMES.union(*(one.unreleased(url) for one in self._sealed.values()))
+        return _NO_NAMES.union(
+            *(sealed_header.unreleased(url) for sealed_header in self._sealed.values())
+        )
 
 
 def not_released(names: Iterable[str], url: str) -> FetchError:

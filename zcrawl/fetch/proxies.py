@@ -100,31 +100,31 @@ class ProxyPool:
     def settle(self, proxy: str, good: bool | None, now: float) -> None:
         """The request through `proxy` is over. `good`: whether the proxy did its part; None if
         that was not seen, e.g. because the request was cancelled."""
-        one = next(p for p in self._proxies if p.url == proxy)
-        one.running -= 1
+        entry = next(p for p in self._proxies if p.url == proxy)
+        entry.running -= 1
         if good is None:
             return
         if good:
-            one.failures = one.strikes = 0
-            one.score *= _FORGET
-            one.served += 1
+            entry.failures = entry.strikes = 0
+            entry.score *= _FORGET
+            entry.served += 1
             return
-        self._failed(one, now)
+        self._failed(entry, now)
 
     def blame(self, proxy: str, now: float) -> None:
         """A request that came to nothing through `proxy` came through by another one. Servers fail
         now and then too, so it takes some of these in a row."""
-        one = next(p for p in self._proxies if p.url == proxy)
-        one.strikes += 1
-        if one.strikes >= STRIKES and one.cool_until <= now:
-            one.strikes = 0
-            self._failed(one, now)
+        entry = next(p for p in self._proxies if p.url == proxy)
+        entry.strikes += 1
+        if entry.strikes >= STRIKES and entry.cool_until <= now:
+            entry.strikes = 0
+            self._failed(entry, now)
 
-    def _failed(self, one: _Proxy, now: float) -> None:
-        one.failures += 1
-        one.score += 1
-        rest_s = COOL_DOWN_S * 2.0 ** min(one.failures - 1, _MAX_DOUBLINGS)
-        one.cool_until = now + min(MOST_COOL_DOWN_S, rest_s)
+    def _failed(self, entry: _Proxy, now: float) -> None:
+        entry.failures += 1
+        entry.score += 1
+        rest_s = COOL_DOWN_S * 2.0 ** min(entry.failures - 1, _MAX_DOUBLINGS)
+        entry.cool_until = now + min(MOST_COOL_DOWN_S, rest_s)
 
     @property
     def count(self) -> int:

@@ -62,12 +62,12 @@ def preferred_address(addresses: list[str]) -> str:
     return min(addresses, key=_order)
 
 
-def only_at(wanted: str, name: str, addresses: Iterable[str]) -> list[str]:
+def only_at(address: str, name: str, addresses: Iterable[str]) -> list[str]:
     """Of a name's addresses the one that it is limited by; AddressMoved if that is not there."""
-    found = list(addresses)
-    there = [one for one in found if plain_address(one) == wanted]
-    if not there and found:
-        raise AddressMoved(name, plain_address(preferred_address(found)))
+    candidates = list(addresses)
+    there = [candidate for candidate in candidates if plain_address(candidate) == address]
+    if not there and candidates:
+        raise AddressMoved(name, plain_address(preferred_address(candidates)))
     return there
 
 

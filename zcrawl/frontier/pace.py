@@ -122,11 +122,11 @@ def _common_hours(demands: list[Politeness]) -> tuple[Span, ...]:
 
 
 def _intersection(ours: list[Span], others: list[Span]) -> list[Span]:
-    found = []
+    spans = []
     for begin, end in ours:
         for other_begin, other_end in others:
             for day in (-DAY_S, 0.0, DAY_S):
                 first, last = max(begin, other_begin + day), min(end, other_end + day)
                 if first < last:
-                    found.append((first, last))
-    return found
+                    spans.append((first, last))
+    return spans

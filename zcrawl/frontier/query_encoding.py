@@ -158,13 +158,13 @@ def _iso_2022_jp(query: str) -> bytes:
     pieces: list[bytes] = []
     state = _ASCII
     for char in query.translate(_SHIFTS):
-        wanted, data = _shifted(char)
-        if wanted == _ASCII and state == _ROMAN and char.isascii() and char not in "\\~":
-            wanted = _ROMAN  # it is the same in both
-        if wanted != state:
-            pieces.append(wanted)
+        charset, data = _shifted(char)
+        if charset == _ASCII and state == _ROMAN and char.isascii() and char not in "\\~":
+            charset = _ROMAN  # it is the same in both
+        if charset != state:
+            pieces.append(charset)
         pieces.append(data)
-        state = wanted
+        state = charset
     if state != _ASCII:
         pieces.append(_ASCII)
     return b"".join(pieces)

@@ -54,30 +54,30 @@ class KnownPage(msgspec.Struct, frozen=True):
     fingerprint: bytes = b""  # of its text
 
 
-def is_due(known: KnownPage, reading: bytes, now: float) -> bool:
-    if known.reading != reading and not known.gone:
+def is_due(page: KnownPage, reading: bytes, now: float) -> bool:
+    if page.reading != reading and not page.gone:
         return True
     # Also when its moment lies ahead: another run was quicker, or a clock was set back.
-    return abs(now - known.checked_at) >= known.interval_s
+    return abs(now - page.checked_at) >= page.interval_s
 
 
-def validators(known: KnownPage, reading: bytes) -> bytes:
+def validators(page: KnownPage, reading: bytes) -> bytes:
     """What its next request carries; nothing if it has to be read again in any case."""
-    if not known.content or known.reading != reading:
+    if not page.content or page.reading != reading:
         return b""
     return _encode(
-        Traits(known.etag, known.last_modified, known.content, fingerprint=known.fingerprint)
+        Traits(page.etag, page.last_modified, page.content, fingerprint=page.fingerprint)
     )
 
 
-def on_admission(known: KnownPage, spec: bytes, rules: Recrawl, now: float) -> tuple[str, bytes]:
+def on_admission(page: KnownPage, spec: bytes, rules: Recrawl, now: float) -> tuple[str, bytes]:
     """(why it is not asked for now, what its request carries), in a run with this spec and its
     rules. They may be others than those that the interval was found under, and hold at once."""
     reading = reading_of(spec)
-    known = msgspec.structs.replace(known, interval_s=_within(known.interval_s, rules))
-    if not is_due(known, reading, now):
+    page = msgspec.structs.replace(page, interval_s=_within(page.interval_s, rules))
+    if not is_due(page, reading, now):
         return NOT_DUE, b""
-    return "", validators(known, reading)
+    return "", validators(page, reading)
 
 
 def decode(data: bytes) -> Traits | None:
@@ -89,7 +89,7 @@ def decode(data: bytes) -> Traits | None:
 
 
 def remembered(
-    known: KnownPage | None,
+    page: KnownPage | None,
     state: RequestState,
     status: int,
     reason: str,
@@ -100,17 +100,17 @@ def remembered(
 ) -> KnownPage:
     """What is known of a page after its request has ended."""
     gone = state is RequestState.DEAD and status in _GONE
-    asked = state is not RequestState.DEAD and reason not in STAY_DUE
-    if not asked and not gone:
+    was_checked = state is not RequestState.DEAD and reason not in STAY_DUE
+    if not was_checked and not gone:
         # Nobody knows how it is now: it stays due, and its validators stay good.
-        return known or KnownPage(interval_s=rules.interval)
-    found = traits if traits is not None and state is RequestState.DONE else Traits()
-    before = known if known is not None and known.checks else None
-    changed = before is not None and (before.content, before.gone) != (found.content, gone)
+        return page or KnownPage(interval_s=rules.interval)
+    new_traits = traits if traits is not None and state is RequestState.DONE else Traits()
+    before = page if page is not None and page.checks else None
+    changed = before is not None and (before.content, before.gone) != (new_traits.content, gone)
     return KnownPage(
-        content=found.content,
-        etag=found.etag,
-        last_modified=found.last_modified,
+        content=new_traits.content,
+        etag=new_traits.etag,
+        last_modified=new_traits.last_modified,
         reading=reading,
         checked_at=now,
         changed_at=now if before is None or changed else before.changed_at,
@@ -118,7 +118,7 @@ def remembered(
         checks=1 if before is None else before.checks + 1,
         changes=0 if before is None else before.changes + changed,
         gone=gone,
-        fingerprint=found.fingerprint,
+        fingerprint=new_traits.fingerprint,
     )
 
 
@@ -139,8 +139,8 @@ def reading_of(spec: bytes) -> bytes:
     used = {key: plain.get(key) for key in _READ_BY}
     for key, parts in _READ_BY_PARTS.items():
         section = dict(plain.get(key) or {})
-        wanted = [name for name in section if name not in _LIMITS] if parts is None else parts
-        used[key] = {name: section.get(name) for name in wanted}
+        names = [name for name in section if name not in _LIMITS] if parts is None else parts
+        used[key] = {name: section.get(name) for name in names}
     return blake2b(msgspec.json.encode(used, order="sorted"), digest_size=8).digest()
 
 

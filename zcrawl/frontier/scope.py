@@ -99,9 +99,9 @@ class ScopeFilter:
             return OUT_OF_SCOPE_HOST
         if self._skip_binary and has_binary_extension(url):
             return BINARY_EXTENSION
-        if self._excludes and any(one.found_in(url) for one in self._excludes):
+        if self._excludes and any(pattern.found_in(url) for pattern in self._excludes):
             return EXCLUDED
-        if self._includes and not any(one.found_in(url) for one in self._includes):
+        if self._includes and not any(pattern.found_in(url) for pattern in self._includes):
             return NOT_INCLUDED
         return None
 
@@ -126,7 +126,8 @@ class ScopeFilter:
         if (name, "") in self._names or (name, port) in self._names:
             return True
         return any(
-            name.endswith(suffix) and wanted in ("", port) for suffix, wanted in self._suffixes
+            name.endswith(suffix) and suffix_port in ("", port)
+            for suffix, suffix_port in self._suffixes
         )
 
 

@@ -48,8 +48,8 @@ class Throttle(msgspec.Struct):
         if self._is_slow(took_s):
             # At the interval latency / concurrency all slots are full all the time; twice that
             # lets the server catch its breath.
-            wanted = GROWTH * self.latency_s / max(1, concurrency)
-            self.slow_s = min(MOST_S, max(self.slow_s, wanted))
+            target_s = GROWTH * self.latency_s / max(1, concurrency)
+            self.slow_s = min(MOST_S, max(self.slow_s, target_s))
             return
         self.slow_s *= RECOVERY
         if self.slow_s <= max(interval_s, FIRST_S / 10):

@@ -275,8 +275,8 @@ class TrapFilter:
         return None
 
     def _is_far_date(self, url: str, path_at: int, year: int) -> bool:
-        found = _DATE.search(url, path_at) or _YEAR.search(url, path_at)
-        if found is None:
+        match = _DATE.search(url, path_at) or _YEAR.search(url, path_at)
+        if match is None:
             return False
-        told = next(group for group in found.groups() if group is not None)
-        return not FIRST_YEAR <= int(told) <= year + YEARS_AHEAD
+        url_year = next(group for group in match.groups() if group is not None)
+        return not FIRST_YEAR <= int(url_year) <= year + YEARS_AHEAD

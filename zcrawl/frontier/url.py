@@ -276,11 +276,11 @@ class LinkResolver:
         self._base = base_url
 
     def _place(self, place: str) -> dict[str, tuple[str, bytes] | str]:
-        found = self._by_place.get(place)
-        if found is None:
-            found = self._by_place[place] = {}
+        cache = self._by_place.get(place)
+        if cache is None:
+            cache = self._by_place[place] = {}
             self._count_cached()
-        return found
+        return cache
 
     def _count_cached(self) -> None:
         self._cached += 1

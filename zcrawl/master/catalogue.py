@@ -29,8 +29,8 @@ class Catalogue:
     def see(self, seen: CatalogueSeen) -> None:
         if seen.masters is not None:
             self.masters = seen.masters
-            known = {one.id for one in seen.masters}
-            self._vitals = {name: told for name, told in self._vitals.items() if name in known}
+            names = {entry.id for entry in seen.masters}
+            self._vitals = {name: report for name, report in self._vitals.items() if name in names}
         if seen.workers is not None:
             self.workers = seen.workers
         if seen.away is not None:
@@ -40,16 +40,18 @@ class Catalogue:
 
     def hear(self, master: str, vitals: Vitals, now: float) -> None:
         """Of a master that is registered: nobody can fill the memory with names."""
-        if any(one.id == master for one in self.masters):
+        if any(entry.id == master for entry in self.masters):
             self._vitals[master] = (vitals, now)
 
     def endpoints(self) -> list[dict[str, Any]]:
         """How to reach each master: what `masters` answers, also to those without Consul. We are
         among them although the catalogue may not show us yet, or may be away."""
-        found = [one.endpoints for one in self.masters if one.endpoints is not None]
-        if self._own is not None and all(one.master != self._own.master for one in found):
-            found.append(self._own)
-        return [msgspec.to_builtins(one) for one in found]
+        addresses = [entry.endpoints for entry in self.masters if entry.endpoints is not None]
+        if self._own is not None and all(
+            address.master != self._own.master for address in addresses
+        ):
+            addresses.append(self._own)
+        return [msgspec.to_builtins(address) for address in addresses]
 
     def masters_view(self, leader: str, now: float) -> tuple[MasterView, ...]:
         return tuple(
@@ -83,12 +85,12 @@ class Catalogue:
         if self.workers is None:
             return []
         present = {info.id for info in mesh if info.present}
-        healthy = {one.id: one.healthy for one in self.workers}
-        found = []
+        healthy = {entry.id: entry.healthy for entry in self.workers}
+        differences = []
         for node in sorted(present | healthy.keys()):
             in_mesh = "present" if node in present else "absent"
             state = healthy.get(node)
             in_catalogue = "absent" if state is None else "passing" if state else "critical"
             if (in_mesh, in_catalogue) not in (("present", "passing"), ("absent", "critical")):
-                found.append({"node": node, "mesh": in_mesh, "catalogue": in_catalogue})
-        return found
+                differences.append({"node": node, "mesh": in_mesh, "catalogue": in_catalogue})
+        return differences

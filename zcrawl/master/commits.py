@@ -1,7 +1,7 @@
 """From the queue of received results to commits and acks: one batch at a time.
 
 A part of the leader. It plans a batch, asks the store, and changes the leader's memory only when
-the store says `Applied` (rule 14):
+the store says `Applied` (rule `plan, then commit`):
 
     idle ──batch──▶ committing ──Applied──▶ idle            acks go out
                         │ unavailable ──▶ waiting ──▶ committing   the same batch again
@@ -65,14 +65,14 @@ class Commits:
             if header.sequence <= stream.committed or (stream.early and gap_is_old):
                 stream.gap_told_at = now
                 self._acks[key] = None
-        for one in fresh:
-            self._note_arrival(one, now)
+        for received in fresh:
+            self._note_arrival(received, now)
 
-    def _note_arrival(self, one: Received, now: float) -> None:
+    def _note_arrival(self, received: Received, now: float) -> None:
         """The credit returns, and nobody else gets the request while its result is committed."""
-        state, result = self._state, one.result
-        one.promised = state.promise_kept(process_name(*one.stream), one.seq)
-        lease = state.leases.by_seq.get(one.seq)
+        state, result = self._state, received.result
+        received.promised = state.promise_kept(process_name(*received.stream), received.seq)
+        lease = state.leases.by_seq.get(received.seq)
         if isinstance(result, Result):
             next_at = now + result.host_next_in_s
             state.planner.learn_pace(result.host, next_at, result.crawl_delay_s, result.manner)
@@ -80,12 +80,12 @@ class Commits:
             if result.address:
                 state.planner.granter.learn_address(result.host, result.address)
             if result.robots is not None:
-                self._learn_robots(one.stream, result, result.robots, state.utc(now))
+                self._learn_robots(received.stream, result, result.robots, state.utc(now))
             if result.outcome is Outcome.PART:
                 return
-            if lease is None and not state.is_lost(result.lease_epoch, one.seq):
-                state.withhold(result.run, result.host, one.seq)
-        if lease is not None and not lease.received and not _is_newer(lease.token, one):
+            if lease is None and not state.is_lost(result.lease_epoch, received.seq):
+                state.withhold(result.run, result.host, received.seq)
+        if lease is not None and not lease.received and not _is_newer(lease.token, received):
             state.leases.receive(lease)
             state.planner.lease_left(lease.worker, lease.row)
 
@@ -129,20 +129,24 @@ class Commits:
 
     def _commit(self, results: list[Received], now: float, effects: MasterEffects) -> None:
         offset = self._state.clock_offset
-        changes = [self._plan(one, offset, now, effects) for one in results]
+        changes = [self._plan(received, offset, now, effects) for received in results]
         for change in changes:
             if change.reason == BAD_RESULT:
                 effects.append(Note(BAD_RESULT, str(change.seq)))
         self._execute(Batch(results, changes), now, effects)
 
-    def _plan(self, one: Received, offset: float, now: float, effects: MasterEffects) -> Change:
+    def _plan(
+        self, received: Received, offset: float, now: float, effects: MasterEffects
+    ) -> Change:
         """Planning changes nothing, so a result at which it fails is bad, and no more than that:
         it would come again, to whoever leads."""
         try:
-            return self._results.plan(one, offset, now)
+            return self._results.plan(received, offset, now)
         except Exception as error:
-            effects.append(Note(PLAN_ERROR, f"result {one.number} of {one.stream[0]}: {error!r}"))
-            return self._results.bury(one)
+            effects.append(
+                Note(PLAN_ERROR, f"result {received.number} of {received.stream[0]}: {error!r}")
+            )
+            return self._results.bury(received)
 
     def _execute(self, batch: Batch, now: float, effects: MasterEffects) -> None:
         state = self._state
@@ -156,12 +160,12 @@ class Commits:
         self._batch = None
         self._retry_s, self.failing = RETRY_LEAST_S, None
         state.receiver.commit(batch.results, state.utc(now))
-        for one, change, disposition in zip(
+        for received, change, disposition in zip(
             batch.results, batch.changes, applied.dispositions, strict=True
         ):
             if change.seq in applied.skipped:  # what it was for does not count here
                 change = msgspec.structs.replace(change, state=RequestState.SKIPPED, page=None)
-            self._settle(one, change, disposition, now)
+            self._settle(received, change, disposition, now)
             state.count(f"results_{disposition.name.lower()}")
         for run, key in applied.seen:
             state.seen.add(run, key)
@@ -171,28 +175,30 @@ class Commits:
         state.admit(admitted, applied.hosts, now)
         self._ack_batch(batch, applied.dispositions, effects)
 
-    def _settle(self, one: Received, change: Change, disposition: Disposition, now: float) -> None:
+    def _settle(
+        self, received: Received, change: Change, disposition: Disposition, now: float
+    ) -> None:
         """One result's request in memory, now that its fate is stored."""
         state = self._state
         if disposition is Disposition.APPLIED and change.state is not None:
-            self._tally(one, change, now)
-            self._note_postponed(one, change)
+            self._tally(received, change, now)
+            self._note_postponed(received, change)
             if change.state is RequestState.DONE:
                 state.planner.verdicts.page_done(change.run, change.host)
         lease = state.leases.by_seq.get(change.seq)
         if disposition is Disposition.DROPPED:
-            if lease is not None and not _is_newer(lease.token, one):
+            if lease is not None and not _is_newer(lease.token, received):
                 state.give_back(lease)
             state.release(change.run, change.host, change.seq)
             return
         if change.state is None and disposition is Disposition.APPLIED:
             return  # a part: the page itself follows
         host = change.host or (lease.row.host if lease else 0)
-        known = state.frontier.remove(change.run, host, change.seq)
+        queued_row = state.frontier.remove(change.run, host, change.seq)
         on_trial = state.planner.forget_trial(host, change.seq)
         closed = state.close_lease(change.seq)
         state.planner.overdue.discard(change.seq)
-        row = state.forget_withheld(change.seq) or known or on_trial
+        row = state.forget_withheld(change.seq) or queued_row or on_trial
         row = closed.row if closed is not None else row
         if disposition is not Disposition.APPLIED or change.state is not RequestState.QUEUED:
             return
@@ -204,7 +210,7 @@ class Commits:
             state.frontier.insert(row, max(now, change.due_at - state.clock_offset))
             state.planner.lane_opened(row.run, row.host)
 
-    def _tally(self, one: Received, change: Change, now: float) -> None:
+    def _tally(self, received: Received, change: Change, now: float) -> None:
         tally = self._state.tally(change.run)
         if change.status:
             tally.count_status(change.status)
@@ -220,13 +226,13 @@ class Commits:
                 utc=self._state.utc(now),
                 detail=change.detail,
             )
-        elif change.page is not None and isinstance(one.result, Result):
-            self._state.watch.page(change.run, change.page, one.result.depth)
+        elif change.page is not None and isinstance(received.result, Result):
+            self._state.watch.page(change.run, change.page, received.result.depth)
 
-    def _note_postponed(self, one: Received, change: Change) -> None:
+    def _note_postponed(self, received: Received, change: Change) -> None:
         """A page that could not be asked for, because all proxies are down say, comes again and
         again: whoever wonders is told why."""
-        result = one.result
+        result = received.result
         if isinstance(result, Result):
             postponed = change.state is RequestState.QUEUED and result.retry is RetryClass.POSTPONED
             self._state.tally(change.run).note_postponed(result.detail if postponed else "")
@@ -300,13 +306,17 @@ class Commits:
             self._halves.insert(0, batch.results)
             return
         state.receiver.commit(batch.results, state.utc(now))
-        for one, change in zip(batch.results, batch.changes, strict=True):
+        for received, change in zip(batch.results, batch.changes, strict=True):
             lease = state.leases.by_seq.get(change.seq)
-            if lease is not None and change.state is not None and not _is_newer(lease.token, one):
+            if (
+                lease is not None
+                and change.state is not None
+                and not _is_newer(lease.token, received)
+            ):
                 state.close_lease(change.seq)  # if it was a retry, its row is read again
             if change.state is not None or change.dropped:
                 state.forget_withheld(change.seq)
-            self._acks[one.stream] = None
+            self._acks[received.stream] = None
         self._retry_s, self.failing = RETRY_LEAST_S, None  # it was applied
 
     # ------------------------------------------------------------ acks
@@ -315,16 +325,16 @@ class Commits:
         self, batch: Batch, dispositions: list[Disposition], effects: MasterEffects
     ) -> None:
         firsts: dict[StreamKey, int] = {}
-        told: dict[StreamKey, bytearray] = {}
-        for one, change, disposition in zip(
+        fates: dict[StreamKey, bytearray] = {}
+        for received, change, disposition in zip(
             batch.results, batch.changes, dispositions, strict=True
         ):
             # A buried result's links were not admitted: its worker must not take them as known.
             fate = Disposition.DROPPED if change.reason == BAD_RESULT else disposition
-            firsts.setdefault(one.stream, one.number)
-            told.setdefault(one.stream, bytearray()).append(int(fate))
+            firsts.setdefault(received.stream, received.number)
+            fates.setdefault(received.stream, bytearray()).append(int(fate))
         for key, first in firsts.items():
-            self._ack(key, first, bytes(told[key]), effects)
+            self._ack(key, first, bytes(fates[key]), effects)
             self._acks.pop(key, None)
 
     def _send_acks(self, effects: MasterEffects) -> None:
@@ -332,16 +342,16 @@ class Commits:
             self._ack(key, self._state.receiver.stream(key).committed + 1, b"", effects)
         self._acks.clear()
 
-    def _ack(self, key: StreamKey, first: int, told: bytes, effects: MasterEffects) -> None:
+    def _ack(self, key: StreamKey, first: int, fates: bytes, effects: MasterEffects) -> None:
         stream = self._state.receiver.stream(key)
-        ack = Ack(stream.committed, first, told, stream.received, stream.missing())
+        ack = Ack(stream.committed, first, fates, stream.received, stream.missing())
         info = self._state.roster.process(*key)
         if info is not None:  # else its WELCOME will tell
             effects.append(SendToWorker(*key, info.route, ack))
 
 
-def _is_newer(token: tuple[int, int], one: Received) -> bool:
-    result = one.result
+def _is_newer(token: tuple[int, int], received: Received) -> bool:
+    result = received.result
     if isinstance(result, BadBody):
         return False
     return token > (result.lease_epoch, result.lease_n)

@@ -4,7 +4,7 @@ Who leads it knows from the leader's BEATs. While nobody leads, or the leader do
 answers reads itself, from the database and the leader's last SNAPSHOT, and says how old that is;
 everything else is refused as `no_leader`, and the client asks again with the same id, so an action
 is carried out once however often it was asked for. Reports of workers tell it who lives and
-nothing more (rule 15).
+nothing more (rule `followers`).
 
     ClientAsked ──leader known──▶ waiting ──ReplyCame──▶ replied
          │                          │ no answer in time, or "no leader"
@@ -102,7 +102,7 @@ class Follower:
         return waiting
 
     def next_wakeup(self) -> float:
-        return min((one.until for one in self._waiting.values()), default=float("inf"))
+        return min((pending.until for pending in self._waiting.values()), default=float("inf"))
 
     # ------------------------------------------------------------ messages
 
@@ -121,8 +121,8 @@ class Follower:
             case Vitals():
                 self._catalogue.hear(header.source, body, now)
             case Hello() if route:
-                told = NotLeader(self.leader if self._leader_lives(now) else None)
-                effects.append(SendToWorker(header.source, header.incarnation, route, told))
+                answer = NotLeader(self.leader if self._leader_lives(now) else None)
+                effects.append(SendToWorker(header.source, header.incarnation, route, answer))
             case _:
                 pass
 
@@ -155,7 +155,7 @@ class Follower:
             effects.append(ReplyTo(pending.client, answer))
 
     def _on_tick(self, now: float, effects: MasterEffects) -> None:
-        for pending in [one for one in self._waiting.values() if one.until <= now]:
+        for pending in [entry for entry in self._waiting.values() if entry.until <= now]:
             del self._waiting[pending.request.id]
             self._answer_here(pending, now, effects)
 
@@ -185,15 +185,15 @@ class Follower:
         effects: MasterEffects,
     ) -> None:
         try:
-            found = reads.proceed(pending, outcome, lambda run: None, utc)
+            next_step = reads.proceed(pending, outcome, lambda run: None, utc)
         except Exception as error:  # refused by its name, or as a bug of ours
             refuse_error(pending, error, effects)
             return
-        if isinstance(found, dict):
-            reply(pending, self._marked(found, now), effects)
+        if isinstance(next_step, dict):
+            reply(pending, self._marked(next_step, now), effects)
         else:
             self._reading[pending.request.id] = pending
-            effects.append(Ask(found, pending.request.id))
+            effects.append(Ask(next_step, pending.request.id))
 
     def nodes(self, now: float) -> dict[str, Any]:
         """Return the nodes that this master has heard of."""

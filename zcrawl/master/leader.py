@@ -178,7 +178,11 @@ class Leader:
         self.state.watch.note("leader", f"{me} leads in epoch {loaded.epoch}", utc)
         inherit(self.state, loaded, alone=alone, now=now)
         runs = self.state.runs.active.values()
-        self._old_keys = [(one.row.id, text) for one in runs if (text := one.old_keys or one.waits)]
+        self._old_keys = [
+            (active_run.row.id, text)
+            for active_run in runs
+            if (text := active_run.old_keys or active_run.waits)
+        ]
 
     # ------------------------------------------------------------ the one mutator
 
@@ -393,14 +397,17 @@ class Leader:
         self.pruning.tick(now, effects)
         due = [command for moment, command in self._again if moment <= now]
         if due:
-            self._again = [one for one in self._again if one[0] > now]
+            self._again = [entry for entry in self._again if entry[0] > now]
             effects.extend(Execute(command) for command in due)
         if now >= self._snapshot_at:
             self._snapshot_at = now + SNAPSHOT_S
             runs, by_run = self.state.runs.active, self.state.leases.by_run
-            pending = sum(one.row.counters.pending for one in runs.values())
+            pending = sum(active_run.row.counters.pending for active_run in runs.values())
             leased = len(self.state.leases.by_seq)
-            lengths = ((n, one.row.counters.pending - by_run.get(n, 0)) for n, one in runs.items())
+            lengths = (
+                (n, active_run.row.counters.pending - by_run.get(n, 0))
+                for n, active_run in runs.items()
+            )
             self.state.watch.trends.sample(now, lengths)
             self.state.watch.sample(now, self.state.utc(now), max(0, pending - leased), leased)
             effects.append(Publish(Snapshot(published(self.current_snapshot(now)))))

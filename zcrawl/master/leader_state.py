@@ -209,9 +209,9 @@ class LeaderState:
 
     def put_run(self, row: RunRow, now: float, effects: MasterEffects) -> None:
         """The run as it is stored now; when it ended, nothing of it stays in memory."""
-        known = self.runs.get(row.id)
-        dispatched = known is not None and known.dispatches
-        politeness = known.spec.politeness if known is not None else None
+        active_before = self.runs.get(row.id)
+        dispatched = active_before is not None and active_before.dispatches
+        politeness = active_before.spec.politeness if active_before is not None else None
         active = self.runs.put(row)
         if active is not None and not active.refusal and row.recall is not None:
             self.recalls[row.id] = None
@@ -225,11 +225,11 @@ class LeaderState:
             if not dispatched:
                 self.planner.run_freed(row.id)
             return
-        if known is None and row.id in self.sweeps:
+        if active_before is None and row.id in self.sweeps:
             return
         self.sweeps[row.id] = row.job
         self.ended[row.id] = row
-        if known is not None:
+        if active_before is not None:
             counters = row.counters
             text = f"{row.name}, run {row.id}: {row.state}, {counters.done} pages"
             effects.append(Note("run_ended", f"{text}, {counters.failed} failed", row.id))
@@ -264,8 +264,10 @@ class LeaderState:
         that is paused, of a host outside of its hours. The word about it was lost, or the hours
         ended since."""
         active = self.runs.active.values()
-        paused = {one.row.id for one in active if not one.dispatches}
-        if not worker.unstarted or not (paused or any(one.spec.politeness.hours for one in active)):
+        paused = {active_run.row.id for active_run in active if not active_run.dispatches}
+        if not worker.unstarted or not (
+            paused or any(active_run.spec.politeness.hours for active_run in active)
+        ):
             return []
         return [
             lease
@@ -299,9 +301,9 @@ class LeaderState:
             return
         self.roster.set_drained(info, row is not None)
         self.planner.worker_drained(info)
-        told = "gets no work until it is undrained" if info.drained else "may work again"
+        text = "gets no work until it is undrained" if info.drained else "may work again"
         effects.append(
-            Note("worker_drained" if info.drained else "drain_ended", f"{worker} {told}")
+            Note("worker_drained" if info.drained else "drain_ended", f"{worker} {text}")
         )
         if info.drained and info.present:
             effects.append(to_worker(info, Drain(False)))

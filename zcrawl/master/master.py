@@ -93,10 +93,10 @@ class Master:
     def handle(self, event: MasterEvent, now: float, utc: float) -> MasterEffects:
         """`utc` is the wall clock; it counts at a takeover from a database that has no clock."""
         if self.mishaps.marked:
-            wanted = self.mishaps.filtered(event, now)
-            if wanted is None:
+            filtered_event = self.mishaps.filtered(event, now)
+            if filtered_event is None:
                 return [Note(MESSAGE_IGNORED, "the leader fails at what this process says")]
-            event = wanted
+            event = filtered_event
         match event:
             case Elected():
                 return self._on_elected(event, now, utc)

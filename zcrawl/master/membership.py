@@ -1,9 +1,9 @@
 """Workers come, speak and go: HELLO, HEARTBEAT, ACCEPT, REJECT, BYE, and silence.
 
 Called by `leader`, for each message of a worker and on each tick. What is said to a worker goes by
-the route that its HELLO came by, what a HELLO is refused with by the route of that HELLO. Leases
-of a worker that is gone are given back; those that may have started go on trial (rule 9). What a
-joining worker holds is adopted, not repeated (rule 12).
+the route that its HELLO came by, what a HELLO is refused with by the route of that HELLO. Leases of
+a worker that is gone are given back; those that may have started go on trial (rule `crashes`). What
+a joining worker holds is adopted, not repeated (rule `takeover`).
 """
 
 from __future__ import annotations
@@ -75,27 +75,27 @@ class Membership:
             return
         state = self._state
         state.supervisor_heard(header.source, hello.life)
-        known = state.roster.workers.get(header.source)
-        same = known is not None and known.incarnation == header.incarnation
+        worker = state.roster.workers.get(header.source)
+        same = worker is not None and worker.incarnation == header.incarnation
         greeting = state.roster.judge(header.source, header.incarnation, hello, route)
         if greeting is Greeting.OLD:
             return
         greets_again = same and greeting is Greeting.WELCOME
-        if known is not None and greets_again and state.roster.greeted(known, hello.heard):
-            self._note_deaf(known, effects)
+        if worker is not None and greets_again and state.roster.greeted(worker, hello.heard):
+            self._note_deaf(worker, effects)
             greeting = Greeting.DEAF
-        if known is not None and greeting in (Greeting.ANEW, Greeting.DEAF):
+        if worker is not None and greeting in (Greeting.ANEW, Greeting.DEAF):
             cause = "deaf" if greeting is Greeting.DEAF else "lost since"
             rehello = Rehello(cause, hello.hello)
-            number = known.next_number()
+            number = worker.next_number()
             sent = SendToWorker(header.source, header.incarnation, route, rehello, number)
             effects.append(sent)
             return
         if greeting is Greeting.DUPLICATE:
             first = state.roster.workers[header.source]
             other = f"pid {first.pid} on {first.hostname}"
-            told = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
-            effects.append(Note(DUPLICATE_WORKER_ID, told))
+            text = f"{header.source}: pid {hello.pid} on {hello.hostname} is refused, {other} lives"
+            effects.append(Note(DUPLICATE_WORKER_ID, text))
             stale = Stale(DUPLICATE_ID, other)
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
@@ -108,8 +108,8 @@ class Membership:
             effects.append(SendToWorker(header.source, header.incarnation, route, stale))
             return
         if greeting is Greeting.WELCOME:
-            if known is not None and not same:
-                self._gone(known, now, effects, blame=known.present)
+            if worker is not None and not same:
+                self._gone(worker, now, effects, blame=worker.present)
             if hello.replaces:
                 state.planner.process_gone(process_name(header.source, hello.replaces), now)
             info = state.roster.join(header.source, header.incarnation, hello, route, now)
@@ -156,21 +156,21 @@ class Membership:
         stream = state.receiver.stream((info.id, info.incarnation))
         settled = stream.received_after(hello.produced)
         by_host: dict[int, list[HeldLease]] = {}
-        for one in hello.held:
-            if one.assignment.seq in settled:
+        for held_lease in hello.held:
+            if held_lease.assignment.seq in settled:
                 continue
-            by_host.setdefault(one.assignment.host, []).append(one)
+            by_host.setdefault(held_lease.assignment.host, []).append(held_lease)
         granted = dict(hello.granted)
         for host, leases in by_host.items():
-            running = sum(one.started for one in leases)
+            running = sum(held_lease.started for held_lease in leases)
             in_use = max(running, min(len(leases), granted.get(host, len(leases))))
             state.planner.granter.adopt(info, host, in_use, now)
-            for one in leases:
-                self._adopt_lease(info, one, now)
+            for held_lease in leases:
+                self._adopt_lease(info, held_lease, now)
 
-    def _adopt_lease(self, info: WorkerInfo, one: HeldLease, now: float) -> None:
-        state, url = self._state, one.assignment
-        token = (one.epoch, url.n)
+    def _adopt_lease(self, info: WorkerInfo, held_lease: HeldLease, now: float) -> None:
+        state, url = self._state, held_lease.assignment
+        token = (held_lease.epoch, url.n)
         lease = state.leases.by_seq.get(url.seq)
         if lease is not None:
             if lease.worker is info and not lease.received:
@@ -178,13 +178,13 @@ class Membership:
             return
         if state.runs.get(url.run) is None or url.seq in state.withheld:
             return  # the run has ended, or the result is here already
-        if state.is_lost(one.epoch, url.seq):
+        if state.is_lost(held_lease.epoch, url.seq):
             return
         if url.host not in state.planner.hosts:
             return  # no queued request has this host: whatever it holds is settled
-        known = state.frontier.remove(url.run, url.host, url.seq)
+        queued_row = state.frontier.remove(url.run, url.host, url.seq)
         state.planner.forget_trial(url.host, url.seq)
-        row = known or QueuedRow(
+        row = queued_row or QueuedRow(
             run=url.run,
             host=url.host,
             prio=url.prio,
@@ -199,9 +199,9 @@ class Membership:
             known=url.known,
         )
         paced = state.planner.hosts[url.host].interval_s > 0.0
-        ahead = paced and not one.started
+        ahead = paced and not held_lease.started
         lease = state.leases.open(token, row, info, 0, now, ahead=ahead)
-        lease.started_at = now if one.started else None
+        lease.started_at = now if held_lease.started else None
         state.planner.lease_adopted(info, row)
 
     def _await_results(self, info: WorkerInfo, hello: Hello, is_new: bool) -> None:
@@ -276,7 +276,10 @@ class Membership:
         info = state.roster.find(header.source, header.incarnation)
         if info is None:
             return
-        rejections = {(one.epoch, one.n): one for one in reject.leases}
+        rejections = {
+            (rejected_lease.epoch, rejected_lease.n): rejected_lease
+            for rejected_lease in reject.leases
+        }
         for lease in state.leases.of_worker(info):
             rejection = rejections.get(lease.token)
             if rejection is None or lease.received:
@@ -320,7 +323,9 @@ class Membership:
         state = self._state
         state.promises_broken(info.name)
         on_trial, alone = info.on_trial, info.reserved
-        leases = [one for one in state.leases.of_worker(info) if not one.received]
+        leases = [
+            held_lease for held_lease in state.leases.of_worker(info) if not held_lease.received
+        ]
         blamed = suspects(leases, state.planner.hosts, info, now) if blame else set()
         for lease in leases:
             if lease.row.seq not in blamed:

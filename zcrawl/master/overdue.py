@@ -24,8 +24,8 @@ lost too: then it would use up a slot and its host's concurrency for ever. A str
 cancelled as well, and nothing else becomes of it.
 
 Nothing is leased again before the worker has said that it let go, so no host gets two requests for
-one. A result that comes later still meets rule 6: it counts unless a newer attempt is known. A new
-leader counts from its takeover on.
+one. A result that comes later still meets rule `leases`: it counts unless a newer attempt is known.
+A new leader counts from its takeover on.
 """
 
 from __future__ import annotations

@@ -56,7 +56,12 @@ class Recall:
         return f"recall.{self._state.epoch}.{run}"
 
     def found(
-        self, query: ReadKnown, tag: str, known: KnownPages, now: float, effects: MasterEffects
+        self,
+        query: ReadKnown,
+        tag: str,
+        known_pages: KnownPages,
+        now: float,
+        effects: MasterEffects,
     ) -> None:
         run = self._busy
         if run is None or tag != self._tag(run):
@@ -67,13 +72,13 @@ class Recall:
             return
         row = active.row
         scope = _scope(active.spec.scope, row.seed_hosts)
-        rows = _affordable(known.rows, scope.cost)
-        inside = [one for one in rows if scope.verdict(one.url, one.depth) is None]
+        rows = _affordable(known_pages.rows, scope.cost)
+        inside = [page for page in rows if scope.verdict(page.url, page.depth) is None]
         links, lost = _links(inside, active.rules)
         if lost:
             text = f"run {run}: {lost} pages of earlier runs have no URL under its rules"
             effects.append(Note("recall_dropped", text, run))
-        last = len(known.rows) < query.limit and len(rows) == len(known.rows)
+        last = len(known_pages.rows) < query.limit and len(rows) == len(known_pages.rows)
         upto = query.after if last else rows[-1].id
         utc = self._state.utc(now)
         command = AdmitKnown(self._state.epoch, run, query.after, upto, links, last, utc)

@@ -157,7 +157,9 @@ def waiting_runs(state: LeaderState, now: float) -> dict[int, str]:
     }
     usable = any(info.usable for info in state.roster.workers.values())
     if not usable and now >= state.settled_at:
-        waits = {run: NO_WORKER for run, one in state.runs.active.items() if one.dispatches}
+        waits = {
+            run: NO_WORKER for run, active_run in state.runs.active.items() if active_run.dispatches
+        }
     return waits | _held_up(state, waits, now)
 
 

@@ -48,7 +48,9 @@ def inherit(state: LeaderState, loaded: Loaded, *, alone: bool, now: float) -> N
             if host.owners:
                 state.planner.granter.assume_a_start(host.id, last_start_at)
         return
-    longest = max((one.spec.fetch.timeout for one in state.runs.active.values()), default=20.0)
+    longest = max(
+        (active_run.spec.fetch.timeout for active_run in state.runs.active.values()), default=20.0
+    )
     over_at = lease_until + longest
     for host in loaded.hosts:
         if host.owners:

@@ -55,15 +55,15 @@ def parse_endpoint(text: str) -> TcpAddress | None:
     """The address of a TCP endpoint, None for a local one (ipc, inproc)."""
     if text.startswith(("ipc://", "inproc://")) and not text.endswith("://"):
         return None
-    found = _TCP.fullmatch(text)
-    port = 0 if found is None or found["port"] == ANY_PORT else int(found["port"])
-    if found is None or port > 65_535 or not _is_host(found["host"]):
+    match = _TCP.fullmatch(text)
+    port = 0 if match is None or match["port"] == ANY_PORT else int(match["port"])
+    if match is None or port > 65_535 or not _is_host(match["host"]):
         raise ConfigError(
             f"{text!r} is not an endpoint; write tcp://HOST:PORT with a port up to 65535 "
             "(* takes a free one), tcp://[IPV6]:PORT, or ipc://PATH",
             code=BAD_ENDPOINT,
         )
-    return TcpAddress(found["host"].strip("[]"), port)
+    return TcpAddress(match["host"].strip("[]"), port)
 
 
 def _is_host(host: str) -> bool:
@@ -84,15 +84,15 @@ def advertised(bound: Endpoints, host: str) -> Endpoints:
         address = parse_endpoint(text)
         if address is None or not address.is_wildcard:
             return text
-        told = str(TcpAddress(host.strip("[]"), address.port))
+        endpoint = str(TcpAddress(host.strip("[]"), address.port))
         try:
-            parse_endpoint(told)
+            parse_endpoint(endpoint)
         except ConfigError as error:
             raise ConfigError(
                 f"mesh.advertise: {host!r} is not a host; write a name or an address, without port",
                 code=BAD_ENDPOINT,
             ) from error
-        return told
+        return endpoint
 
     return Endpoints(
         bound.master, reachable(bound.control), reachable(bound.reports), reachable(bound.events)

@@ -176,17 +176,20 @@ class Border:
 
     def allow(self, allowed: Mapping[str, AllowedKey]) -> None:
         """From the next message on, also of those who are connected."""
-        self._senders = {key: Sender(key, one.name, one.roles, one) for key, one in allowed.items()}
+        self._senders = {
+            key: Sender(key, allowed_key.name, allowed_key.roles, allowed_key)
+            for key, allowed_key in allowed.items()
+        }
         if self._server:
             masters = Sender(self._server, MASTERS, frozenset({KeyRole.MASTER}))
             self._senders[self._server] = masters
 
     def sender(self, key: str) -> Sender:
         """Whose key it is. One that was taken off the list may send nothing."""
-        found = self._senders.get(key)
-        if found is None:  # kept too: only keys that were listed once come this far
-            found = self._senders[key] = Sender(key, "", frozenset())
-        return found
+        sender = self._senders.get(key)
+        if sender is None:  # kept too: only keys that were listed once come this far
+            sender = self._senders[key] = Sender(key, "", frozenset())
+        return sender
 
     # ------------------------------------------------------------ decisions
 

@@ -147,11 +147,11 @@ def _is_flat(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
         deeper: list[object] = []
-        for one in level:
-            if isinstance(one, dict):
-                deeper += one.values()
-            elif isinstance(one, list):
-                deeper += one
+        for element in level:
+            if isinstance(element, dict):
+                deeper += element.values()
+            elif isinstance(element, list):
+                deeper += element
         if not deeper:
             return True
         level = deeper

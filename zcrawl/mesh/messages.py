@@ -1,8 +1,8 @@
 """The closed union of messages that travel over the mesh. Frozen, versioned, arrays on the wire.
 
 A message is two frames: a `Header` and a body. The header's `subject` names the request that a
-RESULT is about, so that a result whose body cannot be read can still be consumed (rule 3).
-docs/protocol.md explains each message and the fifteen rules.
+RESULT is about, so that a result whose body cannot be read can still be consumed (rule `bad
+results`). docs/protocol.md explains each message and the fifteen rules.
 
 Annotations here and in the modules that it takes types from are no strings: msgspec would compile
 each of them again in every process, which was 30 ms of a start.
@@ -76,7 +76,7 @@ class LogRecords(msgspec.Struct, frozen=True, array_like=True):
 
 
 PROTOCOL_VERSION = 2
-LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule 4)
+LINKS_PER_RESULT = 5_000  # more links on one page travel in parts (rule `many links`)
 
 
 PageSize: TypeAlias = Annotated[int, Meta(ge=0, le=2**40)]  # sums of it stay numbers
@@ -125,7 +125,7 @@ class Assignment(_Body, frozen=True):
     attempt: int
     parent: str | None
     prio: int = 0
-    crashes: int = 0  # crashes with this request alone (rule 9)
+    crashes: int = 0  # crashes with this request alone (rule `crashes`)
     label: str = ""  # the extraction block that reads it; of a sitemap: model.sitemap_request
     verdict: str = ""  # not to be fetched: its request ends with this reason
     extra: bytes = b""  # of a spider's request: frontier.extra

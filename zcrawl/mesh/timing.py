@@ -1,8 +1,9 @@
 """The moments that leader and workers must agree on: who may start what, and for how long.
 
 A worker starts no request later than PERMISSION_S after it sent the newest heartbeat that a BEAT
-echoed; the leader moves a host LOST_AFTER heartbeats after the last one it received. The second
-is longer than the first, so two owners never start requests at the same time (rules 7 and 8).
+echoed; the leader moves a host LOST_AFTER heartbeats after the last one it received. The second is
+longer than the first, so two owners never start requests at the same time (rules `heartbeats` and
+`permission`).
 """
 
 from __future__ import annotations

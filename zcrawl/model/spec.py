@@ -85,9 +85,9 @@ def check_rendering(browser: Browser, engine: str, timeout_s: float) -> None:
         )
 
 
-def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise JobError(f"{key} is {value!r}; use one of {', '.join(filter(None, known))}")
+def _one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise JobError(f"{key} is {value!r}; use one of {', '.join(filter(None, choices))}")
 
 
 def _between(key: str, value: int, least: int, most: int) -> None:

@@ -72,11 +72,11 @@ def columns_of(spec: JobSpec) -> dict[str, ColumnKind] | None:
         return {**_of_blocks(spec), **marked}
     properties = spec.schema.get("properties")
     if isinstance(properties, Mapping):
-        return {name: _of_schema(one) for name, one in properties.items()} | marked
+        return {name: _of_schema(schema) for name, schema in properties.items()} | marked
     if spec.spider or spec.kind != CRAWL:
         return None
     files = {"screenshot": spec.browser.screenshot, "pdf": spec.browser.pdf}
-    return DEFAULT_COLUMNS | {name: "string" for name, wanted in files.items() if wanted} | marked
+    return DEFAULT_COLUMNS | {name: "string" for name, enabled in files.items() if enabled} | marked
 
 
 def _of_blocks(spec: JobSpec) -> dict[str, ColumnKind]:
@@ -84,10 +84,10 @@ def _of_blocks(spec: JobSpec) -> dict[str, ColumnKind]:
     for block in spec.extract:
         if not block.fields and not block.structured:
             continue
-        found: dict[str, ColumnKind] = {} if "url" in block.fields else {"url": "string"}
-        found |= {name: kind_of(field) for name, field in block.fields.items()}
-        found |= dict.fromkeys(block.structured, "json")
-        for name, kind in found.items():
+        block_columns: dict[str, ColumnKind] = {} if "url" in block.fields else {"url": "string"}
+        block_columns |= {name: kind_of(field) for name, field in block.fields.items()}
+        block_columns |= dict.fromkeys(block.structured, "json")
+        for name, kind in block_columns.items():
             columns[name] = kind if columns.get(name, kind) == kind else "json"
     return columns
 
@@ -95,7 +95,7 @@ def _of_blocks(spec: JobSpec) -> dict[str, ColumnKind]:
 def kind_of(field: Field) -> ColumnKind:
     if field.fields:
         inner: ColumnKind = ObjectOf(
-            tuple((name, kind_of(one)) for name, one in field.fields.items())
+            tuple((name, kind_of(child)) for name, child in field.fields.items())
         )
     elif field.type == "str" and (field.json or field.jsonld or field.microdata):
         inner = "json"  # untyped paths may lead to anything
@@ -137,7 +137,7 @@ def inferred(items: list[dict[str, Any]]) -> dict[str, ColumnKind]:
         for name, value in item.items():
             if name in values or len(values) < MOST_INFERRED:
                 values.setdefault(name, []).append(value)
-    return {name: _of_values(found) for name, found in values.items()}
+    return {name: _of_values(column_values) for name, column_values in values.items()}
 
 
 def _of_values(values: list[Any]) -> ColumnKind:
@@ -145,7 +145,7 @@ def _of_values(values: list[Any]) -> ColumnKind:
     if kinds == {"int", "float"}:
         return "float"
     if kinds == {"list"}:
-        inner = _of_values([one for value in values if value is not None for one in value])
+        inner = _of_values([element for value in values if value is not None for element in value])
         return ListOf(inner)
     if len(kinds) > 1 or "list" in kinds or "json" in kinds:
         return "json"

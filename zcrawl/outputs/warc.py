@@ -47,8 +47,8 @@ def render_warc(captures: list[bytes], body_of: GetBody) -> bytes:
     """The records of these captures, each a gzip member of its own."""
     return b"".join(
         _records(exchange, about, body_of)
-        for one in captures
-        for exchange, about in _exchanges(_read(one))
+        for capture in captures
+        for exchange, about in _exchanges(_read(capture))
     )
 
 

@@ -19,8 +19,8 @@ _WITH_VALUE = frozenset(
 
 def agent_token(user_agent: str) -> str:
     """The product token by which a page can address this crawler alone: `zcrawl`."""
-    found = _TOKEN.match(user_agent)
-    return found[0].lower() if found else ""
+    match = _TOKEN.match(user_agent)
+    return match[0].lower() if match else ""
 
 
 def header_directives(values: Iterable[str], token: str) -> set[str]:
@@ -29,7 +29,7 @@ def header_directives(values: Iterable[str], token: str) -> set[str]:
     `X-Robots-Tag: otherbot: noindex, nofollow` names a crawler, and everything behind it is meant
     for that one.
     """
-    found: set[str] = set()
+    directives: set[str] = set()
     for value in values:
         meant = True
         for part in value.lower().split(","):
@@ -38,8 +38,8 @@ def header_directives(values: Iterable[str], token: str) -> set[str]:
                 meant = name.strip() in (token, "*", "robots")
                 part = rest
             if meant:
-                found.update(part.split())
-    return found
+                directives.update(part.split())
+    return directives
 
 
 def forbids_index(directives: set[str]) -> bool:

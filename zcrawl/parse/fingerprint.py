@@ -64,8 +64,8 @@ class _Hashes(dict[str, bytes]):
 
     def __missing__(self, word: str) -> bytes:
         data = word.encode("utf-8", "replace")
-        found = self[word] = blake2b(data, digest_size=BYTES).digest()
-        return found
+        digest = self[word] = blake2b(data, digest_size=BYTES).digest()
+        return digest
 
 
 _hashes: Final = _Hashes()
@@ -74,15 +74,15 @@ _hashes: Final = _Hashes()
 def _majority(first: bytes, second: bytes, pairs: int) -> bytes:
     mixed = (int.from_bytes(first) ^ int.from_bytes(second)).to_bytes(BYTES * pairs)
     masks = [int.from_bytes(bytes((1 << bit,)) * pairs) for bit in range(8)]
-    found = bytearray(BYTES)
+    majority = bytearray(BYTES)
     for at in range(BYTES):
         column = int.from_bytes(mixed[at::BYTES])
         for bit, mask in enumerate(masks):
             if 2 * (column & mask).bit_count() > pairs:
-                found[at] |= 1 << bit
-    return bytes(found)
+                majority[at] |= 1 << bit
+    return bytes(majority)
 
 
-def distance(one: bytes, other: bytes) -> int:
+def distance(first: bytes, other: bytes) -> int:
     """In how many bits two fingerprints differ."""
-    return (int.from_bytes(one) ^ int.from_bytes(other)).bit_count()
+    return (int.from_bytes(first) ^ int.from_bytes(other)).bit_count()

@@ -18,14 +18,14 @@ class HtmlForm(msgspec.Struct, frozen=True):
 
 
 def find_form(body: bytes, fields: Iterable[str]) -> HtmlForm | None:
-    wanted = set(fields)
+    field_names = set(fields)
     for form in LexborHTMLParser(body[:MAX_FORM_BYTES]).css("form"):
         inputs = {
             name: (node.attributes.get("type") or "text", node.attributes.get("value") or "")
             for node in form.css("input, select, textarea")
             if (name := node.attributes.get("name"))
         }
-        if wanted <= inputs.keys():
+        if field_names <= inputs.keys():
             hidden = {name: value for name, (kind, value) in inputs.items() if kind == "hidden"}
             return HtmlForm((form.attributes.get("action") or "").strip(), hidden)
     return None

@@ -65,8 +65,10 @@ def links_of(
         elif tag == _BASE:
             if budget is not None:
                 budget.check()
-            if base is None and (found := resolver.resolve(page_url, attributes.get("href") or "")):
-                base = found[0]
+            if base is None and (
+                base_link := resolver.resolve(page_url, attributes.get("href") or "")
+            ):
+                base = base_link[0]
             continue
         else:
             href = attributes.get("src") or ""

@@ -171,8 +171,8 @@ def plain_text(text: str) -> tuple[str, bool]:
     """The text with its references resolved, and whether all of them are known."""
     if "&" not in text:
         return text, True
-    known = _UNKNOWN_REFERENCE.search(_REFERENCE.sub("", text)) is None
-    return _REFERENCE.sub(_character, text), known
+    all_known = _UNKNOWN_REFERENCE.search(_REFERENCE.sub("", text)) is None
+    return _REFERENCE.sub(_character, text), all_known
 
 
 def _character(match: re.Match[str]) -> str:

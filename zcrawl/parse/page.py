@@ -253,7 +253,7 @@ class _Head(msgspec.Struct):
 
 def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
     """What the <head> says; in the <body> these tags do not count."""
-    found = _Head()
+    head_data = _Head()
     head = tree.head
     for node in head.iter() if head is not None else ():
         tag = node.tag_id
@@ -262,25 +262,25 @@ def _read_head(tree: LexborHTMLParser, token: str) -> _Head:
             name = (attributes.get("name") or "").strip().lower()
             if name == "robots" or (token and name == token):
                 words = (attributes.get("content") or "").lower().replace(",", " ")
-                found.robots.update(words.split())
+                head_data.robots.update(words.split())
         elif tag == _LINK:
-            _read_link(node.attributes, found)
-        elif tag == _TITLE and found.title is None:
-            found.title = _clean(node)
-    return found
+            _read_link(node.attributes, head_data)
+        elif tag == _TITLE and head_data.title is None:
+            head_data.title = _clean(node)
+    return head_data
 
 
-def _read_link(attributes: dict[str, str | None], found: _Head) -> None:
+def _read_link(attributes: dict[str, str | None], head_data: _Head) -> None:
     rel, href = attributes.get("rel"), attributes.get("href")
     if not rel or not href:
         return
     words = rel.lower().split()
     if "canonical" in words:
-        found.canonical = found.canonical or href
-    elif "alternate" in words and len(found.alternates) < MAX_ALTERNATES:
+        head_data.canonical = head_data.canonical or href
+    elif "alternate" in words and len(head_data.alternates) < MAX_ALTERNATES:
         language = attributes.get("hreflang")
         if language:
-            found.alternates.append((language[:40], href))
+            head_data.alternates.append((language[:40], href))
 
 
 def _resolve_head(

@@ -146,19 +146,19 @@ def options_of(setup: PageSetup) -> PageOptions:
 
 def as_answer(page: ParsedPage) -> PageParsed:
     """Without the links."""
-    found = page.extracted
+    extraction = page.extracted
     extracted = None
-    if found is not None:
+    if extraction is not None:
         extracted = Found(
-            found.items,
-            found.rejected,
-            found.problems,
-            found.reasons,
-            found.fields,
-            found.labels,
-            found.paging,
-            found.size,
-            found.examples,
+            extraction.items,
+            extraction.rejected,
+            extraction.problems,
+            extraction.reasons,
+            extraction.fields,
+            extraction.labels,
+            extraction.paging,
+            extraction.size,
+            extraction.examples,
         )
     return PageParsed(
         page.title,
@@ -178,17 +178,17 @@ def as_page(answer: PageParsed, links: list[Link]) -> ParsedPage:
     if answer.extracted is not None:
         from zcrawl.parse.extract.plan import Extracted
 
-        found = answer.extracted
+        extraction = answer.extracted
         extracted = Extracted(
-            items=found.items,
-            rejected=found.rejected,
-            problems=found.problems,
-            reasons=found.reasons,
-            fields=found.fields,
-            labels=found.labels,
-            paging=found.paging,
-            size=found.size,
-            examples=found.examples,
+            items=extraction.items,
+            rejected=extraction.rejected,
+            problems=extraction.problems,
+            reasons=extraction.reasons,
+            fields=extraction.fields,
+            labels=extraction.labels,
+            paging=extraction.paging,
+            size=extraction.size,
+            examples=extraction.examples,
         )
     return ParsedPage(
         answer.title,

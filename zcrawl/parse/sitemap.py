@@ -70,10 +70,10 @@ class Sitemap(msgspec.Struct):
 
     def complaints(self) -> dict[str, int]:
         """What was wrong with it, by code."""
-        found = {SITEMAP_ENTRY_LOST: self.lost, SITEMAP_REPAIRED: self.repaired}
+        counts = {SITEMAP_ENTRY_LOST: self.lost, SITEMAP_REPAIRED: self.repaired}
         if self.error:
-            found[self.error] = 1
-        return {code: number for code, number in found.items() if number}
+            counts[self.error] = 1
+        return {code: number for code, number in counts.items() if number}
 
 
 class _Full(Exception):
@@ -240,17 +240,17 @@ class _Xml:
         elif name in _ROOTS:
             self._known_root = True
         elif name == "link" and parent == "entry":
-            found = attributes_of(attributes)
-            if found.get("rel", "alternate") == "alternate":
-                self._location = found.get("href", self._location)
+            link_attributes = attributes_of(attributes)
+            if link_attributes.get("rel", "alternate") == "alternate":
+                self._location = link_attributes.get("href", self._location)
 
     def text(self, text: str, plain: bool) -> None:
         if not self._wanted or self._length >= MAX_LINE:
             return
         if not plain:
             self._sitemap.repaired += len(_RAW_AMPERSAND.findall(text)) if "&" in text else 0
-            text, known = plain_text(text)
-            self._readable = self._readable and known
+            text, all_known = plain_text(text)
+            self._readable = self._readable and all_known
         self._words.append(text)
         self._length += len(text)
 
@@ -303,10 +303,10 @@ def _prio(changed: str, utc: float) -> int:
 
 
 def _moment(text: str) -> float | None:
-    found = _W3C_DATE.match(text)
+    match = _W3C_DATE.match(text)
     try:
-        if found is not None:
-            year, month, day = (int(part or 1) for part in found.groups())
+        if match is not None:
+            year, month, day = (int(part or 1) for part in match.groups())
             return datetime.datetime(year, month, day, tzinfo=datetime.UTC).timestamp()
         return email.utils.parsedate_to_datetime(text).timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):

@@ -1,7 +1,7 @@
 """What is to become of one result: the change that the leader asks the store to commit.
 
-Pure planning (rule 14): nothing in memory changes here; the leader changes its state when the
-store says `Applied`. Called once per result and batch.
+Pure planning (rule `plan, then commit`): nothing in memory changes here; the leader changes its
+state when the store says `Applied`. Called once per result and batch.
 
 **Chains.** Redirects to other hosts and canonical links lead to a request without any page. Each
 step becomes a request of its own, at the depth of the one before, and counts as no page. A worker
@@ -130,35 +130,35 @@ class ResultPlanner:
         self._links_until_sample = SAMPLE_EVERY
         self.bad_samples = 0
 
-    def plan(self, one: Received, clock_offset: float, now: float) -> Change:
-        if isinstance(one.result, BadBody):
-            return self.bury(one)
-        result = one.result
+    def plan(self, received: Received, clock_offset: float, now: float) -> Change:
+        if isinstance(received.result, BadBody):
+            return self.bury(received)
+        result = received.result
         active = self._runs.get(result.run)
         lease = self._leases.by_seq.get(result.seq)
         newer = lease is not None and lease.token > (result.lease_epoch, result.lease_n)
         if active is None or newer or self._is_lost(result.lease_epoch, result.seq):
-            return self._change(one, result, None, dropped=True)
+            return self._change(received, result, None, dropped=True)
         links = self._links(result, active)
         if links is None or not _is_true_target(result, active):
             self.bad_samples += 1
-            return self.bury(one)
+            return self.bury(received)
         if lease is not None and links and result.reason in (REDIRECTED, CANONICAL):
             links = self._bounded_chain(result, lease.row.url, links, active)
-        return self._outcome(one, result, active, links, clock_offset, now)
+        return self._outcome(received, result, active, links, clock_offset, now)
 
-    def bury(self, one: Received) -> Change:
-        """Consume a result that cannot be used: its request ends dead (rule 3)."""
-        lease = self._leases.by_seq.get(one.seq)
-        run, host = one.promised
-        if isinstance(one.result, Result):
-            run, host = one.result.run, one.result.host
+    def bury(self, received: Received) -> Change:
+        """Consume a result that cannot be used: its request ends dead (rule `bad results`)."""
+        lease = self._leases.by_seq.get(received.seq)
+        run, host = received.promised
+        if isinstance(received.result, Result):
+            run, host = received.result.run, received.result.host
         elif lease is not None:
             run, host = lease.row.run, lease.row.host
-        worker, incarnation = one.stream
+        worker, incarnation = received.stream
         dead = RequestState.DEAD
         return Change(
-            *(worker, incarnation, one.number, one.seq, run, dead),
+            *(worker, incarnation, received.number, received.seq, run, dead),
             reason=BAD_RESULT,
             host=host,
             detail=f"worker {worker} sent a result that cannot be used"[:MOST_DETAIL],
@@ -166,7 +166,7 @@ class ResultPlanner:
 
     def _outcome(
         self,
-        one: Received,
+        received: Received,
         result: Result,
         active: ActiveRun,
         links: list[NewLink],
@@ -174,7 +174,7 @@ class ResultPlanner:
         now: float,
     ) -> Change:
         utc = now + clock_offset
-        change = self._change(one, result, None)
+        change = self._change(received, result, None)
         if result.outcome is Outcome.PART:
             return msgspec.structs.replace(
                 change, links=tuple(links), seed_hosts=vouched_hosts(result, active.spec)
@@ -300,13 +300,13 @@ class ResultPlanner:
         return True
 
     def _change(
-        self, one: Received, result: Result, state: RequestState | None, dropped: bool = False
+        self, received: Received, result: Result, state: RequestState | None, dropped: bool = False
     ) -> Change:
-        worker, incarnation = one.stream
+        worker, incarnation = received.stream
         return Change(
             worker,
             incarnation,
-            one.number,
+            received.number,
             result.seq,
             result.run,
             state,

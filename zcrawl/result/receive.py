@@ -1,7 +1,7 @@
 """Results on their way to the commit: put into sequence per worker, then queued.
 
-Called by the leader for every RESULT, from XPUB or resent over the DEALER. Results may come
-twice, late, out of order, or before the HELLO of their sender (rule 6). What is contiguous counts
+Called by the leader for every RESULT, from XPUB or resent over the DEALER. Results may come twice,
+late, out of order, or before the HELLO of their sender (rule `leases`). What is contiguous counts
 as received and is told in BEAT and ACK; gaps are named at once, so that only they are resent.
 
 Invariants, asserted by `check()`:
@@ -51,7 +51,7 @@ class Stream(msgspec.Struct):
 
     def received_after(self, number: int) -> set[int]:
         """Requests whose results came, numbered above `number`."""
-        return {seq for one, seq in self.recent if one > number}
+        return {seq for result_number, seq in self.recent if result_number > number}
 
     def missing(self) -> list[tuple[int, int]]:
         gaps = []
@@ -82,16 +82,16 @@ class Receiver:
         key = (header.source, header.incarnation)
         stream = self.stream(key)
         number = header.sequence
-        known = number <= stream.received or number in stream.early
-        if known or number > stream.committed + STREAM_WINDOW or number < 1:
+        is_repeat = number <= stream.received or number in stream.early
+        if is_repeat or number > stream.committed + STREAM_WINDOW or number < 1:
             return []
         seq = result.seq if isinstance(result, Result) else header.subject
         stream.early[number] = Received(key, number, seq, result, now)
         fresh = []
-        while (one := stream.early.pop(stream.received + 1, None)) is not None:
+        while (received := stream.early.pop(stream.received + 1, None)) is not None:
             stream.received += 1
-            stream.recent.append((one.number, one.seq))
-            fresh.append(one)
+            stream.recent.append((received.number, received.seq))
+            fresh.append(received)
         self.queue.extend(fresh)
         return fresh
 
@@ -99,17 +99,17 @@ class Receiver:
         return [self.queue.popleft() for _ in range(min(most, len(self.queue)))]
 
     def commit(self, batch: list[Received], utc: float) -> None:
-        for one in batch:
-            stream = self.stream(one.stream)
-            stream.committed = max(stream.committed, one.number)
+        for received in batch:
+            stream = self.stream(received.stream)
+            stream.committed = max(stream.committed, received.number)
             stream.moved_at = utc
 
     def check(self) -> None:
         last: dict[StreamKey, int] = {}
-        for one in self.queue:
-            previous = last.get(one.stream)
-            assert previous is None or one.number == previous + 1, "the queue is in sequence"
-            last[one.stream] = one.number
+        for received in self.queue:
+            previous = last.get(received.stream)
+            assert previous is None or received.number == previous + 1, "the queue is in sequence"
+            last[received.stream] = received.number
         for stream in self.streams.values():
             assert stream.committed <= stream.received, "what is committed was received"
             assert all(number > stream.received + 1 for number in stream.early), "early is early"

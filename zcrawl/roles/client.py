@@ -33,11 +33,11 @@ GIVE_UP_S: Final = 20.0
 
 def is_live(data: Path) -> bool:
     """Whether a master runs in this folder: it holds the lock, and its process is there."""
-    found = read_mesh_file(data)
-    if found is None or not is_locked(data):
+    mesh_file = read_mesh_file(data)
+    if mesh_file is None or not is_locked(data):
         return False
     try:
-        os.kill(found.pid, 0)
+        os.kill(mesh_file.pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
@@ -47,10 +47,10 @@ def is_live(data: Path) -> bool:
 
 def controls_in(data: Path) -> list[str]:
     """Where the master of a data folder takes requests."""
-    found = read_mesh_file(data)
-    if found is None:
+    mesh_file = read_mesh_file(data)
+    if mesh_file is None:
         raise UnreachableError(f"no cluster runs in {data}")
-    return [found.endpoints.control]
+    return [mesh_file.endpoints.control]
 
 
 class MeshClient:
@@ -98,9 +98,9 @@ class MeshClient:
                 why, code = str(reply.data.get("message", "")), str(reply.data["code"])
                 await asyncio.sleep(TRY_AGAIN_PAUSES_S[code])
             if loop.time() >= deadline:
-                asked = ", ".join(self._controls)
+                endpoints = ", ".join(self._controls)
                 raise UnreachableError(
-                    f"no answer from {asked} within {self._give_up_s:.0f} s"
+                    f"no answer from {endpoints} within {self._give_up_s:.0f} s"
                     + (f": {why}" if why else ""),
                     code=TOO_MANY_REQUESTS if code == TOO_MANY_REQUESTS else None,
                 )
@@ -122,12 +122,12 @@ class MeshClient:
                 future.set_exception(RefusedError(text, code=VERSION))
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
-        for one in arrived:
-            if isinstance(one.message, BadBody) or not isinstance(one.message.body, Reply):
+        for arrival in arrived:
+            if isinstance(arrival.message, BadBody) or not isinstance(arrival.message.body, Reply):
                 continue
-            future = self._waiting.get(one.message.body.id)
+            future = self._waiting.get(arrival.message.body.id)
             if future is not None and not future.done():
-                future.set_result(one.message.body)
+                future.set_result(arrival.message.body)
 
 
 def who_asks() -> str:

@@ -32,13 +32,13 @@ def node_id(config: Config) -> str:
 def consul_settings(config: Config) -> ConsulSettings:
     from zcrawl.coord.agents.consul_client import ConsulSettings
 
-    found = config.consul
-    if not found.address:
+    consul = config.consul
+    if not consul.address:
         raise ConfigError(
             "consul.address is empty, and a node of a cluster needs a Consul agent; give --config "
             "FILE (configs/master.toml is an example). `zcrawl up` needs none"
         )
-    return ConsulSettings(found.address, found.token, found.datacenter, found.ca_file)
+    return ConsulSettings(consul.address, consul.token, consul.datacenter, consul.ca_file)
 
 
 def coordinator(config: Config) -> Coordinator:
@@ -92,14 +92,14 @@ async def find_masters(config: Config) -> list[Endpoints]:
     """The masters that can be found now, healthy ones first: from Consul, or by asking one."""
     if not config.consul.address:
         return await ask_for_masters(config.cluster.masters, client_keys(config))
-    found = await asyncio.to_thread(_registered_masters, config)
-    if not found:
+    masters = await asyncio.to_thread(_registered_masters, config)
+    if not masters:
         raise UnreachableError(
             f"no master of the cluster {config.cluster.name!r} is registered in Consul at "
             f"{config.consul.address}; `zcrawl master` starts one",
             code=NO_MASTER,
         )
-    return found
+    return masters
 
 
 def _registered_masters(config: Config) -> list[Endpoints]:
@@ -107,9 +107,9 @@ def _registered_masters(config: Config) -> list[Endpoints]:
 
     seen = sorted(
         registered(config, MemberRole.MASTER),
-        key=lambda one: (one.health is not Health.PASSING, not one.leads),
+        key=lambda master: (master.health is not Health.PASSING, not master.leads),
     )
-    return [one.member.endpoints for one in seen if one.member.endpoints is not None]
+    return [master.member.endpoints for master in seen if master.member.endpoints is not None]
 
 
 def registered(config: Config, role: MemberRole) -> list[Sighting]:

@@ -34,14 +34,14 @@ class Engines:
         return self.shared(name) if name in ENGINES else make_engine(spec, self._plain)
 
     def shared(self, name: str) -> Engine:
-        found = self._shared.get(name)
-        if found is None:
-            found = self._shared[name] = _own_engine(name, self._plain, self._note)
-        return found
+        engine = self._shared.get(name)
+        if engine is None:
+            engine = self._shared[name] = _own_engine(name, self._plain, self._note)
+        return engine
 
     async def aclose(self) -> None:
-        for one in self._shared.values():
-            await one.aclose()
+        for engine in self._shared.values():
+            await engine.aclose()
 
     def _plain(self) -> Engine:
         return self.shared("http")

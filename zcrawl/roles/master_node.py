@@ -196,8 +196,8 @@ class MasterNode:
         leader = self._master.machine.leader
         if leader is None:
             follower = self._master.machine.follower
-            known = f"follower of {follower.leader}" if follower.leader else "follower"
-            return coord.Condition(note=f"{known}, epoch {follower.epoch}")
+            role = f"follower of {follower.leader}" if follower.leader else "follower"
+            return coord.Condition(note=f"{role}, epoch {follower.epoch}")
         workers = sum(info.present for info in leader.state.roster.workers.values())
         return coord.Condition(note=f"leader, epoch {leader.state.epoch}, {workers} workers")
 
@@ -235,11 +235,11 @@ class MasterNode:
                 self._tell("leader_seen", f"{leader or 'nobody'} holds the lock {detail}".strip())
             case coord.MastersChanged(masters):
                 self._peers.follow(
-                    [one.member.endpoints for one in masters if one.member.endpoints]
+                    [node.member.endpoints for node in masters if node.member.endpoints]
                 )
-                master.handle(m.CatalogueSeen(masters=tuple(_entry(one) for one in masters)))
+                master.handle(m.CatalogueSeen(masters=tuple(_entry(node) for node in masters)))
             case coord.WorkersChanged(workers):
-                master.handle(m.CatalogueSeen(workers=tuple(_entry(one) for one in workers)))
+                master.handle(m.CatalogueSeen(workers=tuple(_entry(node) for node in workers)))
             case coord.IdTaken(other):
                 self._failure = id_taken(coord.MemberRole.MASTER, other)
                 self._stop.set()
@@ -264,12 +264,12 @@ def _is_local(endpoints: Endpoints) -> bool:
     return all(address is None or address.is_loopback for address in addresses)
 
 
-def _entry(one: coord.Sighting) -> m.NodeEntry:
-    member = one.member
+def _entry(sighting: coord.Sighting) -> m.NodeEntry:
+    member = sighting.member
     return m.NodeEntry(
         member.id,
-        one.health is coord.Health.PASSING,
-        one.condition.note,
+        sighting.health is coord.Health.PASSING,
+        sighting.condition.note,
         member.hostname,
         member.version,
         member.pid,

@@ -58,10 +58,10 @@ def _open(data: Path, *, readonly: bool) -> Store:
 def cancel(store: Store, job: JobRow, now: float, number: int | None = None) -> dict[str, Any]:
     """End a run of a job, by default the newest; what a client of the leader would be told."""
     run = chosen_run(job, number)
-    asked = ClientAction(
+    client_action = ClientAction(
         secrets.token_hex(16), "cancel --offline", who_asks(), HOLDER, now, changed=1
     )
-    outcome = store.execute(CancelOffline(HOLDER, run.id, now, asked))
+    outcome = store.execute(CancelOffline(HOLDER, run.id, now, client_action))
     assert isinstance(outcome, RunChanged)
     if outcome.row is None or outcome.refused not in ("", RUN_ENDED):
         raise RefusedError(f"job {job.id} has no run {run.id}", code=NO_SUCH_RUN)

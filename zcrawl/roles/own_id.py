@@ -49,9 +49,9 @@ async def require_free(
 
 
 def _living(seen: list[Sighting], ids: Collection[str]) -> Member | None:
-    for one in seen:
-        if one.member.id in ids and one.health is Health.PASSING:
-            return one.member
+    for sighting in seen:
+        if sighting.member.id in ids and sighting.health is Health.PASSING:
+            return sighting.member
     return None
 
 

@@ -49,14 +49,14 @@ def _make_private(folder: Path) -> None:
     """Whoever connects to the sockets counts as this folder's user, so no other may reach them,
     also where the folder was there before. UsageError if it is not ours to close."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise UsageError(
             f"{folder} holds the sockets, so it must be a folder of the user who runs this; "
             "remove it, or choose another --data",
             code=DATA_NOT_PRIVATE,
         )
-    if stat.S_IMODE(found.st_mode) != 0o700:
+    if stat.S_IMODE(status.st_mode) != 0o700:
         folder.chmod(0o700)
 
 

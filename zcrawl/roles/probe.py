@@ -134,7 +134,7 @@ async def probe(
         "hops": recorder.hops,
         "items": [json.loads(item) for item in result.items],
         "requests": [_request(url, extra) for url, _, _, extra in result.requests],
-        "sitemaps": [url for one in results for url, _ in one.sitemaps],
+        "sitemaps": [url for page_result in results for url, _ in page_result.sitemaps],
     }
     if not is_start(start):
         report["guard"] = await _guard(context, start)
@@ -153,12 +153,14 @@ async def probe(
 def _secret_headers(spec: JobSpec) -> frozenset[str]:
     """Names of the headers whose values nobody needs to see, those with secrets of the job too."""
     sets = (spec.fetch.headers, *spec.fetch.header_sets)
-    return _SECRET_HEADERS | {n.lower() for one in sets for n, v in one.items() if names_in(v)}
+    return _SECRET_HEADERS | {
+        n.lower() for headers in sets for n, v in headers.items() if names_in(v)
+    }
 
 
 def _request(url: str, extra: bytes) -> dict[str, Any]:
-    asked = decode(extra)
-    return {"method": asked.method, "url": url, "handler": asked.handler, "meta": asked.meta}
+    request = decode(extra)
+    return {"method": request.method, "url": url, "handler": request.handler, "meta": request.meta}
 
 
 class ProbeOwner:
@@ -232,16 +234,17 @@ def _place_of_robots(result: Result) -> str:
 
 def _extraction(result: Result) -> dict[str, Any]:
     """What the rules found besides items. `matched`: whether any block reads this page."""
-    told = result.extracted
-    if told is None:
+    extraction = result.extracted
+    if extraction is None:
         return {"matched": False, "fields": {}, "rejected": [], "problems": []}
     return {
         "matched": True,
         "fields": {
-            name: {"filled": n[0], "empty": n[1], "failed": n[2]} for name, n in told.fields.items()
+            name: {"filled": n[0], "empty": n[1], "failed": n[2]}
+            for name, n in extraction.fields.items()
         },
-        "rejected": [json.loads(one) for one in told.rejected],
-        "problems": [json.loads(one) for one in told.problems],
+        "rejected": [json.loads(text) for text in extraction.rejected],
+        "problems": [json.loads(text) for text in extraction.problems],
     }
 
 
@@ -249,7 +252,7 @@ async def _guard(context: RunContext, url: str) -> dict[str, Any]:
     guard = context.limits.guard
     refused = guard.refuse_origin(origin_of(url))
     name, _, port = netloc_of(url).rpartition(":")
-    found: dict[str, str] = {}
+    verdicts: dict[str, str] = {}
     if refused is None:
         try:
             answers = await asyncio.get_running_loop().getaddrinfo(
@@ -259,10 +262,10 @@ async def _guard(context: RunContext, url: str) -> dict[str, Any]:
             return {"allowed": True, "why": "", "addresses": {}, "dns": str(error)}
         for *_, address in answers:
             text = str(address[0])
-            found[text] = guard.refuse_address(name, int(port), text) or "allowed"
-        if found and "allowed" not in found.values():
-            refused = next(iter(found.values()))
-    return {"allowed": refused is None, "why": refused or "", "addresses": found}
+            verdicts[text] = guard.refuse_address(name, int(port), text) or "allowed"
+        if verdicts and "allowed" not in verdicts.values():
+            refused = next(iter(verdicts.values()))
+    return {"allowed": refused is None, "why": refused or "", "addresses": verdicts}
 
 
 def _robots(spec: JobSpec, recorder: ExchangeRecorder, url: str) -> dict[str, Any]:

@@ -32,10 +32,10 @@ async def look_up(name: str) -> list[str]:
 
     def ask() -> list[str]:
         try:
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return []
-        return list(dict.fromkeys(str(info[4][0]) for info in found))
+        return list(dict.fromkeys(str(info[4][0]) for info in answers))
 
     return await in_daemon_thread(ask, "zcrawl-look-up")
 
@@ -67,12 +67,14 @@ class Vouching:
         opened: list[str] = []
         for netloc in netlocs:
             name = netloc.rpartition(":")[0]
-            found = addresses.get(name, [])
-            entries = entries_for(netloc, found)
+            host_addresses = addresses.get(name, [])
+            entries = entries_for(netloc, host_addresses)
             opened += entries
-            if not entries and any(entries_for(netloc, [address]) for address in found):
-                self._tell(netloc, f"has public and private addresses ({', '.join(found)})")
-            elif not found and as_address(name) is None:
+            if not entries and any(entries_for(netloc, [address]) for address in host_addresses):
+                self._tell(
+                    netloc, f"has public and private addresses ({', '.join(host_addresses)})"
+                )
+            elif not host_addresses and as_address(name) is None:
                 self._tell(netloc, f"has no address, or none was found in {LOOK_UP_S:.0f} s")
         return opened
 
@@ -85,15 +87,15 @@ class Vouching:
 
     async def _addresses(self, names: Iterable[str]) -> dict[str, list[str]]:
         free = asyncio.Semaphore(AT_ONCE)
-        found: dict[str, list[str]] = {}
+        addresses: dict[str, list[str]] = {}
 
         async def ask(name: str) -> None:
             async with free:
-                found[name] = await self._look_up(name.rstrip("."))
+                addresses[name] = await self._look_up(name.rstrip("."))
 
         tasks = [asyncio.ensure_future(ask(name)) for name in names]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=LOOK_UP_S)
             for task in late:
                 task.cancel()
-        return found
+        return addresses

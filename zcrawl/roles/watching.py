@@ -26,8 +26,8 @@ def in_folder(data: Path, flags: str = "") -> WatchTarget:
         from zcrawl.roles.client import is_live
         from zcrawl.roles.place import read_mesh_file
 
-        found = read_mesh_file(data) if is_live(data) else None
-        return [found.endpoints] if found is not None else []
+        mesh_file = read_mesh_file(data) if is_live(data) else None
+        return [mesh_file.endpoints] if mesh_file is not None else []
 
     nobody = f"no cluster runs in {data}; `zcrawl up --data {data}` starts one"
     return WatchTarget(data.name, find, nobody, flags=flags)

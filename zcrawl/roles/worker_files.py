@@ -30,8 +30,8 @@ class MastersFile:
 
     def remember(self, masters: list[Endpoints]) -> None:
         """These are registered now; those of before are kept behind them, for a while."""
-        current = {one.master: one for one in masters}
-        old = [one for one in self.read() if one.master not in current]
+        current = {endpoints.master: endpoints for endpoints in masters}
+        old = [endpoints for endpoints in self.read() if endpoints.master not in current]
         text = msgspec.json.encode([*current.values(), *old[:MOST_REMEMBERED]])
         with contextlib.suppress(OSError):  # there is none yet
             if self.path.read_bytes() == text:
@@ -77,7 +77,7 @@ class Pulses:
             mark = (self.folder / id).stat().st_mtime_ns
         except OSError:
             mark = 0
-        known = self._seen.get(id)
-        if known is None or known[0] != mark:
-            self._seen[id] = known = (mark, now)
-        return now - known[1] < SILENT_S
+        last_pulse = self._seen.get(id)
+        if last_pulse is None or last_pulse[0] != mark:
+            self._seen[id] = last_pulse = (mark, now)
+        return now - last_pulse[1] < SILENT_S

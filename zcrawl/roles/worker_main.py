@@ -77,10 +77,10 @@ def load() -> None:
             importlib.import_module(name)
 
 
-def work(told: str | bytes) -> Never:
+def work(spec_json: str | bytes) -> Never:
     """A whole worker's life."""
     keep_private()
-    spec = msgspec.json.decode(told, type=WorkerSpec)
+    spec = msgspec.json.decode(spec_json, type=WorkerSpec)
     end_with_parent(spec.parent, spec.parent_pipe)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     gc.disable()  # while modules are loaded: nothing of them is garbage
@@ -186,17 +186,17 @@ async def _follow_supervisor(spec: WorkerSpec, mesh: ZmqWorkerMesh) -> None:
     from zcrawl.roles.worker_files import MastersFile
 
     file = MastersFile(Path(spec.masters_file))
-    known = {one.master: one for one in spec.masters}
+    connected_masters = {entry.master: entry for entry in spec.masters}
     while True:
         worker_files.touch(Path(spec.pulses), spec.id)
         if file.changed():
-            wanted = {one.master: one for one in file.read()}
-            for master in known.keys() - wanted.keys():
+            listed_masters = {entry.master: entry for entry in file.read()}
+            for master in connected_masters.keys() - listed_masters.keys():
                 mesh.disconnect(master)
-            for master, endpoints in wanted.items():
-                if known.get(master) != endpoints:
+            for master, endpoints in listed_masters.items():
+                if connected_masters.get(master) != endpoints:
                     mesh.connect(endpoints)
-            known = wanted
+            connected_masters = listed_masters
         await asyncio.sleep(worker_files.PULSE_S)
 
 

@@ -145,7 +145,7 @@ class WorkerNode:
 
     def _register(self, id: str) -> None:
         assert self._make is not None
-        one = self._make()
+        coordinator = self._make()
         member = coord.Member(
             coord.MemberRole.WORKER,
             id,
@@ -156,19 +156,19 @@ class WorkerNode:
             new_incarnation(),
             slots=self._config.worker.slots,
         )
-        one.start(member, lambda event: self._on_coordination(id, event))
-        self._coordinators[id] = one
+        coordinator.start(member, lambda event: self._on_coordination(id, event))
+        self._coordinators[id] = coordinator
 
     async def _leave_catalogue(self) -> None:
         """All at once: while Consul is away each of them waits a second."""
-        await asyncio.gather(*(one.close() for one in self._coordinators.values()))
+        await asyncio.gather(*(coordinator.close() for coordinator in self._coordinators.values()))
 
     async def _serve(self) -> None:
         self._notify.ready(f"{', '.join(self.ids)}")
         while not self._stop.is_set():
-            for id, one in self._coordinators.items():
+            for id, coordinator in self._coordinators.items():
                 if self._supervisor.is_alive(id) and self._pulses.is_alive(id, clock.now()):
-                    one.loop_alive()
+                    coordinator.loop_alive()
             self._notify.alive()
             complaint = self._supervisor.complaint()
             if complaint is not None:
@@ -180,8 +180,8 @@ class WorkerNode:
             with contextlib.suppress(TimeoutError):  # time for another beat
                 await asyncio.wait_for(self._stop.wait(), PULSE_S)
         self._notify.stopping()
-        for one in self._coordinators.values():
-            one.update(coord.Condition(note="draining", tags=("draining",)))
+        for coordinator in self._coordinators.values():
+            coordinator.update(coord.Condition(note="draining", tags=("draining",)))
 
     async def _ask_for_masters(self) -> None:
         """Without Consul: any master of the list tells all of them."""
@@ -200,7 +200,7 @@ class WorkerNode:
         match event:
             case coord.MastersChanged(masters):
                 self._remember(
-                    [one.member.endpoints for one in masters if one.member.endpoints is not None]
+                    [node.member.endpoints for node in masters if node.member.endpoints is not None]
                 )
             case coord.IdTaken(other):
                 self._failure = id_taken(coord.MemberRole.WORKER, other)

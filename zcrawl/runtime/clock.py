@@ -1,7 +1,7 @@
 """The clocks that the loops hand to the machines, and the limits of this process.
 
 CLOCK_BOOTTIME goes on while the machine sleeps: a laptop that was closed for an hour must not wake
-up with an hour-old permission to start requests (rule 8).
+up with an hour-old permission to start requests (rule `permission`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def rss_bytes() -> int:
 def raise_file_limit() -> int:
     """As many open files as the system allows, up to what is wanted; what it came to."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    limit = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft != resource.RLIM_INFINITY and soft < limit:
         with contextlib.suppress(OSError, ValueError):  # the old one stays, and is what we tell
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

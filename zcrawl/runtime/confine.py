@@ -85,7 +85,7 @@ def confine(closed: Iterable[str] = ()) -> str:
     if ruleset < 0:
         return f"Landlock: {os.strerror(ctypes.get_errno())}"
     try:
-        for path in _allowed([Path(one).resolve() for one in closed]):
+        for path in _allowed([Path(name).resolve() for name in closed]):
             _allow(libc, ruleset, path, rights)
         if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.syscall(_RESTRICT_SELF, ruleset, 0):
             return f"Landlock: {os.strerror(ctypes.get_errno())}"

@@ -45,10 +45,10 @@ def sync_file(path: Path) -> None:
 
 def make_durable_folder(folder: Path, mode: int = 0o777) -> list[Path]:
     """Make a folder and those above it, each durable in its parent; those that were missing."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode, parents=True, exist_ok=True)
-    for one in reversed(missing):
-        sync_folder(one.parent)
+    for path in reversed(missing):
+        sync_folder(path.parent)
     return missing
 
 
@@ -104,8 +104,8 @@ def users_file_mode() -> int | None:
 
 def make_folder_of_user(folder: Path) -> None:
     """Make a folder for a file that the user named, and those above it."""
-    for one in make_durable_folder(folder):
-        give_to_user(one)
+    for new_folder in make_durable_folder(folder):
+        give_to_user(new_folder)
 
 
 def is_within(path: Path, folder: Path) -> bool:

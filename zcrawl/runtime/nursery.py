@@ -42,11 +42,11 @@ class Forked:
         self.returncode: int | None = None
         self._orders = orders  # open as long as it lives: its end would end the process
 
-    def tell(self, told: dict[str, Any], errors: int, fds: Sequence[int]) -> None:
+    def tell(self, spec: dict[str, Any], errors: int, fds: Sequence[int]) -> None:
         """Who it is; `errors` becomes its stderr, `fds` it just holds."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             # It was killed while it waited: whoever watches it will see that.
-            socket.send_fds(self._orders, [msgspec.json.encode(told)], [errors, *fds])
+            socket.send_fds(self._orders, [msgspec.json.encode(spec)], [errors, *fds])
 
     def poll(self) -> int | None:
         return self._wait(os.WNOHANG)
@@ -131,8 +131,8 @@ def _wait_for_orders(entry: Entry, parent: int, pipe: int) -> Never:
         if message:  # else the parent has no need of it, or is gone
             os.dup2(fds[0], 2)
             os.close(fds[0])
-            told = {**msgspec.json.decode(message), "parent_pipe": orders.fileno()}
-            entry(msgspec.json.encode(told))
+            spec = {**msgspec.json.decode(message), "parent_pipe": orders.fileno()}
+            entry(msgspec.json.encode(spec))
     except BaseException:
         traceback.print_exc()
     finally:

@@ -185,7 +185,7 @@ class Supervisor:
         last = child.incarnation or child.died
         if self._lives is not None:
             self._lives.began(child.id, incarnation)
-        told = {
+        spec = {
             **self._spec,
             "id": child.id,
             "incarnation": incarnation,
@@ -197,7 +197,7 @@ class Supervisor:
         }
         try:
             with (self._stderr or Path(os.devnull)).open("ab") as errors:
-                child.process = self._start(told, errors.fileno())
+                child.process = self._start(spec, errors.fileno())
         except OSError:
             if self._lives is not None:
                 self._lives.began(child.id, last)
@@ -206,14 +206,14 @@ class Supervisor:
         child.started_at = asyncio.get_running_loop().time()
         self._log("worker_started", f"{child.id}: pid {child.process.pid}")
 
-    def _start(self, told: dict[str, Any], errors: int) -> Process:
+    def _start(self, spec: dict[str, Any], errors: int) -> Process:
         assert self._pipe is not None
         waiting = self._nursery.take() if self._nursery is not None else None
         if waiting is not None:
-            waiting.tell(told, errors, self._pass_fds)
+            waiting.tell(spec, errors, self._pass_fds)
             return waiting
         return subprocess.Popen(
-            [sys.executable, "-m", self._module, msgspec.json.encode(told).decode()],
+            [sys.executable, "-m", self._module, msgspec.json.encode(spec).decode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

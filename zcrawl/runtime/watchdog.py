@@ -14,7 +14,8 @@ time.
 Neither looks at a clock: a process that was stopped (SIGSTOP, Ctrl-Z), a laptop that slept and a
 machine that is too busy use no CPU time and make no steps. What the supervisor does with a process
 that ended so is what it does with every other: it starts a new one and tells the leader, whose
-crash guard finds out which URL did it (rule 9). Feeding costs a system call, 0.4 us a second.
+crash guard finds out which URL did it (rule `crashes`). Feeding costs a system call, 0.4 us a
+second.
 
 Not seen: C code that waits and keeps the GIL. The leader misses such a worker after 10 s and gives
 its work to others.

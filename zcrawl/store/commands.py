@@ -19,7 +19,7 @@ from zcrawl.store.output_pieces import Progress
 
 
 class TakeOver(msgspec.Struct, frozen=True):
-    """Raise the epoch to max(stored + 1, hint) and load what a leader needs (rule 12)."""
+    """Raise the epoch to max(stored + 1, hint) and load what a leader needs (rule `takeover`)."""
 
     holder: str
     hint: int
@@ -40,7 +40,8 @@ class CancelOffline(msgspec.Struct, frozen=True):
 
 
 class Reload(msgspec.Struct, frozen=True):
-    """The same load without a new epoch, after a commit with unknown outcome (rule 14)."""
+    """The same load without a new epoch, after a commit with unknown outcome (rule `plan, then
+    commit`)."""
 
     epoch: int
     now: float
@@ -331,7 +332,8 @@ class Retried(msgspec.Struct, frozen=True):
 
 
 class GrantHosts(msgspec.Struct, frozen=True):
-    """Who may start requests to these hosts; committed before the first ASSIGN (rule 12)."""
+    """Who may start requests to these hosts; committed before the first ASSIGN (rule
+    `takeover`)."""
 
     epoch: int
     owners: list[tuple[int, tuple[ProcessName, ...]]]
@@ -345,7 +347,7 @@ class ExtendLease(msgspec.Struct, frozen=True):
 
 
 class CountCrash(msgspec.Struct, frozen=True):
-    """A worker died with this request alone (rule 9)."""
+    """A worker died with this request alone (rule `crashes`)."""
 
     epoch: int
     seq: int

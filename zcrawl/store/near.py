@@ -46,12 +46,12 @@ def nearest(
 ) -> Original | None:
     """The original that is nearest, if near enough; of equally near ones the first."""
     bits, most = int.from_bytes(fingerprint), rules.distance * _SCALE
-    found = [
-        (distance, one.seq, one)
-        for one in set(originals)
-        if (distance := (bits ^ int.from_bytes(one.fingerprint)).bit_count()) <= most
+    candidates = [
+        (distance, original.seq, original)
+        for original in set(originals)
+        if (distance := (bits ^ int.from_bytes(original.fingerprint)).bit_count()) <= most
     ]
-    return min(found)[2] if found else None
+    return min(candidates)[2] if candidates else None
 
 
 def fingerprint_in(change: Change) -> bytes:
@@ -70,7 +70,7 @@ def judged(change: Change, original: Original | None, rules: Duplicates) -> Chan
         return skipped(change)
     if rules.near == MARK:
         url = None if original is None else original.url
-        items = tuple(_marked(one, url) for one in change.items)
+        items = tuple(_marked(item, url) for item in change.items)
         return msgspec.structs.replace(change, items=items)
     return change
 

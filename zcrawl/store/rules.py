@@ -97,10 +97,10 @@ def outputs_of(
 ) -> list[tuple[str, str]]:
     """(path, format) of the files of a new run: the job's own, and the one that was asked for."""
     output = msgspec.json.decode(spec, type=_Spec).output
-    wanted = dict(targets(output, file_stem(name)))
+    formats = dict(targets(output, file_stem(name)))
     if given is not None:
-        wanted[given[0]] = given[1]
-    return [(path.replace("{run}", str(run)), format) for path, format in wanted.items()]
+        formats[given[0]] = given[1]
+    return [(path.replace("{run}", str(run)), format) for path, format in formats.items()]
 
 
 def skip_reason(state: RunState, reason: str) -> str:
@@ -116,8 +116,8 @@ def run_reply(row: RunRow, changed: int) -> dict[str, Any]:
 
 def drain_reply(command: SetDrain, changed: bool) -> bytes:
     """What a client is told of a drain or its end."""
-    told = {"node": command.worker, "state": command.state, "changed": int(changed)}
-    return msgspec.json.encode(told)
+    reply = {"node": command.worker, "state": command.state, "changed": int(changed)}
+    return msgspec.json.encode(reply)
 
 
 def check_epoch(given: int, stored: int) -> None:

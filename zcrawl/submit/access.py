@@ -62,7 +62,7 @@ def check_access(spec: JobSpec) -> None:
 
 
 def _headers(fetch: Fetch) -> list[tuple[str, str]]:
-    return [pair for one in (fetch.headers, *fetch.header_sets) for pair in one.items()]
+    return [pair for headers in (fetch.headers, *fetch.header_sets) for pair in headers.items()]
 
 
 def _check_proxies(fetch: Fetch) -> None:

@@ -98,16 +98,16 @@ def check_code(spec: JobSpec) -> None:
         )
 
 
-def check_engine(name: str, known: tuple[str, ...]) -> None:
+def check_engine(name: str, names: tuple[str, ...]) -> None:
     """An engine of zcrawl's own, or the name of a plugin, which only the workers have to know."""
-    if name in known:
+    if name in names:
         return
-    near = near_names(name.lower(), known, cutoff=0.7)
+    near = near_names(name.lower(), names, cutoff=0.7)
     if near:
         raise JobError(f"fetch.engine {name!r} does not exist; did you mean {near[0]!r}?")
     if not PLUGIN_NAME.fullmatch(name):
         raise JobError(
-            f"fetch.engine {name!r} does not exist; use {', '.join(known)}, or the name of a plugin"
+            f"fetch.engine {name!r} does not exist; use {', '.join(names)}, or the name of a plugin"
         )
 
 
@@ -142,7 +142,9 @@ def check_kind(spec: JobSpec, later: tuple[str, ...]) -> None:
 def _check_options(spec: JobSpec) -> None:
     """Options of a plugin that the job does not use are a typing error, or a wrong idea of what
     has options."""
-    stores = (one.removeprefix("plugin:") for one in spec.output.to if one.startswith("plugin:"))
+    stores = (
+        target.removeprefix("plugin:") for target in spec.output.to if target.startswith("plugin:")
+    )
     named = {*spec.middlewares, *spec.parsers, *stores, spec.fetch.engine, spec.kind}
     named -= {CRAWL, *ENGINES}
     for name in spec.plugins:

@@ -62,7 +62,9 @@ def expand(data: Mapping[str, Any], source: str) -> dict[str, Any]:
     if given is None:
         return dict(data)
     blocks = [given] if isinstance(given, Mapping) else given
-    if not isinstance(blocks, list | tuple) or not all(isinstance(one, Mapping) for one in blocks):
+    if not isinstance(blocks, list | tuple) or not all(
+        isinstance(table, Mapping) for table in blocks
+    ):
         raise JobError(
             f"{source}: 'extract' is a section: write [extract], or [[extract]] for each of several"
         )
@@ -87,16 +89,16 @@ def _block(block: Mapping[str, Any], path: str, source: str) -> dict[str, Any]:
     if isinstance(long.get("fields"), Mapping):
         long["fields"] = _fields(long["fields"], f"{path}.fields", source, 1)
     structured = long.get("structured")
-    for one in structured if isinstance(structured, list | tuple) else ():
-        _one_of(one, get_args(Structured), f"{path}.structured", source)
+    for kind in structured if isinstance(structured, list | tuple) else ():
+        _one_of(kind, get_args(Structured), f"{path}.structured", source)
     follow = long.get("follow")
     if isinstance(follow, str | Mapping):
         follow = [follow]
     if isinstance(follow, list | tuple):
-        long["follow"] = [{"css": one} if isinstance(one, str) else one for one in follow]
-        for number, one in enumerate(long["follow"], 1):
-            if isinstance(one, Mapping):
-                _known(one, Follow, f"{path}.follow[{number}]", source)
+        long["follow"] = [{"css": rule} if isinstance(rule, str) else rule for rule in follow]
+        for number, rule in enumerate(long["follow"], 1):
+            if isinstance(rule, Mapping):
+                _known(rule, Follow, f"{path}.follow[{number}]", source)
     return long
 
 

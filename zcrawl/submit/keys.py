@@ -29,29 +29,29 @@ def known_keys(schema: type[msgspec.Struct]) -> dict[str, type[msgspec.Struct] |
 
 def dotted_keys(schema: type[msgspec.Struct], prefix: str = "") -> list[str]:
     """Every key that holds a value, written as `section.key`."""
-    found: list[str] = []
+    keys: list[str] = []
     for key, section in known_keys(schema).items():
         if section is None:
-            found.append(prefix + key)
+            keys.append(prefix + key)
         else:
-            found.extend(dotted_keys(section, f"{prefix}{key}."))
-    return found
+            keys.extend(dotted_keys(section, f"{prefix}{key}."))
+    return keys
 
 
 def unknown_keys(
     data: Mapping[str, Any], schema: type[msgspec.Struct], prefix: str = ""
 ) -> list[str]:
     """The keys of `data` that `schema` does not have, in the order of the document."""
-    known = known_keys(schema)
-    found: list[str] = []
+    schema_keys = known_keys(schema)
+    extra_keys: list[str] = []
     for key, value in data.items():
-        if key not in known:
-            found.append(prefix + key)
+        if key not in schema_keys:
+            extra_keys.append(prefix + key)
             continue
-        section = known[key]
+        section = schema_keys[key]
         if section is not None and isinstance(value, Mapping):
-            found.extend(unknown_keys(value, section, f"{prefix}{key}."))
-    return found
+            extra_keys.extend(unknown_keys(value, section, f"{prefix}{key}."))
+    return extra_keys
 
 
 def nearest(key: str, schema: type[msgspec.Struct], later: Iterable[str] = ()) -> str | None:

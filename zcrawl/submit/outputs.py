@@ -96,19 +96,19 @@ def check_outputs(output: Output) -> None:
 
 def targets(output: Output, stem: str) -> list[tuple[str, str]]:
     """(path, format) of each file; `{run}` is left for who knows the number."""
-    found = []
+    files = []
     for entry in output.to:
         if entry == SQL:
             continue
         if entry.startswith(f"{PLUGIN}:"):
-            found.append((entry, PLUGIN))
+            files.append((entry, PLUGIN))
             continue
         if entry in FORMATS:
             entry = f"{{name}}-{{run}}{FORMATS[entry].ending}"
-        wanted = format_of(entry)
-        assert wanted is not None  # check_outputs refused it
-        found.append((entry.replace("{name}", stem), wanted))
-    return found
+        file_format = format_of(entry)
+        assert file_format is not None  # check_outputs refused it
+        files.append((entry.replace("{name}", stem), file_format))
+    return files
 
 
 def wants_capture(spec: JobSpec) -> bool:

@@ -36,9 +36,9 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
     fetch = spec.fetch
     if not master_allows:
         if fetch.allow_private or fetch.private_hosts:
-            asked = "allow_private" if fetch.allow_private else "private_hosts"
+            option = "allow_private" if fetch.allow_private else "private_hosts"
             raise RefusedError(
-                f"fetch.{asked}: this cluster does not let jobs reach private addresses; "
+                f"fetch.{option}: this cluster does not let jobs reach private addresses; "
                 "it needs cluster.allow_private = true in the configuration of its masters",
                 code=PRIVATE_NOT_ALLOWED,
             )
@@ -55,7 +55,7 @@ def with_right(spec: JobSpec, opened: Iterable[str], master_allows: bool) -> Job
 def opened_by(args: Mapping[str, Any]) -> tuple[str, ...]:
     """What the typed URLs of a submission open: put there by this process (`roles.vouching`)."""
     opened = args.get("opened") or ()
-    if not isinstance(opened, list | tuple) or not all(isinstance(one, str) for one in opened):
+    if not isinstance(opened, list | tuple) or not all(isinstance(text, str) for text in opened):
         raise RefusedError("submit: opened must be a list of texts", code=BAD_REQUEST)
     for entry in opened:
         check_private_host(entry)

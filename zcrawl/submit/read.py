@@ -100,16 +100,16 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def job_schema() -> dict[str, Any]:
     schema = of_type(JobSpec, "A zcrawl job file")
-    known = schema["$defs"]
-    job = known["JobSpec"]["properties"]
-    block = known["Block"]["properties"]
+    definitions = schema["$defs"]
+    job = definitions["JobSpec"]["properties"]
+    block = definitions["Block"]["properties"]
     text = {"type": "string"}
     job["extract"] = {"anyOf": [{"$ref": "#/$defs/Block"}, job["extract"]]}
     for key in ("match", "item"):
         block[key] = {"anyOf": [text, block[key]]}
-    one = {"anyOf": [text, {"$ref": "#/$defs/Follow"}]}
-    block["follow"] = {"anyOf": [*one["anyOf"], {"type": "array", "items": one}]}
-    for holder in (block, known["Field"]["properties"]):
+    follow = {"anyOf": [text, {"$ref": "#/$defs/Follow"}]}
+    block["follow"] = {"anyOf": [*follow["anyOf"], {"type": "array", "items": follow}]}
+    for holder in (block, definitions["Field"]["properties"]):
         holder["fields"] = {
             "type": "object",
             "additionalProperties": {"anyOf": [text, {"$ref": "#/$defs/Field"}]},
@@ -119,5 +119,9 @@ def job_schema() -> dict[str, Any]:
 
 def of_type(schema: type[msgspec.Struct], title: str) -> dict[str, Any]:
     """Unknown keys are refused, as they are when a file is read."""
-    found: dict[str, Any] = {"$schema": DIALECT, "title": title, **msgspec.json.schema(schema)}
-    return found
+    json_schema: dict[str, Any] = {
+        "$schema": DIALECT,
+        "title": title,
+        **msgspec.json.schema(schema),
+    }
+    return json_schema

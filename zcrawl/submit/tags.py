@@ -63,6 +63,6 @@ def tags_of(spec: bytes) -> tuple[str, ...]:
         return ()
 
 
-def is_tagged(tags: Sequence[str], wanted: str) -> bool:
-    """Whether a job with these tags is among those that `wanted` names; empty names all."""
-    return not wanted or wanted in tags or (wanted == NO_TAG and not tags)
+def is_tagged(tags: Sequence[str], tag: str) -> bool:
+    """Whether a job with these tags is among those that `tag` names; empty names all."""
+    return not tag or tag in tags or (tag == NO_TAG and not tags)

@@ -86,11 +86,11 @@ class UrlLogins:
         return str(parts.href)
 
     def _keep(self, netloc: str, user: str, password: str) -> None:
-        known = self._logins.get(netloc)
-        if known is None:
+        login = self._logins.get(netloc)
+        if login is None:
             name = self._new_name(netloc)
             self._logins[netloc] = UrlLogin(user, password, name)
-        elif (known.user, known.password) != (user, password):
+        elif (login.user, login.password) != (user, password):
             raise UsageError(
                 f"{netloc} is given two different logins; a host has one", code=PASSWORD_IN_URL
             )

@@ -165,8 +165,8 @@ def _at_least(least: int, key: str, value: float | None, most: int = MAX_INT) ->
     if not math.isfinite(value):
         raise JobError(f"{key} is {value}; it must be a finite number")
     if value < least:
-        wanted = "it cannot be negative" if least == 0 else f"it must be at least {least}"
-        raise JobError(f"{key} is {value}; {wanted}")
+        requirement = "it cannot be negative" if least == 0 else f"it must be at least {least}"
+        raise JobError(f"{key} is {value}; {requirement}")
     if value > most:
         raise JobError(f"{key} is {value}; it can be at most {most}")
 

@@ -87,7 +87,7 @@ class Second(msgspec.Struct):
             round(self.bytes * per),
             self.queued,
             self.in_flight,
-            *(self.percentile(one) for one in PERCENTILES),
+            *(self.percentile(percent) for percent in PERCENTILES),
         )
 
     def percentile(self, which: int) -> float:
@@ -95,10 +95,10 @@ class Second(msgspec.Struct):
         total = sum(self.latencies)
         if not total:
             return 0.0
-        wanted, seen = total * which / 100, 0
+        target_count, seen = total * which / 100, 0
         for n, number in enumerate(self.latencies):
             seen += number
-            if seen >= wanted:
+            if seen >= target_count:
                 return BOUNDS_MS[min(n, len(BOUNDS_MS) - 1)]
         return BOUNDS_MS[-1]
 
@@ -120,7 +120,7 @@ class History:
         """The finest points that reach back that far, oldest first, by column."""
         step_s, number = next(((step, n) for step, n in RINGS if step * n >= span_s), RINGS[-1])
         ring = self._rings[[step for step, _ in RINGS].index(step_s)]
-        names = (*COLUMNS, *(f"p{one}" for one in PERCENTILES))
+        names = (*COLUMNS, *(f"p{percent}" for percent in PERCENTILES))
         points = list(ring)[-number:]
         columns = zip(*points, strict=True) if points else ([] for _ in names)
         return {"step_s": step_s, **dict(zip(names, map(list, columns), strict=True))}

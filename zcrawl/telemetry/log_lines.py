@@ -43,10 +43,10 @@ class LogFilter(NamedTuple):
         node = str(line.get("source", ""))
         if rank(str(line.get("level", ""))) < self.level:
             return False
-        if not all(matches(node.casefold(), one) for one in self.nodes):
+        if not all(matches(node.casefold(), pattern) for pattern in self.nodes):
             return False
-        names = [one.casefold() for one in job] if self.jobs else []
-        if not all(any(matches(n, one) for n in names) for one in self.jobs):
+        names = [name.casefold() for name in job] if self.jobs else []
+        if not all(any(matches(n, pattern) for n in names) for pattern in self.jobs):
             return False
         text = f"{line.get('level')} {node} {line.get('name')} {line.get('text')}".casefold()
         return all(word in text for word in self.words)
@@ -55,8 +55,8 @@ class LogFilter(NamedTuple):
 def read_filter(typed: str) -> LogFilter:
     level, nodes, jobs, words = 0, [], [], []
     for word in typed.casefold().split():
-        name, found, value = word.partition(":")
-        if name == "level" and found and _levels(value):
+        name, colon, value = word.partition(":")
+        if name == "level" and colon and _levels(value):
             level = max(level, rank(_levels(value)[0]))
         elif name == "node" and value:
             nodes.append(value)
@@ -69,7 +69,7 @@ def read_filter(typed: str) -> LogFilter:
 
 def _levels(value: str) -> list[str]:
     """A level by its beginning: `warn` will do."""
-    return [one for one in LEVELS if value and one.startswith(value)]
+    return [level for level in LEVELS if value and level.startswith(value)]
 
 
 MOST: Final = 10  # lines between two takes, which come once a second
@@ -86,7 +86,7 @@ class LogTail:
             self._left_out += 1
             if level == INFO:
                 return
-            spare = next((n for n, one in enumerate(self._lines) if one[1].level == INFO), None)
+            spare = next((n for n, entry in enumerate(self._lines) if entry[1].level == INFO), None)
             if spare is None:
                 return
             del self._lines[spare]

@@ -120,8 +120,8 @@ def job_view(
         "fields": fields_view(tallies),
         "outputs": [output_view(output) for output in tallies.outputs],
         "last_actions": [
-            {"at": iso(one.at), "what": one.what, "by": one.by, "via": one.via}
-            for one in tallies.actions
+            {"at": iso(action.at), "what": action.what, "by": action.by, "via": action.via}
+            for action in tallies.actions
         ],
         "runs": [_run_fields(row, live.in_flight if row is shown else 0, now) for row in listed],
     }
@@ -202,9 +202,9 @@ def _run_fields(run: RunRow, in_flight: int, now: float) -> dict[str, Any]:
 def summary(view: dict[str, Any]) -> dict[str, Any]:
     """The keys that `crawl --json` ends with; `view` is a job's or a run's. A run's own view has
     neither counts by reason nor outputs, so whoever knows them adds REASON_KEYS and `outputs`."""
-    known = {key: view[key] for key in SUMMARY_KEYS}
+    fields = {key: view[key] for key in SUMMARY_KEYS}
     reasons = {key: view.get(key, {}) for key in REASON_KEYS}
-    return {**known, **reasons, "outputs": view.get("outputs", [])}
+    return {**fields, **reasons, "outputs": view.get("outputs", [])}
 
 
 def elapsed(run: RunRow, now: float) -> float:
@@ -287,5 +287,5 @@ def _shown(spec: bytes) -> dict[str, Any]:
 
 def _max_pages(spec: bytes) -> int | None:
     scope = _plain(spec).get("scope")
-    wanted = scope.get("max_pages") if isinstance(scope, dict) else None
-    return wanted if isinstance(wanted, int) else None
+    max_pages = scope.get("max_pages") if isinstance(scope, dict) else None
+    return max_pages if isinstance(max_pages, int) else None

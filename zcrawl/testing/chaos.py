@@ -144,25 +144,25 @@ class Chaos:
 
     def _a_link(self) -> tuple[Process, Process]:
         """Of a master to somebody else."""
-        one = self._any(self._world.masters)
+        master = self._any(self._world.masters)
         others = {**self._world.workers, **self._world.masters}
-        del others[one.name]
-        return one, self._world.rng.choice(list(others.values()))
+        del others[master.name]
+        return master, self._world.rng.choice(list(others.values()))
 
     def _stall(self) -> None:
         """As packets that are lost for a while do to a connection that lives: one way, or both."""
         world = self._world
-        one, other = self._a_link()
+        master, other = self._a_link()
         until = world.now + world.rng.choice([4.0, 15.0, 30.0])
-        ways = [(one.name, other.name), (other.name, one.name)]
+        ways = [(master.name, other.name), (other.name, master.name)]
         for source, target in world.rng.choice([ways, ways[:1], ways[1:]]):
             world.trace.append((world.now, f"{source} to {target} stalls until {until}"))
             world.stalls[source, target] = until
 
     def _partition(self) -> None:
-        one, other = self._a_link()
+        master, other = self._a_link()
         until = self._world.now + self._world.rng.choice([1.0, 4.0, 15.0])
         self._world.trace.append(
-            (self._world.now, f"{one.name} and {other.name} are cut until {until}")
+            (self._world.now, f"{master.name} and {other.name} are cut until {until}")
         )
-        self._world.cuts[frozenset((one.name, other.name))] = until
+        self._world.cuts[frozenset((master.name, other.name))] = until

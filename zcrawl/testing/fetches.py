@@ -27,19 +27,19 @@ class Fetches:
         self.lost: set[str] = set()  # URLs that this happened to, each once
 
     def start(self, worker: SimWorker, held: Held) -> None:
-        world, one = self._world, held.assignment
+        world, assignment = self._world, held.assignment
         if held.address is not None:
-            address = world.web.address_of(origin_of(one.url), world.now)
+            address = world.web.address_of(origin_of(assignment.url), world.now)
             if address != held.address:
-                attempt = Attempt(one).failed_with(AddressMoved(one.url, address))
-                ended = w.FetchEnded(one.seq, attempt)
+                attempt = Attempt(assignment).failed_with(AddressMoved(assignment.url, address))
+                ended = w.FetchEnded(assignment.seq, attempt)
                 world.happens_to(worker, 0.01, lambda: world.tell_worker(worker, ended))
                 return
-        visit = world.web.start(one.url, worker.name, world.now)
-        worker.visits[one.seq] = visit
+        visit = world.web.start(assignment.url, worker.name, world.now)
+        worker.visits[assignment.seq] = visit
         took = world.rng.uniform(0.01, 0.4) if world.rng.random() < 0.9 else 6.0
         world.at(took, lambda: self.end_visit(visit))
-        world.happens_to(worker, took, lambda: self._fetched(worker, one.seq))
+        world.happens_to(worker, took, lambda: self._fetched(worker, assignment.seq))
 
     def cancel(self, worker: SimWorker, seq: int) -> None:
         cut = worker.visits.pop(seq, None)

@@ -193,8 +193,10 @@ class Operators:
             assert not twice, f"{id} queued the requests {twice} more than once"
             reply = self._answers.get(id)
             if reply is not None:
-                told = reply.data["changed"]
-                assert told == len(seqs), f"{id} queued {len(seqs)} requests, and tells {told}"
+                changed = reply.data["changed"]
+                assert changed == len(seqs), (
+                    f"{id} queued {len(seqs)} requests, and tells {changed}"
+                )
         for id, reply in self._answers.items():
             if id.startswith("retry"):
                 assert id in self._requeued or not reply.data["changed"], f"{id} did nothing"

@@ -199,7 +199,9 @@ class SimOutputs:
         self._ended_at = self._ended_at or now
         late_s = now - max(self._ended_at, self._world.began + self._world.faults.until_s)
         assert late_s < PATIENCE_S, f"outputs are not written: {self._rows()}"
-        busy = any(masters[name].life == one.life for (name, _), one in self._attempts.items())
+        busy = any(
+            masters[name].life == attempt.life for (name, _), attempt in self._attempts.items()
+        )
         return not busy and not self._rows()
 
     def word(self) -> str:

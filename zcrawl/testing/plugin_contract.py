@@ -75,15 +75,15 @@ class MiddlewareContract(_Contract):
     def test_an_answer_stays_an_answer(self) -> None:
         """`after_response` gives an httpx.Response, or None for the one that it got."""
         response = httpx.Response(200, headers={"Content-Type": "text/html"}, content=b"<p>")
-        found = _done(self._complete().after_response, self._outgoing(), response)
-        assert found is None or found is Skip or isinstance(found, httpx.Response)
+        result = _done(self._complete().after_response, self._outgoing(), response)
+        assert result is None or result is Skip or isinstance(result, httpx.Response)
 
     def test_an_item_stays_a_json_object(self) -> None:
         """`before_item` gives a dict that JSON can hold, or drops it: None, or `raise Drop`."""
         facts = PageFacts(URL, URL, 200, 0, 0.0)
-        found = _done(self._complete().before_item, dict(self.item), facts)
-        assert found is None or found is Skip or isinstance(found, dict)
-        json.dumps(found if isinstance(found, dict) else None)
+        result = _done(self._complete().before_item, dict(self.item), facts)
+        assert result is None or result is Skip or isinstance(result, dict)
+        json.dumps(result if isinstance(result, dict) else None)
 
 
 class ParserContract(_Contract):
@@ -101,11 +101,11 @@ class ParserContract(_Contract):
 
     def test_it_reads_its_own_page(self) -> None:
         """Items are JSON objects, links are strings."""
-        found = self.make().parse(*self.accepted)
-        assert isinstance(found, Parsed)
-        for item in found.items:
+        parsed = self.make().parse(*self.accepted)
+        assert isinstance(parsed, Parsed)
+        for item in parsed.items:
             assert isinstance(json.loads(json.dumps(dict(item))), dict)
-        assert all(isinstance(link, str) for link in found.links)
+        assert all(isinstance(link, str) for link in parsed.links)
 
     def test_garbage_gives_a_page_or_an_exception_and_ends(self) -> None:
         """A body of its type that is broken ends by itself, and does not exit the process."""
@@ -125,8 +125,8 @@ class FetcherContract(_Contract):
         async def ask() -> httpx.Response:
             engine = self.make()
             try:
-                found: httpx.Response = await engine.get(self.good_url, {}, HopLimits())
-                return found
+                response: httpx.Response = await engine.get(self.good_url, {}, HopLimits())
+                return response
             finally:
                 await engine.aclose()
 
@@ -141,8 +141,8 @@ class FetcherContract(_Contract):
             ending, going_on = self.make(), self.make()
             await ending.aclose()
             try:
-                found: httpx.Response = await going_on.get(self.good_url, {}, HopLimits())
-                return found
+                response: httpx.Response = await going_on.get(self.good_url, {}, HopLimits())
+                return response
             finally:
                 await going_on.aclose()
 
@@ -207,9 +207,9 @@ class ExecutorContract(_Contract):
         self._check(again, msgspec.structs.replace(self.task, attempt=2))
 
     def _check(self, made: Any, task: Task) -> None:
-        found = _done(made.execute, task)
-        if found is not None and found is not Skip:
-            assert isinstance(json.loads(json.dumps(dict(found))), dict)
+        result = _done(made.execute, task)
+        if result is not None and result is not Skip:
+            assert isinstance(json.loads(json.dumps(dict(result))), dict)
 
 
 async def _awaited(value: Any) -> Any:

@@ -82,7 +82,7 @@ def every_page_is_there_once(world: World, run: int) -> None:
 
 def every_item_is_in_its_file_once(world: World, run: int) -> None:
     """G3: in the parts that `job` names, on the disk of the master that it names, in order."""
-    (output,) = (one for one in world.store.tables.outputs.values() if one.run == run)
+    (output,) = (row for row in world.store.tables.outputs.values() if row.run == run)
     ids: list[int] = []
     for place in output.progress.places:
         disk = world.outputs.disks[place.master]
@@ -136,24 +136,24 @@ def hosts_are_treated_politely(world: World) -> None:
     by_host: dict[str, list[Visit]] = {}
     for visit in world.web.visits:
         by_host.setdefault(visit.host, []).append(visit)
-    wanted = world.politeness
+    politeness = world.politeness
     for host, visits in by_host.items():
-        _no_more_than(wanted.concurrency, visits, host)
-        if not wanted.spread:
-            _no_nearer_than(wanted.rate, visits, host)
+        _no_more_than(politeness.concurrency, visits, host)
+        if not politeness.spread:
+            _no_nearer_than(politeness.rate, visits, host)
 
 
 def groups_are_treated_politely(world: World) -> None:
     """What a job limits per registered domain and per address holds for all workers together."""
-    wanted = world.politeness
+    politeness = world.politeness
     by_address: dict[str, list[Visit]] = {}
     for visit in world.web.visits:
         by_address.setdefault(visit.address, []).append(visit)
-    _no_more_than(wanted.domain_concurrency, world.web.visits, "the domain")
-    _no_nearer_than(wanted.domain_rate, world.web.visits, "the domain")
+    _no_more_than(politeness.domain_concurrency, world.web.visits, "the domain")
+    _no_nearer_than(politeness.domain_rate, world.web.visits, "the domain")
     for address, visits in by_address.items():
-        _no_more_than(wanted.address_concurrency, visits, address)
-        _no_nearer_than(wanted.address_rate, visits, address)
+        _no_more_than(politeness.address_concurrency, visits, address)
+        _no_nearer_than(politeness.address_rate, visits, address)
 
 
 def _no_more_than(most: int, visits: list[Visit], of: str) -> None:
@@ -161,21 +161,23 @@ def _no_more_than(most: int, visits: list[Visit], of: str) -> None:
     running: list[Visit] = []
     for visit in visits if most else ():
         running = [
-            one for one in running if one.ended is None or one.ended > visit.started + SLACK_S
+            earlier_visit
+            for earlier_visit in running
+            if earlier_visit.ended is None or earlier_visit.ended > visit.started + SLACK_S
         ]
         running.append(visit)
         assert len(running) <= most, f"{len(running)} requests to {of}: {running}"
 
 
 def _no_nearer_than(rate: float, visits: list[Visit], of: str) -> None:
-    for one, other in itertools.pairwise(visits if rate else ()):
-        apart = other.started - one.started
-        assert apart >= 1 / rate - SLACK_S, f"{of}: {one} and {other} are {apart} s apart"
+    for visit, other in itertools.pairwise(visits if rate else ()):
+        apart = other.started - visit.started
+        assert apart >= 1 / rate - SLACK_S, f"{of}: {visit} and {other} are {apart} s apart"
 
 
 def nothing_was_fetched_twice(world: World) -> None:
-    """Rule 12: what live workers hold is adopted, not repeated. For worlds in which no worker
-    ever died or was cut off."""
+    """Rule `takeover`: what live workers hold is adopted, not repeated. For worlds in which no
+    worker ever died or was cut off."""
     fetched = Counter(visit.url for visit in world.web.visits)
     runs = len(world.answered)
     for url, count in fetched.items():
@@ -207,19 +209,23 @@ def known_pages_are_looked_at_once(world: World) -> None:
     runs = [tables.runs[run] for _, run in world.answered]
     for run in runs:
         requests = world.store.requests(run.id)
-        found = Counter(request.url for request in requests)
-        assert all(count == 1 for count in found.values()), "a page is in a run twice"
-        unchanged = [one for one in requests if one.reason == UNCHANGED]
+        url_counts = Counter(request.url for request in requests)
+        assert all(count == 1 for count in url_counts.values()), "a page is in a run twice"
+        unchanged = [request for request in requests if request.reason == UNCHANGED]
         assert run.unchanged == len(unchanged), "unchanged pages are miscounted"
         for earlier in runs:
             if earlier.ended_at and earlier.ended_at < run.created_at and run.reason != MAX_PAGES:
-                for one in world.store.requests(earlier.id):
-                    kept = one.state is RequestState.DONE and one.url not in _gone(world)
-                    assert not kept or one.url in found, f"{one.url} is forgotten"
-        looks.update(one.url for one in requests if one.status in LOOKED_AT)
-        looks.update(one.url for one in requests if one.reason == REDIRECT_TARGET)
-    (known,) = tables.known.values()
-    checks = {one.row.url: one.page.checks for one in known.values() if one.page.checks}
+                for request in world.store.requests(earlier.id):
+                    kept = request.state is RequestState.DONE and request.url not in _gone(world)
+                    assert not kept or request.url in url_counts, f"{request.url} is forgotten"
+        looks.update(request.url for request in requests if request.status in LOOKED_AT)
+        looks.update(request.url for request in requests if request.reason == REDIRECT_TARGET)
+    (pages_by_key,) = tables.known.values()
+    checks = {
+        known_page.row.url: known_page.page.checks
+        for known_page in pages_by_key.values()
+        if known_page.page.checks
+    }
     assert checks == dict(looks), "a look at a page is not counted, or twice"
 
 

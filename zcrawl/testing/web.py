@@ -78,7 +78,7 @@ class FakeWeb:
             elif dice < 0.30:
                 page.second_links = rng.sample(urls, min(3, pages))
             elif dice < 0.42:
-                near = [one for one in urls if origin_of(one) == origin_of(url)]
+                near = [other for other in urls if origin_of(other) == origin_of(url)]
                 page.redirects_to = rng.choice(urls if rng.random() < 0.3 else near)
             elif dice < 0.45 and poison:
                 page.poison = True
@@ -117,9 +117,12 @@ class FakeWeb:
             return attempt.handed_over((target, RULES.key(target)), status=301)
         version = min(2, self.answers.get(url, 0) + 1)
         self.answers[url] = self.answers.get(url, 0) + 1
-        known, content = decode(assignment.known), self.content_of(url, assignment.run, version)
-        if known is not None and known.content == content:
-            traits = msgspec.structs.replace(known, unchanged=True)
+        earlier_traits, content = (
+            decode(assignment.known),
+            self.content_of(url, assignment.run, version),
+        )
+        if earlier_traits is not None and earlier_traits.content == content:
+            traits = msgspec.structs.replace(earlier_traits, unchanged=True)
             attempt.unchanged(PageRecord(url, None, "", 0, now, 1.0), 304, traits)
         else:
             mark = "poison" if page.poison else "fine"

@@ -164,7 +164,10 @@ class World:
             case m.SendToWorker(_, incarnation, route, body, sequence):
                 epoch = master.machine.epoch
                 message = self._message(master.name, 1, epoch, body, sequence, incarnation)
-                worker = next((one for one in self.workers.values() if one.route == route), None)
+                worker = next(
+                    (candidate for candidate in self.workers.values() if candidate.route == route),
+                    None,
+                )
                 if worker is not None:
                     self.operators.sent(master, worker.name, body)
                 if worker is not None and self.deaf.get(worker.name, 0.0) <= self.now:
@@ -178,8 +181,8 @@ class World:
                     if listener != master.name:
                         self._deliver(master.name, listener, message)
             case m.Forward(target, request):
-                asked = m.ClientAsked(PEER + master.name.encode(), request)
-                self._between_masters(master.name, target, asked)
+                event = m.ClientAsked(PEER + master.name.encode(), request)
+                self._between_masters(master.name, target, event)
             case m.ReplyTo(client, reply) if client.startswith(PEER):
                 came = m.ReplyCame(reply)
                 self._between_masters(master.name, client.removeprefix(PEER).decode(), came)
@@ -276,8 +279,8 @@ class World:
             self.happens_to(master, delay, lambda: self._master(master, came))
         elif target in self.workers:
             worker = self.workers[target]
-            told = w.MasterMessageCame(message.header, message.body)
-            self.happens_to(worker, delay, lambda: self.tell_worker(worker, told))
+            event = w.MasterMessageCame(message.header, message.body)
+            self.happens_to(worker, delay, lambda: self.tell_worker(worker, event))
 
     def _between_masters(self, source: str, target: str, event: m.MasterEvent) -> None:
         for _ in range(self.copies()):
@@ -304,8 +307,8 @@ class World:
         longest = self.faults.longest_delay_s if self.faulty() else 0.01
         return self.rng.uniform(0.0005, 0.005) + self.rng.random() ** 4 * longest
 
-    def _is_cut(self, one: str, other: str) -> bool:
-        return self.cuts.get(frozenset((one, other)), 0.0) > self.now
+    def _is_cut(self, name: str, other: str) -> bool:
+        return self.cuts.get(frozenset((name, other)), 0.0) > self.now
 
     def faulty(self) -> bool:
         return self.now - self.began < self.faults.until_s
@@ -372,11 +375,11 @@ class World:
 
     def pass_lock(self) -> None:
         ready = [
-            one
-            for one in self.masters.values()
-            if one.alive
-            and one.paused_until <= self.now
-            and (one.name, one.life) != (self._lock_holder, self._lock_life)
+            master
+            for master in self.masters.values()
+            if master.alive
+            and master.paused_until <= self.now
+            and (master.name, master.life) != (self._lock_holder, self._lock_life)
         ]
         if not ready:
             return
@@ -398,7 +401,9 @@ class World:
 
     def _story(self) -> str:
         leaders = [
-            one.name for one in self.masters.values() if one.machine.role is MasterState.LEADER
+            master.name
+            for master in self.masters.values()
+            if master.machine.role is MasterState.LEADER
         ]
         tail = [f"{moment:.2f} {what}" for moment, what in self.trace[-25:]]
         return f"leaders {leaders}, runs {self.store.runs()}\n" + "\n".join(tail)

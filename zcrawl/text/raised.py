@@ -22,11 +22,13 @@ def raised_text(error: BaseException) -> str:
     message = str(error)
     name = type(error).__name__
     text = f"{name}: {message}" if message else name
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if _is_foreign(one.filename)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if _is_foreign(frame.filename)
+    ]
     if not frames:
         return text
     file = frames[0].filename
-    last = [one for one in frames if one.filename == file][-1]
+    last = [frame for frame in frames if frame.filename == file][-1]
     return f"{text} ({file.rpartition('/')[2]}, line {last.lineno}, in {last.name})"
 
 

@@ -47,10 +47,10 @@ from zcrawl.worker.known_links import KnownLinks
 
 
 class Assignments:
-    def __init__(self, intake: Intake, known: KnownLinks) -> None:
+    def __init__(self, intake: Intake, known_links: KnownLinks) -> None:
         self.assigned = 0  # highest ASSIGN sequence taken in
         self.heard = 0  # highest sequence of anything that came from this leader
-        self._intake, self._known = intake, known
+        self._intake, self._known = intake, known_links
         self._barrier = 0  # assignments numbered below were overtaken by a revocation
         self._runs: dict[int, int] = {}  # run → revision
         self._codes: dict[int, str] = {}  # run → hash of its spider's file
@@ -91,35 +91,35 @@ class Assignments:
         overtaken = header.sequence < self._barrier
         if not welcomed or overtaken:
             reason = OVERTAKEN if overtaken else NOT_WELCOMED
-            rejected = [Rejection(header.epoch, one.n, reason) for one in assign.urls]
+            rejected = [Rejection(header.epoch, assignment.n, reason) for assignment in assign.urls]
             _reject(header.source, rejected, effects)
             return []
         self._adopt_grants(header, assign.grants, now, effects)
         refused: list[Rejection] = []
         ended: list[Assignment] = []
-        for one in assign.urls:
+        for assignment in assign.urls:
             # If it runs already, its own result tells what became of it.
-            if one.verdict and not draining and self._intake.give_up(one.seq):
-                ended.append(one)
+            if assignment.verdict and not draining and self._intake.give_up(assignment.seq):
+                ended.append(assignment)
                 continue
-            refusal = DRAINING if draining else self._take(header.epoch, one)
+            refusal = DRAINING if draining else self._take(header.epoch, assignment)
             if refusal is not None:
-                lacks = self._lacking[one.run] if refusal == LACKS else ""
-                refused.append(Rejection(header.epoch, one.n, refusal, lacks))
+                lacks = self._lacking[assignment.run] if refusal == LACKS else ""
+                refused.append(Rejection(header.epoch, assignment.n, refusal, lacks))
         self.assigned = max(self.assigned, header.sequence)
         _reject(header.source, refused, effects)
         effects.append(SendToMaster(header.source, Accept(self.assigned, [])))
         return ended
 
-    def _take(self, epoch: int, one: Assignment) -> str | None:
+    def _take(self, epoch: int, assignment: Assignment) -> str | None:
         """None: taken in. Otherwise why not."""
-        if one.run not in self._runs:
+        if assignment.run not in self._runs:
             return UNKNOWN_RUN
-        if one.run in self._lacking:
+        if assignment.run in self._lacking:
             return LACKS
-        if one.run in self._awaited:
+        if assignment.run in self._awaited:
             return NO_CODE
-        return self._intake.take(epoch, one)
+        return self._intake.take(epoch, assignment)
 
     def adopt_runs(self, runs: list[RunConfig], effects: WorkerEffects) -> None:
         for config in runs:
@@ -132,7 +132,7 @@ class Assignments:
 
     def adopt_code(self, code: Code, effects: WorkerEffects) -> None:
         """Only what a CONFIG announced: nobody else can make this worker run anything."""
-        runs = [run for run, wanted in self._codes.items() if wanted == code.sha256]
+        runs = [run for run, sha256 in self._codes.items() if sha256 == code.sha256]
         if hashlib.sha256(code.source).hexdigest() != code.sha256:
             effects.append(Note(CODE_REFUSED, f"not what its hash {code.sha256[:12]} says"))
         elif not runs:
@@ -200,11 +200,11 @@ class Assignments:
 
     def withdraw(self, leader: str, tokens: list[tuple[int, int]], effects: WorkerEffects) -> None:
         """The leader does not want these started now: what has not started goes back."""
-        wanted = set(tokens)
+        withdrawn_tokens = set(tokens)
         refused: list[Rejection] = []
         for seq in self._intake.queued():
             held = self._intake.held[seq]
-            if (held.epoch, held.assignment.n) in wanted:
+            if (held.epoch, held.assignment.n) in withdrawn_tokens:
                 self._intake.finish(seq)
                 refused.append(Rejection(held.epoch, held.assignment.n, WITHDRAWN))
         _reject(leader, refused, effects)
@@ -220,8 +220,8 @@ class Assignments:
                 self._intake.finish(seq)
         for run in runs:
             self._known.forget_run(run)
-            for known in (self._runs, self._codes, self._lacking):
-                known.pop(run, None)
+            for by_run in (self._runs, self._codes, self._lacking):
+                by_run.pop(run, None)
             self._awaited.discard(run)
             effects.append(ForgetRun(run))
 

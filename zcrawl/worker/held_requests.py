@@ -47,10 +47,10 @@ STOOD_STILL_S = 2.0  # beyond the usual pause between two turns of the loop
 NO_KEY = (0, 0, 0, 0, 0)
 
 
-def _key(one: Assignment) -> tuple[int, int, int, int, int]:
+def _key(assignment: Assignment) -> tuple[int, int, int, int, int]:
     """The order within a host. What failed before goes behind what was not tried yet: pages that
     hang would otherwise be the only ones that a host that is probed one by one is asked for."""
-    return one.run, one.prio, one.attempt, one.depth, one.seq
+    return assignment.run, assignment.prio, assignment.attempt, assignment.depth, assignment.seq
 
 
 class Held(msgspec.Struct):
@@ -90,9 +90,9 @@ class HostWork(msgspec.Struct):
 
     def renew_interval(self) -> None:
         """A longer interval counts from the last start on, not only from the next one."""
-        wanted = max(self.grant.interval_s, self.crawl_delay_s, self.manners.throttle.slow_s)
-        self.pace.next_at += max(0.0, wanted - self.pace.interval_s)
-        self.pace.interval_s = wanted
+        interval_s = max(self.grant.interval_s, self.crawl_delay_s, self.manners.throttle.slow_s)
+        self.pace.next_at += max(0.0, interval_s - self.pace.interval_s)
+        self.pace.interval_s = interval_s
 
 
 class Intake:

@@ -66,11 +66,11 @@ class HostManners(msgspec.Struct):
 
     def news(self) -> Manner | None:
         """What the leader does not know yet."""
-        told, throttle, breaker = self._told, self.throttle, self.breaker
+        last_report, throttle, breaker = self._told, self.throttle, self.breaker
         if (
-            told.slow_s == throttle.slow_s
-            and told.failures == breaker.failures
-            and told.opens == breaker.opens
+            last_report.slow_s == throttle.slow_s
+            and last_report.failures == breaker.failures
+            and last_report.opens == breaker.opens
         ):
             return None
         self._told = Manner(throttle.slow_s, breaker.failures, breaker.opens)

@@ -1,7 +1,7 @@
 """Links that a worker may leave out of its results, because they are certainly committed.
 
-Rule 2: a link enters only when an ACK with disposition *applied* covered the result that
-carried it. "Already sent" is not "committed".
+Rule `known links`: a link enters only when an ACK with disposition *applied* covered the result
+that carried it. "Already sent" is not "committed".
 """
 
 from __future__ import annotations

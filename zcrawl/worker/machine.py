@@ -1,7 +1,8 @@
 """The worker as a pure machine: messages and finished fetches in, effects out.
 
-Called by `driver.loop` with real sockets and by the simulated world. It decides whom to follow
-(the leader with the highest epoch), what may start (rule 8), what to report, resend and forget.
+Called by `driver.loop` with real sockets and by the simulated world. It decides whom to follow (the
+leader with the highest epoch), what may start (rule `permission`), what to report, resend and
+forget.
 
 State of the link to the leader:
 
@@ -229,8 +230,8 @@ class WorkerMachine:
             case Assign():
                 welcomed = self.link is LeaderLink.WELCOMED
                 ended = self.assignments.assign(header, body, welcomed, self.draining, now, effects)
-                for one in ended:
-                    self._report(by_verdict(one, header.epoch), now, effects)
+                for assignment in ended:
+                    self._report(by_verdict(assignment, header.epoch), now, effects)
             case RunConfigs():
                 if self.link is LeaderLink.WELCOMED:
                     self.assignments.adopt_runs(body.runs, effects)

@@ -2,7 +2,7 @@
 
 Who fills it: the worker machine, once per finished fetch. Who empties it: ACK (cumulative) and
 WELCOME (its watermark). What the leader has received but not committed is kept and not resent:
-a slow commit must not cause a storm (rule 1).
+a slow commit must not cause a storm (rule `result window`).
 
 Invariants, asserted by `check()`:
 - numbers are contiguous: acked+1 .. produced

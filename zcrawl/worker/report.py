@@ -52,7 +52,7 @@ class Pulse:
         self.due_at = now + self.interval_s
         intake, outbox, assignments = self._intake, self._outbox, self._assignments
         return Heartbeat(
-            held=[(one.epoch, one.assignment.n, one.started) for one in intake.held.values()],
+            held=[(held.epoch, held.assignment.n, held.started) for held in intake.held.values()],
             produced=outbox.produced,
             acked=outbox.acked,
             assigned=assignments.assigned,

@@ -149,12 +149,12 @@ def test_numbers_are_written_for_people() -> None:
 def test_what_a_crawl_waits_for_in_vain_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A plugin that no worker has: in lines and on the screen; programs are told once."""
     says = "waiting: no live worker has middleware 'stamp' yet"
-    told = snapshot(waits=says)
-    assert line(told, {7}, RateMeter()).endswith(f"; {says}")
+    waiting_view = snapshot(waits=says)
+    assert line(waiting_view, {7}, RateMeter()).endswith(f"; {says}")
     screen = Console(file=io.StringIO(), width=120)
-    screen.print(draw(told, {7}, RateMeter()))
+    screen.print(draw(waiting_view, {7}, RateMeter()))
     assert says in screen.file.getvalue()  # type: ignore[attr-defined]
     silent = Silent()
-    for one in (snapshot(), told, told):
-        silent.show(one, {7})
+    for view in (snapshot(), waiting_view, waiting_view):
+        silent.show(view, {7})
     assert capsys.readouterr().err == f"{says}\n"

@@ -104,11 +104,11 @@ def poisoned(value: Any, chance: random.Random) -> Any:
         case dict():
             own = {"x", "200", "404", "500", "http_404"}  # keys that come from elsewhere
             return {
-                hostile(chance) if key in own else key: poisoned(one, chance)
-                for key, one in value.items()
+                hostile(chance) if key in own else key: poisoned(child, chance)
+                for key, child in value.items()
             }
         case list() | tuple():
-            return [poisoned(one, chance) for one in value]
+            return [poisoned(child, chance) for child in value]
         case _:
             return value
 
@@ -152,12 +152,12 @@ def of_lines(shot: Any) -> None:
 VIEWS: dict[str, tuple[Any, Callable[[Any], None]]] = {
     "job": (VIEW, of_job),
     "test": (REPORT, of_test),
-    "extraction": (EXTRACTION, lambda told: output.table("1234", extraction_rows(told))),
+    "extraction": (EXTRACTION, lambda data: output.table("1234", extraction_rows(data))),
     "live picture": (SNAPSHOT, live_picture),
     "lines": (SNAPSHOT, of_lines),
-    "error": ({"x": "x"}, lambda told: run(["job", "--data", "no-such", *told])),
-    "usage error": ({"x": "x"}, lambda told: run([*told.values()])),
-    "json error": ({"x": "x"}, lambda told: run([*told.values(), "--json"])),
+    "error": ({"x": "x"}, lambda data: run(["job", "--data", "no-such", *data])),
+    "usage error": ({"x": "x"}, lambda data: run([*data.values()])),
+    "json error": ({"x": "x"}, lambda data: run([*data.values(), "--json"])),
 }
 
 

@@ -69,8 +69,10 @@ def test_the_schema_is_json_and_closed(of: str, capsys: pytest.CaptureFixture[st
     assert run(["config", "schema", of]) == 0
     schema = json.loads(capsys.readouterr().out)
     assert schema["$schema"].endswith("2020-12/schema")
-    objects = [one for one in schema["$defs"].values() if one["type"] == "object"]
-    assert objects and all(one["additionalProperties"] is False for one in objects)
+    objects = [
+        definition for definition in schema["$defs"].values() if definition["type"] == "object"
+    ]
+    assert objects and all(definition["additionalProperties"] is False for definition in objects)
 
 
 @pytest.mark.parametrize("file", ["job-example.toml", "jobs/books.toml"])
@@ -82,31 +84,33 @@ def test_job_files_that_ship_follow_the_schema(file: str) -> None:
     assert not fits(wrong, schema["$ref"], schema["$defs"])
 
 
-def fits(value: Any, schema: Any, known: dict[str, Any]) -> bool:
+def fits(value: Any, schema: Any, definitions: dict[str, Any]) -> bool:
     """The part of JSON Schema that the schemas here use."""
     if isinstance(schema, str):
         schema = {"$ref": schema}
     if "$ref" in schema:
-        return fits(value, known[schema["$ref"].rpartition("/")[2]], known)
+        return fits(value, definitions[schema["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in schema:
-        return any(fits(value, one, known) for one in schema["anyOf"])
+        return any(fits(value, option, definitions) for option in schema["anyOf"])
     if "enum" in schema:
         return value in schema["enum"]
     match schema.get("type"):
         case "object":
             inner, rest = schema.get("properties", {}), schema.get("additionalProperties", True)
             return isinstance(value, dict) and all(
-                fits(one, inner[key], known)
+                fits(member, inner[key], definitions)
                 if key in inner
-                else rest is True or (rest is not False and fits(one, rest, known))
-                for key, one in value.items()
+                else rest is True or (rest is not False and fits(member, rest, definitions))
+                for key, member in value.items()
             )
         case "array" if "prefixItems" in schema:  # of a fixed length
             inner = schema["prefixItems"]
-            return len(value) == len(inner) and all(map(fits, value, inner, [known] * len(inner)))
+            return len(value) == len(inner) and all(
+                map(fits, value, inner, [definitions] * len(inner))
+            )
         case "array":
             return isinstance(value, list) and all(
-                fits(one, schema.get("items", {}), known) for one in value
+                fits(element, schema.get("items", {}), definitions) for element in value
             )
         case "string":
             return isinstance(value, str)

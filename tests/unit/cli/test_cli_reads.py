@@ -170,8 +170,8 @@ def test_items_as_csv_have_one_header(store: StubStore) -> None:
 
 def test_failures_are_exported_with_state_status_and_reason(store: StubStore) -> None:
     """As JSON lines and as CSV, quoted where a URL needs it."""
-    told = b"".join(chunks_of(source(store, None), "jsonl"))
-    records = [json.loads(line) for line in told.splitlines()]
+    output = b"".join(chunks_of(source(store, None), "jsonl"))
+    records = [json.loads(line) for line in output.splitlines()]
     assert [(r["state"], r["reason"], r["status"]) for r in records] == [
         ("dead", "http_404", 404),
         ("skipped", "robots", 0),

@@ -328,8 +328,8 @@ def test_the_closing_lines_tell_why_items_are_missing() -> None:
     """A schema and a middleware may each have set items aside."""
     view = row(state="completed") | {"failed_reasons": {}, "skipped_reasons": {}}
     view["rejected_items"] = {"schema: price": 1, "dropped by middleware stamp: old": 2}
-    told = "items set aside: dropped by middleware stamp: old × 2, schema: price × 1"
-    assert told in closing_lines(view, None)
+    line = "items set aside: dropped by middleware stamp: old × 2, schema: price × 1"
+    assert line in closing_lines(view, None)
 
 
 def test_the_closing_lines_tell_which_links_were_left_out() -> None:

@@ -244,9 +244,9 @@ def test_up_stays_until_it_is_told_to_stop(
 
     monkeypatch.setattr(Interrupt, "__enter__", stop_soon)
     assert run(["up", "--workers", "1"]) == 0
-    told = capsys.readouterr().err
-    assert "leader m1" in told
-    assert "finishing 0 requests" in told
+    messages = capsys.readouterr().err
+    assert "leader m1" in messages
+    assert "finishing 0 requests" in messages
 
 
 def test_up_tells_leader_workers_runs_and_the_next_step() -> None:

@@ -166,9 +166,9 @@ def test_after_a_gap_the_lock_is_confirmed_before_anything_is_said() -> None:
     driver.feed(c.ConditionSet(Condition("x", ("new",))))
     driver.feed(c.CallDone(c.Register(True, Condition("x", ("new",)))))
     driver.feed(c.ConditionSet(Condition("y", ("newer",))), after=GAP_S + 60)
-    wanted = calls(driver.feed(c.ElectionTicked()))
+    consul_calls = calls(driver.feed(c.ElectionTicked()))
     assert driver.election.state is State.LEADER
-    assert not any(isinstance(call, c.Register) for call in wanted)
+    assert not any(isinstance(call, c.Register) for call in consul_calls)
     effects = driver.feed(c.LockWon("s1", 5))
     assert told(effects) == []
     assert c.Register(True, Condition("y", ("newer",))) in calls(effects)
@@ -198,7 +198,7 @@ def test_an_old_reading_deposes_nobody() -> None:
     effects = driver.feed(entry("other"))
     assert c.AcquireLock("s1") in calls(effects)
     assert driver.election.state is State.LEADER
-    assert not any(isinstance(one, Deposed) for one in told(driver.feed(c.LockWon("s1", 5))))
+    assert not any(isinstance(event, Deposed) for event in told(driver.feed(c.LockWon("s1", 5))))
 
 
 def test_a_spoilt_value_is_written_again() -> None:

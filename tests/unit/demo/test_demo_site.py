@@ -39,9 +39,9 @@ def catalogue() -> DemoCatalogue:
 
 def test_every_link_on_every_page_is_a_known_page(catalogue: DemoCatalogue) -> None:
     """No page links to something that the site does not have."""
-    known = set(catalogue.paths())
-    for path in known:
-        assert set(links_of(catalogue, path)) <= known, path
+    paths = set(catalogue.paths())
+    for path in paths:
+        assert set(links_of(catalogue, path)) <= paths, path
 
 
 def test_every_page_can_be_reached_from_the_home_page(catalogue: DemoCatalogue) -> None:
@@ -93,9 +93,9 @@ def test_list_pages_are_chained_in_both_directions(catalogue: DemoCatalogue) -> 
 def test_odd_sizes_keep_the_site_whole(books: int, tags: int) -> None:
     """An empty shop, more tags than words and a list that just needs a second page all hold."""
     site = DemoCatalogue(seed=3, books=books, tags=tags)
-    known = site.paths()
-    assert len(known) == len(set(known))
-    assert {link for path in known for link in links_of(site, path)} <= set(known)
+    paths = site.paths()
+    assert len(paths) == len(set(paths))
+    assert {link for path in paths for link in links_of(site, path)} <= set(paths)
 
 
 def test_a_catalogue_without_tags_is_refused() -> None:

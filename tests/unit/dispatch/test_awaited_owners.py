@@ -34,8 +34,10 @@ def test_the_first_worker_that_greets_does_not_get_what_another_holds() -> None:
     later.wait(GREETING_S - 1.0, each=lambda: later.beat("w2"))
     assert later.assigned("w2") == []
     later.join(held=held_leases(held, 1, started=False))
-    assert sorted(later.bodies(Welcome, "w1")[-1].keep) == sorted(one.seq for one in held)
-    tokens = [(1, one.n, False) for one in held]
+    assert sorted(later.bodies(Welcome, "w1")[-1].keep) == sorted(
+        assignment.seq for assignment in held
+    )
+    tokens = [(1, assignment.n, False) for assignment in held]
     later.wait(10.0, each=lambda: (later.beat("w2"), later.beat("w1", held=tokens)))
     assert later.assigned("w2") == [], "its host stays with it"
 
@@ -46,7 +48,9 @@ def test_a_host_is_given_to_another_when_its_owner_does_not_greet() -> None:
     later = successor(story)
     later.join("w2")
     later.wait(GREETING_S + 1.0, each=lambda: later.beat("w2"))
-    assert {one.seq for one in later.assigned("w2")} >= {one.seq for one in held}
+    assert {assignment.seq for assignment in later.assigned("w2")} >= {
+        assignment.seq for assignment in held
+    }
 
 
 def test_a_host_without_an_owner_does_not_wait() -> None:
@@ -56,7 +60,7 @@ def test_a_host_without_an_owner_does_not_wait() -> None:
     later.submit(*urls(2, "b.test"), of=SLOW, id="other", mode="update")
     later.join("w2")
     later.tick()
-    assert [one.url for one in later.assigned("w2")] == urls(2, "b.test")
+    assert [assignment.url for assignment in later.assigned("w2")] == urls(2, "b.test")
 
 
 def test_the_wait_begins_when_workers_can_hear_who_leads() -> None:

@@ -49,8 +49,8 @@ def test_another_run_gives_a_host_that_was_down_another_chance() -> None:
     office.planner.learn_pace(1, office.now, 0.0, DOWN)
     office.runs.put(run_row(2, spec(SLOW)))
     office.add(1, run=2)
-    found = {url.run: url.verdict for _, url in office.plan(5.0)}
-    assert found == {1: "host_down", 2: ""}
+    verdicts = {url.run: url.verdict for _, url in office.plan(5.0)}
+    assert verdicts == {1: "host_down", 2: ""}
 
 
 def test_the_pages_of_a_host_are_limited_exactly() -> None:
@@ -60,13 +60,19 @@ def test_the_pages_of_a_host_are_limited_exactly() -> None:
     job = story.submit(*urls(10), of=spec(scope=Scope(max_pages_per_host=3)))
     answered: set[int] = set()
     for _ in range(30):
-        for one in story.assigned():
-            if one.seq not in answered:
-                answered.add(one.seq)
+        for request in story.assigned():
+            if request.seq not in answered:
+                answered.add(request.seq)
                 story.report(
-                    result_of(one, outcome=Outcome.SKIPPED, reason=one.verdict, page=None, items=[])
-                    if one.verdict
-                    else result_of(one)
+                    result_of(
+                        request,
+                        outcome=Outcome.SKIPPED,
+                        reason=request.verdict,
+                        page=None,
+                        items=[],
+                    )
+                    if request.verdict
+                    else result_of(request)
                 )
         story.tick(0.1)
     states = sorted(story.states(job["run"]).values())
@@ -110,11 +116,14 @@ def test_urls_of_a_host_that_has_to_wait_go_back() -> None:
         retry=RetryClass.THROTTLED,
         retry_after_s=60.0,
     )
-    (told,) = sent(worker.effects, Result)
-    assert told.manner == Manner(0.5, 0, 0) and told.host_next_in_s >= 60.0
+    (result,) = sent(worker.effects, Result)
+    assert result.manner == Manner(0.5, 0, 0) and result.host_next_in_s >= 60.0
     worker.beat()
-    rejected = [one for body in sent(worker.tick(1.0), Reject) for one in body.leases]
-    assert [(one.n, one.reason) for one in rejected] == [(2, "host_waits"), (3, "host_waits")]
+    rejected = [rejection for body in sent(worker.tick(1.0), Reject) for rejection in body.leases]
+    assert [(rejection.n, rejection.reason) for rejection in rejected] == [
+        (2, "host_waits"),
+        (3, "host_waits"),
+    ]
 
 
 def test_crawl_delay_counts_from_the_robots_txt_request_on() -> None:
@@ -123,6 +132,6 @@ def test_crawl_delay_counts_from_the_robots_txt_request_on() -> None:
     worker.welcome(grant(concurrency=1, interval_s=0.2))
     worker.assign(1)
     worker.handle(HopWanted(1, 2.0))
-    assert not [one for one in worker.tick(1.9) if isinstance(one, PermitHop)]
+    assert not [effect for effect in worker.tick(1.9) if isinstance(effect, PermitHop)]
     worker.beat()
-    assert [one for one in worker.tick(0.2) if isinstance(one, PermitHop)]
+    assert [effect for effect in worker.tick(0.2) if isinstance(effect, PermitHop)]

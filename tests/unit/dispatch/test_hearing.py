@@ -38,10 +38,10 @@ class Deafness:
     def others_work(self) -> None:
         for name in self.others:
             self.story.beat(name)
-            for one in self.story.assigned(name):
-                if one.seq not in self.done:
-                    self.done.add(one.seq)
-                    self.story.publish(result_of(one), name)
+            for assignment in self.story.assigned(name):
+                if assignment.seq not in self.done:
+                    self.done.add(assignment.seq)
+                    self.story.publish(result_of(assignment), name)
 
     def until_deaf(self) -> float:
         """The moment at which the leader noticed."""
@@ -118,7 +118,8 @@ def test_after_two_losses_in_a_row_a_worker_is_suspect_and_gets_no_work() -> Non
 
 
 def test_beats_do_not_list_a_deaf_worker_so_its_permission_ends() -> None:
-    """Rule 8: the echo is the permission. It is lost when that is over for sure, not earlier."""
+    """Rule `permission`: the echo is the permission. It is lost when that is over for sure, not
+    earlier."""
     deaf = Deafness()
     noticed_at = deaf.until_deaf()
     story = deaf.story
@@ -198,10 +199,10 @@ def work_to_the_end(story: LeaderStory, lost: int) -> None:
 
     def work() -> None:
         story.beat("w1", hello=3)
-        for one in story.assigned("w1")[lost:]:
-            if one.seq not in done:
-                done.add(one.seq)
-                story.publish(result_of(one), "w1")
+        for assignment in story.assigned("w1")[lost:]:
+            if assignment.seq not in done:
+                done.add(assignment.seq)
+                story.publish(result_of(assignment), "w1")
 
     story.wait(40.0, work)
     assert set(story.states().values()) == {"DONE"}
@@ -236,7 +237,7 @@ def test_a_worker_is_answered_by_the_line_that_its_hello_came_by() -> None:
     story.submit(*HOSTS)
     story.beat()
     story.tick()
-    assert story.assigned("w1") and {one.route for one in story.sent} == {b"by this"}
+    assert story.assigned("w1") and {message.route for message in story.sent} == {b"by this"}
 
 
 def test_another_line_takes_no_living_process_over() -> None:
@@ -251,7 +252,9 @@ def test_another_line_takes_no_living_process_over() -> None:
     story.submit(*HOSTS)
     story.tick()
     assert story.assigned("w1")
-    assert {one.route for one in story.sent if one is not refusal} == {route_of("w1", 1)}
+    assert {message.route for message in story.sent if message is not refusal} == {
+        route_of("w1", 1)
+    }
 
 
 def test_a_process_that_was_lost_may_come_back_by_another_line() -> None:

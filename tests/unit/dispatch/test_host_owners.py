@@ -49,7 +49,7 @@ class Town:
     def settle(self, host: HostState | None = None, now: float = 0.0) -> Settlement:
         """Look at a host once, and store its owners if that is asked."""
         host = host or self.host
-        usable = [one for one in self.roster.workers.values() if one.usable]
+        usable = [worker for worker in self.roster.workers.values() if worker.usable]
         result = self.granter.settle(host, usable, now)
         self.granter.check()
         in_use = sum(part.in_use for part in host.parts.values())
@@ -75,7 +75,7 @@ class Town:
 
 
 def test_owners_are_stored_before_anything_is_granted() -> None:
-    """Rule 12: `hosts.owner` is committed before a host's first ASSIGN."""
+    """Rule `takeover`: `hosts.owner` is committed before a host's first ASSIGN."""
     town = Town(ONE_OWNER, workers=1)
     usable = list(town.roster.workers.values())
     first = town.granter.settle(town.host, usable, 0.0)
@@ -124,7 +124,7 @@ def test_an_unconfirmed_lowering_is_said_again() -> None:
 
 
 def test_an_inherited_host_is_closed_until_its_owner_is_heard() -> None:
-    """Rule 12: somebody may still be fetching there."""
+    """Rule `takeover`: somebody may still be fetching there."""
     town = Town(ONE_OWNER, workers=0)
     town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
     town.join("w2")
@@ -231,14 +231,14 @@ def test_no_worker_owns_much_more_than_its_share() -> None:
 
 def test_the_same_workers_give_the_same_owners() -> None:
     """A new leader decides as the old one did, whoever said HELLO first."""
-    one, other = Town(ONE_OWNER, workers=0), Town(ONE_OWNER, workers=0)
+    town, other = Town(ONE_OWNER, workers=0), Town(ONE_OWNER, workers=0)
     for name in ("w1", "w2", "w3"):
-        one.join(name)
+        town.join(name)
     for name in ("w3", "w1", "w2"):
         other.join(name)
-    one.settle_all()
+    town.settle_all()
     other.settle_all()
-    assert one.granted() == other.granted()
+    assert town.granted() == other.granted()
 
 
 def test_a_draining_worker_loses_its_hosts() -> None:
@@ -254,7 +254,7 @@ def test_a_draining_worker_loses_its_hosts() -> None:
 
 
 def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
-    """Rule 12: what workers report as running is adopted."""
+    """Rule `takeover`: what workers report as running is adopted."""
     town = Town(ONE_OWNER, workers=0)
     town.host.stored_owners = frozenset({"w1#1"})
     town.granter.inherit(host_row(1, owners=("w1#1",)), 30.0, 30.0)
@@ -262,7 +262,7 @@ def test_an_owner_that_speaks_to_a_new_leader_goes_on() -> None:
     town.granter.process_joined("w1#1", 0.0)
     town.granter.adopt(worker, 1, 2, 0.0)
     assert town.granted() == {"w1#1": 4}
-    assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [4]
+    assert [grant.concurrency for grant in town.granter.grants_for_welcome(worker, 0.0)] == [4]
 
 
 def test_a_host_that_becomes_known_after_a_worker_greeted_with_it_waits_for_that_worker() -> None:
@@ -286,7 +286,7 @@ def test_of_two_stored_owners_of_one_host_the_first_that_greets_gets_no_grant() 
     town.granter.process_joined("w1#1", 0.0)
     town.granter.adopt(worker, 1, 2, 0.0)
     assert town.granted() == {}
-    assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [0]
+    assert [grant.concurrency for grant in town.granter.grants_for_welcome(worker, 0.0)] == [0]
     town.join("w2")
     town.host.wanted_owner = "w2"
     town.settle_all(now=1.0)
@@ -313,7 +313,7 @@ def test_a_stranger_that_is_still_fetching_counts_but_gets_nothing() -> None:
     worker = town.roster.workers["w1"] = worker_info("w1")
     town.granter.adopt(worker, 1, 3, 0.0)
     assert town.host.room(0.0) == 1
-    assert [one.concurrency for one in town.granter.grants_for_welcome(worker, 0.0)] == [0]
+    assert [grant.concurrency for grant in town.granter.grants_for_welcome(worker, 0.0)] == [0]
 
 
 def test_a_stored_pace_from_a_wrong_clock_is_clamped() -> None:

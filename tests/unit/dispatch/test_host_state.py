@@ -36,44 +36,44 @@ def test_a_host_that_is_not_spread_has_one_owner() -> None:
 
 def test_room_is_what_nobody_may_be_using() -> None:
     """A lowered part counts with what it may still be using, not with what it was told."""
-    one = host(concurrency=4)
-    one.parts = {"w1#1": Part(1, 3, 1)}
-    assert one.room(0.0) == 1
+    state = host(concurrency=4)
+    state.parts = {"w1#1": Part(1, 3, 1)}
+    assert state.room(0.0) == 1
 
 
 def test_an_inherited_host_has_no_room_until_its_lease_ends() -> None:
-    """Rule 12."""
-    one = host()
-    one.inherited, one.inherited_until = {"w1#1"}, 10.0
-    assert (one.room(9.9), one.room(10.0)) == (0, 4)
-    one.inherited.clear()
-    assert one.room(0.0) == 4
+    """Rule `takeover`."""
+    state = host()
+    state.inherited, state.inherited_until = {"w1#1"}, 10.0
+    assert (state.room(9.9), state.room(10.0)) == (0, 4)
+    state.inherited.clear()
+    assert state.room(0.0) == 4
 
 
 @pytest.mark.parametrize("rate", [0.1, 1.0, 5.0, 100.0])
 @pytest.mark.parametrize("burst", [1, 3, 50])
 def test_a_worker_never_holds_more_than_five_seconds_of_work(rate: float, burst: int) -> None:
-    """Rule 8: at most concurrency + 5 s × rate URLs of one host."""
-    one = host(1 / rate, burst=burst)
+    """Rule `permission`: at most concurrency + 5 s × rate URLs of one host."""
+    state = host(1 / rate, burst=burst)
     part = Part(4, 4, 1)
-    assert one.hold_limit(part, 1_000.0) <= 4 + math.ceil(HOLD_S * rate)
-    assert one.hold_limit(part, 0.0) > 4, "one more than runs is always at hand"
+    assert state.hold_limit(part, 1_000.0) <= 4 + math.ceil(HOLD_S * rate)
+    assert state.hold_limit(part, 0.0) > 4, "one more than runs is always at hand"
 
 
 def test_a_part_of_the_concurrency_has_the_same_part_of_the_rate() -> None:
-    """Rule 11: the parts' rates add up to the host's."""
-    one = host(0.5, concurrency=4)
+    """Rule `grants`: the parts' rates add up to the host's."""
+    state = host(0.5, concurrency=4)
     parts = [Part(granted, granted, 1) for granted in (1, 1, 2)]
-    assert sum(1 / one.part_interval_s(part) for part in parts) == pytest.approx(2.0)
+    assert sum(1 / state.part_interval_s(part) for part in parts) == pytest.approx(2.0)
 
 
 @pytest.mark.parametrize("parts", [[Part(3, 3, 1), Part(2, 2, 2)], [Part(2, 1, 1)]])
 def test_a_check_tells_of_parts_that_exceed_the_concurrency(parts: list[Part]) -> None:
     """The invariants are asserted, so that the simulation can catch a breach."""
-    one = host(concurrency=4)
-    one.parts = {f"w{n}#1": part for n, part in enumerate(parts)}
+    state = host(concurrency=4)
+    state.parts = {f"w{n}#1": part for n, part in enumerate(parts)}
     with pytest.raises(AssertionError):
-        one.check()
+        state.check()
 
 
 def test_a_lowered_part_stays_in_use_until_it_is_confirmed() -> None:
@@ -98,29 +98,29 @@ def test_a_lost_part_counts_what_may_still_run(cancelled_at: float, in_use: int)
 
 def test_an_inherited_owner_that_greets_gives_the_pace_back() -> None:
     """Until then the pace waits for the end of whatever that owner may have started."""
-    one = host(2.0)
-    one.put_off_until(10.0)
-    one.inherit({"w1#1"}, until=60.0, over_at=50.0)
-    assert (one.pace.next_at, one.is_inherited(59.0)) == (52.0, True)
-    one.settle_inherited("w1#1")
-    assert (one.pace.next_at, one.is_inherited(59.0)) == (10.0, False)
+    state = host(2.0)
+    state.put_off_until(10.0)
+    state.inherit({"w1#1"}, until=60.0, over_at=50.0)
+    assert (state.pace.next_at, state.is_inherited(59.0)) == (52.0, True)
+    state.settle_inherited("w1#1")
+    assert (state.pace.next_at, state.is_inherited(59.0)) == (10.0, False)
 
 
 def test_a_host_stands_in_the_heap_for_the_earliest_moment() -> None:
     """A later moment changes nothing; after it was taken from the heap, any moment counts."""
-    one = host()
-    assert [one.schedule(moment) for moment in (5.0, 7.0, 5.0, 3.0)] == [True, False, False, True]
-    one.unschedule()
-    assert one.schedule(9.0)
+    state = host()
+    assert [state.schedule(moment) for moment in (5.0, 7.0, 5.0, 3.0)] == [True, False, False, True]
+    state.unschedule()
+    assert state.schedule(9.0)
 
 
 def test_runs_take_turns_at_a_host_and_leave_nothing_behind() -> None:
     """The run whose turn it is goes to the end of the line; one that ended is forgotten whole."""
-    one = host()
+    state = host()
     for run in (1, 2, 3):
-        one.add_run(run)
-    assert [one.next_run() for _ in range(4)] == [1, 2, 3, 1]
-    one.count_pages(2, 5)
-    one.end_runs_here(HOST_DOWN)
-    one.run_ended(2)
-    assert (one.runs, one.pages, one.verdicts.keys()) == ([3, 1], {}, {1, 3})
+        state.add_run(run)
+    assert [state.next_run() for _ in range(4)] == [1, 2, 3, 1]
+    state.count_pages(2, 5)
+    state.end_runs_here(HOST_DOWN)
+    state.run_ended(2)
+    assert (state.runs, state.pages, state.verdicts.keys()) == ([3, 1], {}, {1, 3})

@@ -47,8 +47,8 @@ class Office:
     def add(self, count: int, host: int = 1, run: int = 1) -> list[QueuedRow]:
         self.planner.granter.know_host(host_row(host), 0.0, self.now)
         rows = [row(next(self.seqs), run=run, host=host) for _ in range(count)]
-        for one in rows:
-            self.frontier.insert(one)
+        for queued_row in rows:
+            self.frontier.insert(queued_row)
             self.planner.lane_opened(run, host)
         return rows
 
@@ -88,7 +88,7 @@ class Office:
 
 
 def test_dispatch_stops_at_the_workers_credit() -> None:
-    """Rule 10: prefetch is 1.25 × slots; credit returns with a received result."""
+    """Rule `credit`: prefetch is 1.25 × slots; credit returns with a received result."""
     office = Office()
     office.add(30)
     sent = office.plan()
@@ -102,9 +102,9 @@ def test_a_request_is_sent_once_in_order() -> None:
     office = Office()
     rows = office.add(5)
     sent = [url for _, url in office.plan()]
-    assert [url.seq for url in sent] == [one.seq for one in rows]
+    assert [url.seq for url in sent] == [queued_row.seq for queued_row in rows]
     assert [url.attempt for url in sent] == [1] * 5
-    assert {(1, url.n) for url in sent} == {one.token for one in office.leases.by_seq.values()}
+    assert {(1, url.n) for url in sent} == {lease.token for lease in office.leases.by_seq.values()}
 
 
 def test_a_worker_holds_no_more_of_one_host_than_rule_8_allows() -> None:
@@ -112,7 +112,7 @@ def test_a_worker_holds_no_more_of_one_host_than_rule_8_allows() -> None:
     office = Office(Politeness(robots=False, rate=1.0, concurrency=2))
     office.join("w1", slots=100)
     office.add(50)
-    sent = [one for _ in range(60) for one in office.plan(1.0)]
+    sent = [pair for _ in range(60) for pair in office.plan(1.0)]
     assert len(sent) == 2 + 5, "its concurrency, and what its pace allows in 5 s"
 
 
@@ -191,7 +191,7 @@ def test_runs_take_turns_on_a_host() -> None:
 
 
 def test_a_spread_host_is_shared_by_load() -> None:
-    """Rule 11: every worker gets its part."""
+    """Rule `grants`: every worker gets its part."""
     office = Office(SPREAD, workers=3)
     office.add(60)
     counts = Counter(name for name, _ in office.plan())
@@ -199,27 +199,30 @@ def test_a_spread_host_is_shared_by_load() -> None:
 
 
 def test_suspects_go_one_to_a_worker() -> None:
-    """Rule 9: the URLs of a crash are leased again, no two of them to the same worker."""
+    """Rule `crashes`: the URLs of a crash are leased again, no two of them to the same worker."""
     office = Office(SPREAD, workers=2)
     office.add(4)
     office.plan()
     suspects = office.crash("w1") + office.crash("w2")
-    for one in suspects:
-        office.planner.put_on_trial(one, alone=False)
+    for suspect in suspects:
+        office.planner.put_on_trial(suspect, alone=False)
     sent = office.plan()
     assert sorted(name for name, _ in sent) == ["w1", "w2"]
     office.add(20)
     healthy = office.plan()
-    assert {url.seq for _, url in healthy}.isdisjoint({one.seq for one in suspects})
+    assert {url.seq for _, url in healthy}.isdisjoint({suspect.seq for suspect in suspects})
     assert len(healthy) == 8, "healthy ones keep it company"
     first = next(url for name, url in sent if name == "w1")
     office.receive(first.seq)
-    again = [url.seq for _, url in office.plan() if url.seq in {one.seq for one in suspects}]
+    again = [
+        url.seq for _, url in office.plan() if url.seq in {suspect.seq for suspect in suspects}
+    ]
     assert len(again) == 1, "the next suspect follows when one is cleared"
 
 
 def test_a_second_crash_makes_a_suspect_go_alone() -> None:
-    """Rule 9: only a crash with one alone counts, so nothing else is in that worker's hands."""
+    """Rule `crashes`: only a crash with one alone counts, so nothing else is in that worker's
+    hands."""
     office = Office()
     office.add(30)
     busy = [url.seq for _, url in office.plan()]

@@ -1,4 +1,4 @@
-"""Who lives, by the number of heartbeats that did not come (rule 7)."""
+"""Who lives, by the number of heartbeats that did not come (rule `heartbeats`)."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Town:
         look_again = math.inf
         while self.granter.dirty:
             dirty, self.granter.dirty = self.granter.dirty, {}
-            usable = [one for one in self.roster.workers.values() if one.usable]
+            usable = [worker for worker in self.roster.workers.values() if worker.usable]
             for host_id in dirty:
                 result = self.granter.settle(self.granter.hosts[host_id], usable, now)
                 self.unconfirmed += [(name, host_id) for name in result.lowered]
@@ -181,12 +181,15 @@ def test_a_job_that_does_not_ask_is_not_concerned() -> None:
 def test_the_strictest_of_the_jobs_that_ask_counts() -> None:
     """And no longer than it has rows there."""
     town = Town(DOMAIN, STRICTER)
-    one, two = town.host("http://a.ours.test", 1), town.host("http://b.ours.test", 1, 2)
-    (group,) = one.groups
+    first_host, second_host = (
+        town.host("http://a.ours.test", 1),
+        town.host("http://b.ours.test", 1, 2),
+    )
+    (group,) = first_host.groups
     assert (group.pace.interval_s, group.concurrency) == (2.0, 3)
     before = group.revision
-    two.runs.remove(2)
-    town.granter.renew_demand(two)
+    second_host.runs.remove(2)
+    town.granter.renew_demand(second_host)
     assert (group.pace.interval_s, group.concurrency) == (0.5, 3)
     assert group.revision > before, "workers are told"
 
@@ -195,42 +198,44 @@ def test_a_clan_moves_only_when_all_of_it_is_free() -> None:
     """A new owner starts nothing while the old one may run a request to any of its hosts, and
     then an interval later."""
     town = Town(DOMAIN, workers=2)
-    one, two = town.host("http://a.ours.test"), town.host("http://b.ours.test")
+    first_host, second_host = town.host("http://a.ours.test"), town.host("http://b.ours.test")
     town.settle()
-    old = town.owner(one)
+    old = town.owner(first_host)
     town.roster.workers[old.partition("#")[0]].draining = True
-    town.granter.dirty |= {one.id: None, two.id: None}
+    town.granter.dirty |= {first_host.id: None, second_host.id: None}
     town.settle(10.0)
-    assert town.owner(one) == town.owner(two) == ""
+    assert town.owner(first_host) == town.owner(second_host) == ""
     assert len(town.unconfirmed) == 2
     second = town.unconfirmed.pop()
     town.confirm(11.0)
     town.settle(11.0)
-    assert town.owner(one) == town.owner(two) == "", "the other host may still be fetched"
+    assert town.owner(first_host) == town.owner(second_host) == "", (
+        "the other host may still be fetched"
+    )
     town.unconfirmed.append(second)
     town.confirm(12.0)
     town.settle(12.0)
-    new = town.owner(one)
-    assert new and new == town.owner(two) and new != old
-    (share,) = town.granter.grant_of(one, new, 12.0).groups
+    new = town.owner(first_host)
+    assert new and new == town.owner(second_host) and new != old
+    (share,) = town.granter.grant_of(first_host, new, 12.0).groups
     assert share.next_in_s == 0.5
 
 
 def test_a_lost_worker_keeps_its_clan_closed_until_its_requests_must_be_over() -> None:
     """It may live: it starts nothing after its permission, but finishes what runs."""
     town = Town(DOMAIN, workers=2)
-    one, two = town.host("http://a.ours.test"), town.host("http://b.ours.test")
+    first_host, second_host = town.host("http://a.ours.test"), town.host("http://b.ours.test")
     town.settle()
-    old = town.owner(one)
-    one.parts[old].held = 1
+    old = town.owner(first_host)
+    first_host.parts[old].held = 1
     del town.roster.workers[old.partition("#")[0]]
     town.granter.process_lost(old, 17.0)
     until = town.settle(20.0)
     assert until == 17.0 + 20.0 + 1.0, "the longest attempt"
-    assert town.owner(two) == "", "also a host that it was not fetching"
-    town.granter.dirty |= {one.id: None, two.id: None}
+    assert town.owner(second_host) == "", "also a host that it was not fetching"
+    town.granter.dirty |= {first_host.id: None, second_host.id: None}
     town.settle(until)
-    assert town.owner(one) == town.owner(two) != ""
+    assert town.owner(first_host) == town.owner(second_host) != ""
 
 
 def test_an_address_is_known_when_a_worker_has_found_it() -> None:
@@ -255,8 +260,8 @@ def test_an_address_is_known_when_a_worker_has_found_it() -> None:
 def test_an_address_in_the_url_is_known_at_once() -> None:
     """Nobody has to look it up."""
     town = Town(ADDRESS)
-    one, two = town.host("http://192.0.2.7:81"), town.host("http://192.0.2.7:82")
-    assert one.groups == two.groups != ()
+    first_host, second_host = town.host("http://192.0.2.7:81"), town.host("http://192.0.2.7:82")
+    assert first_host.groups == second_host.groups != ()
 
 
 def test_domains_that_share_an_address_become_one_clan() -> None:

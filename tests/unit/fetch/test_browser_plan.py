@@ -103,8 +103,8 @@ def test_after_a_click_a_redirect_may_not_lead_away() -> None:
 def test_headers_are_true_of_the_rendered_text() -> None:
     """What was true of the bytes on the wire is not told of others."""
     sent = [("Content-Type", "text/html; charset=latin-1"), ("Content-Encoding", "gzip")]
-    told = plan.rendered_headers([*sent, ("X-Kept", "1")])
-    assert told == [("X-Kept", "1"), ("content-type", "text/html; charset=utf-8")]
+    headers = plan.rendered_headers([*sent, ("X-Kept", "1")])
+    assert headers == [("X-Kept", "1"), ("content-type", "text/html; charset=utf-8")]
     assert plan.taken_headers(sent) == sent[:1]
 
 
@@ -120,8 +120,8 @@ def test_cookies_go_both_ways() -> None:
     made = plan.cookies_of("a=1; b=x=y; broken", HERE)
     assert [(c["name"], c["value"]) for c in made] == [("a", "1"), ("b", "x=y")]
     cookie = {"name": "a", "value": "1", "domain": ".site.example", "path": "/p", "expires": 160.5}
-    told = plan.set_cookie({**cookie, "secure": True}, utc=100.0)
-    assert told == "a=1; Path=/p; Domain=site.example; Max-Age=60; Secure"
+    header = plan.set_cookie({**cookie, "secure": True}, utc=100.0)
+    assert header == "a=1; Path=/p; Domain=site.example; Max-Age=60; Secure"
     session = {"name": "a", "value": "1", "domain": "site.example", "expires": -1}
     assert plan.set_cookie(session, utc=100.0) == "a=1; Path=/"
 

@@ -125,8 +125,8 @@ def test_credentials_and_header_sets_are_bound_to_hosts_too() -> None:
     assert identity.headers("https://api.shop.test") == {"A": "b"}
     both = identity.headers("https://shop.test")
     assert both == {"A": "b", "X-Key": "k3y", "Authorization": "Basic azN5OmszeQ=="}
-    told = identity.headers("https://api.shop.test:8443")
-    assert told["Authorization"] == "Bearer k3y" and not identity.unreleased("https://shop.test")
+    headers = identity.headers("https://api.shop.test:8443")
+    assert headers["Authorization"] == "Bearer k3y" and not identity.unreleased("https://shop.test")
 
 
 def test_a_proxys_credentials_go_to_a_proxy_that_they_are_released_for() -> None:

@@ -68,11 +68,11 @@ def star(*lines: str) -> str:
 )
 def test_what_is_open_and_what_is_not(text: str, allowed: str, forbidden: str) -> None:
     """Precedence, wildcards, escapes, spellings."""
-    found = rules(text)
+    robots = rules(text)
     for path in allowed.split():
-        assert found.allows(SITE + path), path
+        assert robots.allows(SITE + path), path
     for path in forbidden.split():
-        assert not found.allows(SITE + path), path
+        assert not robots.allows(SITE + path), path
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_the_rest_of_what_is_asked(text: str, allowed: str, forbidden: str) -> N
 def test_a_crawler_may_have_a_name_beyond_ascii() -> None:
     """In the file and in what it tells the server."""
     text = "User-agent: *\nDisallow: /all\nUser-agent: Unic\u00f6de\nDisallow: /own"
-    found = rules(text, "unic\u00f6de/1.0")
-    assert found.allows(SITE + "/all") and not found.allows(SITE + "/own")
+    robots = rules(text, "unic\u00f6de/1.0")
+    assert robots.allows(SITE + "/all") and not robots.allows(SITE + "/own")
 
 
 GROUPS = """
@@ -178,10 +178,10 @@ def test_each_crawler_has_its_group(
     agent: str, allowed: str, forbidden: str, delay: float | None
 ) -> None:
     """Several names for one group, one name for several, and the star for those without."""
-    found = rules(GROUPS, agent)
-    assert all(found.allows(SITE + path) for path in allowed.split())
-    assert not any(found.allows(SITE + path) for path in forbidden.split())
-    assert found.crawl_delay_s == delay
+    robots = rules(GROUPS, agent)
+    assert all(robots.allows(SITE + path) for path in allowed.split())
+    assert not any(robots.allows(SITE + path) for path in forbidden.split())
+    assert robots.crawl_delay_s == delay
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_an_endless_path_takes_no_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("path", "other", "same"),
     [
         ("/a%2fb", "/a%2Fb", True),
         ("/%7Ejoe", "/~joe", True),
@@ -102,7 +102,7 @@ def test_an_endless_path_takes_no_time() -> None:
     ],
 )
 def test_paths_are_compared_by_what_their_escapes_stand_for(
-    one: str, other: str, same: bool
+    path: str, other: str, same: bool
 ) -> None:
     """All escapes but those of `/` and `%`; bytes that are no UTF-8 stay apart."""
-    assert (normal_path(one) == normal_path(other)) is same
+    assert (normal_path(path) == normal_path(other)) is same

@@ -15,8 +15,8 @@ from zcrawl.fetch.browser.sandbox import Standing, standing, without
 
 async def test_a_plain_user_keeps_its_name_and_has_the_sandbox() -> None:
     """Nothing has to be tried."""
-    found = await standing(["/no/such/file"], euid=1000)
-    assert found == Standing(True) and found.prefix == ""
+    account = await standing(["/no/such/file"], euid=1000)
+    assert account == Standing(True) and account.prefix == ""
 
 
 async def test_where_root_cannot_become_somebody_else_it_says_why(
@@ -30,18 +30,22 @@ async def test_where_root_cannot_become_somebody_else_it_says_why(
     assert "setpriv" in (await standing([], euid=0)).why
     monkeypatch.undo()
     if os.geteuid() == 0:
-        found = await standing(["/no such/file"], euid=0)
-        assert (found.sandbox, found.why) == (False, "nobody cannot use /no such/file")
+        account = await standing(["/no such/file"], euid=0)
+        assert (account.sandbox, account.why) == (False, "nobody cannot use /no such/file")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 async def test_root_becomes_nobody() -> None:
     """If that one may make user namespaces, which not every machine allows."""
-    found = await standing([shutil.which("sh") or ""])
-    if not found.why:
+    account = await standing([shutil.which("sh") or ""])
+    if not account.why:
         nobody = pwd.getpwnam("nobody")
-        assert (found.sandbox, found.user, found.group) == (True, nobody.pw_uid, nobody.pw_gid)
-        assert found.prefix.startswith(f"setpriv --reuid {nobody.pw_uid} ")
+        assert (account.sandbox, account.user, account.group) == (
+            True,
+            nobody.pw_uid,
+            nobody.pw_gid,
+        )
+        assert account.prefix.startswith(f"setpriv --reuid {nobody.pw_uid} ")
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
@@ -52,7 +56,9 @@ def test_what_the_browser_need_not_know_it_does_not_get(shell: str) -> None:
     kept = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PW_LANG_NAME": "python"}
     environ = {**kept, **secret}
     line = f'exec {without(environ)}env -0 "$@"'
-    told = subprocess.run([shell, "-c", line], env=environ, capture_output=True, check=True).stdout
-    names = {one.partition("=")[0] for one in told.decode().split("\0") if one}
+    output = subprocess.run(
+        [shell, "-c", line], env=environ, capture_output=True, check=True
+    ).stdout
+    names = {variable.partition("=")[0] for variable in output.decode().split("\0") if variable}
     assert names - {"PWD", "SHLVL", "_", "OLDPWD"} == set(kept)
     assert without({"PATH": "/bin"}) == ""

@@ -48,7 +48,7 @@ def test_a_new_run_stores_the_version_of_its_keys() -> None:
     story.tick()
     (row,) = story.store.runs()
     assert row.canonical == CANONICAL_VERSION
-    (config,) = (one for body in story.bodies(RunConfigs) for one in body.runs)
+    (config,) = (run for body in story.bodies(RunConfigs) for run in body.runs)
     assert config.canonical == CANONICAL_VERSION
 
 
@@ -63,7 +63,7 @@ def test_a_run_of_an_older_version_goes_on_by_its_own_rules(
     assert len(story.assigned()) == 2
     active = story.leader.state.runs.active[1]
     assert active.rules.version == active.config().canonical == CANONICAL_VERSION
-    (note,) = [one for one in story.notes if one.name == "run_of_another_version"]
+    (note,) = [entry for entry in story.notes if entry.name == "run_of_another_version"]
     assert f"goes on by version {CANONICAL_VERSION}" in note.detail
 
 
@@ -73,7 +73,7 @@ def test_a_run_of_an_unknown_version_waits_by_name() -> None:
     assert not story.assigned()
     active = story.leader.state.runs.active[1]
     assert active.waits.startswith(f"{CANONICAL_CODE}: ") and str(NEWER) in active.waits
-    (note,) = [one for one in story.notes if one.name == "run_of_another_version"]
+    (note,) = [entry for entry in story.notes if entry.name == "run_of_another_version"]
     assert note.detail == active.waits
     reply = story.ask("add_seeds", run=1, seeds=urls(1), last=True)
     assert reply is not None and reply.data["code"] == CANONICAL_CODE
@@ -106,7 +106,7 @@ def test_a_worker_that_does_not_know_the_version_leaves_the_run_to_others() -> N
 def test_a_run_is_finished_by_the_version_that_began_it() -> None:
     """The known version simply goes on after a takeover."""
     story = stored(CANONICAL_VERSION)
-    for one in story.assigned():
-        story.report(result_of(one, epoch=story.master.epoch))
+    for assignment in story.assigned():
+        story.report(result_of(assignment, epoch=story.master.epoch))
     assert set(story.states().values()) == {"DONE"}
-    assert not [one for one in story.notes if one.name == "run_of_another_version"]
+    assert not [note for note in story.notes if note.name == "run_of_another_version"]

@@ -75,5 +75,5 @@ def test_x_robots_tag_is_for_us_or_for_all(
     values: tuple[str, ...], index: bool, follow: bool
 ) -> None:
     """What another crawler is asked is not our business."""
-    found = header_directives(values, agent_token("zcrawl/0.1 (+https://x.test)"))
-    assert (not forbids_index(found), not forbids_following(found)) == (index, follow)
+    directives = header_directives(values, agent_token("zcrawl/0.1 (+https://x.test)"))
+    assert (not forbids_index(directives), not forbids_following(directives)) == (index, follow)

@@ -106,9 +106,9 @@ def test_items_have_urls_in_the_pages_encoding_too() -> None:
         "text = { css = 'div', type = 'markdown' }\n"
         "data = { microdata = 'T.u' }\n"
     )
-    found = item(spec, html.encode("iso8859-15"), kind="text/html")
-    assert found["link"].endswith("?%A4") and "?%A4)" in found["text"]
-    assert found["data"].endswith("?%A4")
+    fields = item(spec, html.encode("iso8859-15"), kind="text/html")
+    assert fields["link"].endswith("?%A4") and "?%A4)" in fields["text"]
+    assert fields["data"].endswith("?%A4")
 
 
 def test_a_spiders_page_resolves_as_the_crawler_does() -> None:
@@ -133,7 +133,7 @@ def test_a_spiders_relative_request_is_one_of_the_pages_links() -> None:
     gathered = Gathered()
     gathered.page = Page("https://h.test/", 200, [], PAGE.encode("iso8859-15"))
     gathered.take_all([Request("/x?\u20ac"), Request("https://h.test/?\u20ac"), Request("?a")])
-    assert [wanted.url for wanted in gathered.requests] == [
+    assert [request.url for request in gathered.requests] == [
         "/x?%A4",
         "https://h.test/?\u20ac",
         "?a",

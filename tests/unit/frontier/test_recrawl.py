@@ -29,42 +29,44 @@ READ, OTHERWISE = b"reading1", b"reading2"
 
 
 def met(
-    known: KnownPage | None,
+    page: KnownPage | None,
     traits: Traits | None = None,
     state: RequestState = DONE,
     status: int = 200,
     reason: str = "",
     at: float = 1_000.0,
 ) -> KnownPage:
-    return remembered(known, state, status, reason, traits, RULES, READ, at)
+    return remembered(page, state, status, reason, traits, RULES, READ, at)
 
 
 def test_the_interval_follows_what_was_observed() -> None:
     """It begins as told, halves with a change, grows by half without, within its bounds."""
-    known = met(None, ONE)
-    assert (known.interval_s, known.checks, known.changes) == (100.0, 1, 0)
+    page = met(None, ONE)
+    assert (page.interval_s, page.checks, page.changes) == (100.0, 1, 0)
     seen = []
     for traits in (ONE, ONE, TWO, ONE, TWO):
-        known = met(known, traits)
-        seen.append(known.interval_s)
+        page = met(page, traits)
+        seen.append(page.interval_s)
     assert seen == [150.0, 200.0, 100.0, 50.0, 40.0]
-    assert (known.checks, known.changes) == (6, 3)
+    assert (page.checks, page.changes) == (6, 3)
 
 
 def test_a_page_is_due_when_its_interval_has_passed() -> None:
     """To the second; a page that was never looked at is due at once."""
-    known = met(None, ONE, at=1_000.0)
-    assert not is_due(known, READ, 1_099.9)
-    assert is_due(known, READ, 1_100.0)
+    page = met(None, ONE, at=1_000.0)
+    assert not is_due(page, READ, 1_099.9)
+    assert is_due(page, READ, 1_100.0)
     assert is_due(met(None, None, DEAD, 500), READ, 0.0)
 
 
-@pytest.mark.parametrize("reason", [one for one in all_reasons() if one.kind is ReasonKind.SKIP])
+@pytest.mark.parametrize(
+    "reason", [skip_reason for skip_reason in all_reasons() if skip_reason.kind is ReasonKind.SKIP]
+)
 def test_a_skip_counts_as_a_look_unless_its_reason_stays_due(reason: Reason) -> None:
     """The registry of reasons says which. What stays due keeps what was known of the page."""
-    known = met(None, ONE, at=1_000.0)
-    after = met(known, None, SKIPPED, 0, reason.code, at=2_000.0)
-    assert (after == known) is reason.stays_due
+    page = met(None, ONE, at=1_000.0)
+    after = met(page, None, SKIPPED, 0, reason.code, at=2_000.0)
+    assert (after == page) is reason.stays_due
     assert (after.checked_at == 1_000.0) is reason.stays_due
 
 
@@ -77,49 +79,49 @@ def test_the_reasons_that_stay_due_are_those_of_pages_that_nobody_requested() ->
 
 def test_a_page_that_was_looked_at_in_the_future_is_due_within_its_interval() -> None:
     """Two runs go on at once, or a clock was set back: it does not wait for the old time."""
-    known = met(None, ONE, at=1_000.0)
-    assert not is_due(known, READ, 950.0)
-    assert is_due(known, READ, 900.0)
-    always = msgspec.structs.replace(known, interval_s=0.0)
+    page = met(None, ONE, at=1_000.0)
+    assert not is_due(page, READ, 950.0)
+    assert is_due(page, READ, 900.0)
+    always = msgspec.structs.replace(page, interval_s=0.0)
     assert is_due(always, READ, 999.9)
 
 
 def test_the_moment_of_change_is_kept() -> None:
     """An unchanged page keeps the moment at which it was last found changed."""
-    known = met(met(None, ONE, at=10.0), ONE, at=20.0)
-    assert (known.checked_at, known.changed_at) == (20.0, 10.0)
-    assert met(known, TWO, at=30.0).changed_at == 30.0
+    page = met(met(None, ONE, at=10.0), ONE, at=20.0)
+    assert (page.checked_at, page.changed_at) == (20.0, 10.0)
+    assert met(page, TWO, at=30.0).changed_at == 30.0
 
 
 @pytest.mark.parametrize("status", [404, 410])
 def test_a_page_that_is_gone_is_asked_less_and_less(status: int) -> None:
     """It keeps no validators, and comes back as a changed page."""
-    known = met(met(None, ONE), None, DEAD, status)
-    assert (known.gone, known.content, known.interval_s) == (True, b"", 150.0)
-    assert validators(known, READ) == b""
-    back = met(known, ONE)
+    page = met(met(None, ONE), None, DEAD, status)
+    assert (page.gone, page.content, page.interval_s) == (True, b"", 150.0)
+    assert validators(page, READ) == b""
+    back = met(page, ONE)
     assert (back.gone, back.changes, back.interval_s) == (False, 2, 75.0)
 
 
 def test_a_failure_says_nothing_of_the_page() -> None:
     """What was known stays good and stays due."""
-    known = met(None, ONE)
-    assert met(known, None, DEAD, 503, "http_503", at=9_000.0) == known
-    assert met(known, None, SKIPPED, 0, "host_page_limit", at=9_000.0) == known
+    page = met(None, ONE)
+    assert met(page, None, DEAD, 503, "http_503", at=9_000.0) == page
+    assert met(page, None, SKIPPED, 0, "host_page_limit", at=9_000.0) == page
 
 
 def test_a_page_that_was_not_kept_is_asked_without_conditions() -> None:
     """A page that says noindex now may be kept next time, so a 304 would be no answer."""
-    known = met(met(None, ONE), None, SKIPPED, 200, "noindex")
-    assert (validators(known, READ), known.gone, known.changes) == (b"", False, 1)
+    page = met(met(None, ONE), None, SKIPPED, 200, "noindex")
+    assert (validators(page, READ), page.gone, page.changes) == (b"", False, 1)
 
 
 def test_a_page_that_is_read_in_another_way_is_due_and_asked_without_conditions() -> None:
     """Its items would be others, whatever its server says."""
-    known = met(None, ONE, at=1_000.0)
-    assert is_due(known, OTHERWISE, 1_001.0)
-    assert validators(known, OTHERWISE) == b""
-    assert decode(validators(known, READ)) == ONE
+    page = met(None, ONE, at=1_000.0)
+    assert is_due(page, OTHERWISE, 1_001.0)
+    assert validators(page, OTHERWISE) == b""
+    assert decode(validators(page, READ)) == ONE
 
 
 def test_what_cannot_be_read_asks_no_condition() -> None:
@@ -150,8 +152,8 @@ def test_only_what_pages_are_read_by_counts_as_another_reading() -> None:
         {"spider": "a.b:C"},
         {"schema": {"required": ["name"]}},
     ]
-    assert {reading(**one) for one in same} == {reading()}
-    assert len({reading(), *(reading(**one) for one in other)}) == 7
+    assert {reading(**change) for change in same} == {reading()}
+    assert len({reading(), *(reading(**change) for change in other)}) == 7
 
 
 def test_only_a_crawl_remembers_pages() -> None:

@@ -35,10 +35,10 @@ def assignment(extra: Extra, url: str = PLAIN_PAGE) -> Assignment:
     return msgspec.structs.replace(plain_assignment(1, 1), url=url, extra=encode(extra))
 
 
-def handed_over(one: Assignment, target: str, status: int = 301) -> Result:
+def handed_over(request: Assignment, target: str, status: int = 301) -> Result:
     """What a redirect of a spider's request to another host is reported as."""
-    attempt = Attempt(one).handed_over((target, bytes(16)))
-    return Sending(one, {}, RULES, []).hand_over(attempt, status).result()
+    attempt = Attempt(request).handed_over((target, bytes(16)))
+    return Sending(request, {}, RULES, []).hand_over(attempt, status).result()
 
 
 @pytest.mark.parametrize(("extra", "status"), [(HANDLER, 301), (POST, 307)])
@@ -46,12 +46,12 @@ def test_a_redirect_between_variants_that_collapse_gets_a_key_of_its_own(
     extra: Extra, status: int
 ) -> None:
     """Target and request have one key, and the request that ends has taken it."""
-    one = assignment(extra)
+    request = assignment(extra)
     own = request_key(PLAIN_PAGE, extra, RULES)
-    ((url, key, _, _),) = handed_over(one, SECURE_PAGE, status).requests
+    ((url, key, _, _),) = handed_over(request, SECURE_PAGE, status).requests
     assert (url, request_key(url, extra, RULES)) == (SECURE_PAGE, own), "they do collapse"
     assert key != own
-    assert key == handed_over(one, SECURE_PAGE, status).requests[0][1], "each time the same"
+    assert key == handed_over(request, SECURE_PAGE, status).requests[0][1], "each time the same"
 
 
 def test_a_redirect_to_another_page_has_the_key_of_its_links() -> None:
@@ -81,8 +81,8 @@ def test_a_key_that_only_a_redirect_can_have_is_refused_for_other_requests() -> 
     runs.put(run_row(1, spec(scope=SCOPE)))
     planner = ResultPlanner(Leases(), runs, SeenTable(64))
     planner._links_until_sample = 1
-    one = assignment(HANDLER)
-    lie = msgspec.structs.replace(handed_over(one, SECURE_PAGE), reason="other")
+    request = assignment(HANDLER)
+    lie = msgspec.structs.replace(handed_over(request, SECURE_PAGE), reason="other")
     change = planner.plan(Received(("w1", 7), 1, 1, lie, 0.0), 0.0, 0.0)
     assert change.reason == BAD_RESULT
 

@@ -115,15 +115,15 @@ def test_hosts_without_end_do_not_fill_the_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "found", "not_found"),
+    ("key", "match_verdict", "not_found"),
     [("include", None, "not_included"), ("exclude", "excluded", None)],
 )
 def test_a_careless_expression_keeps_nobody_busy(
-    key: str, found: str | None, not_found: str | None
+    key: str, match_verdict: str | None, not_found: str | None
 ) -> None:
     """Python's own would try more ways than there are seconds."""
     scope = ScopeFilter(Scope(**{key: (r"^https://example\.com/(a+)+$",)}), SEEDS)
-    assert scope.verdict("https://example.com/" + "a" * 5_000, 1) == found
+    assert scope.verdict("https://example.com/" + "a" * 5_000, 1) == match_verdict
     assert scope.verdict("https://example.com/" + "a" * 5_000 + "!", 1) == not_found
 
 

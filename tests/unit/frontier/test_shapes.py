@@ -84,10 +84,10 @@ def test_the_shape_of_a_url_has_no_variable_parts(path: str, shape: str | None) 
 
 def test_a_text_is_what_is_left_without_markup_numbers_and_months() -> None:
     """Two months of a calendar say the same; scripts and styles say nothing."""
-    one = b"<title>May 2031</title><script>var a='x'</script><h1>Mo Tu We</h1><p>1st, 2nd."
+    page = b"<title>May 2031</title><script>var a='x'</script><h1>Mo Tu We</h1><p>1st, 2nd."
     other = b"<title>June 1999</title><style>h1{}</style>\n<h1>Mo Tu We</h1><p class=x>3st; 22nd!"
-    assert text_hash(one) == text_hash(other)
-    assert text_hash(one) != text_hash(b"<h1>Mo Tu We</h1><p>a concert")
+    assert text_hash(page) == text_hash(other)
+    assert text_hash(page) != text_hash(b"<h1>Mo Tu We</h1><p>a concert")
     german, french = "März 2031".encode(), "Août 2030".encode("latin-1")
     assert text_hash(german) == text_hash(french) == text_hash(b"")
 
@@ -207,9 +207,9 @@ def test_verdicts_of_before_are_not_remembered_when_a_shape_ends() -> None:
 def test_requests_of_an_ended_shape_are_not_made_but_for_those_that_are_wanted() -> None:
     """Seeds, sitemaps and what a spider asks for are named on purpose."""
     run = context()
-    one = Assignment(1, 1, 2, 3, month(3)[0], 1, 1, None)
-    assert not run.is_endless(one)
+    assignment = Assignment(1, 1, 2, 3, month(3)[0], 1, 1, None)
+    assert not run.is_endless(assignment)
     run.traps.shapes = ended_calendar()
-    assert run.is_endless(one)
+    assert run.is_endless(assignment)
     for change in ({"depth": 0}, {"prio": SITEMAP_PRIO}, {"extra": b"x"}):
-        assert not run.is_endless(msgspec.structs.replace(one, **change))
+        assert not run.is_endless(msgspec.structs.replace(assignment, **change))

@@ -63,8 +63,8 @@ def test_ordinary_urls_are_no_traps(path: str) -> None:
 def test_the_variants_of_a_path_are_limited() -> None:
     """A filter that combines without end stops somewhere; other paths are not concerned."""
     traps = TrapFilter(Traps(max_variants=3))
-    found = [traps.verdict(f"{SITE}/list?sort={n}&colour=red", YEAR) for n in range(5)]
-    assert found == [None, None, None, "trap_variants", "trap_variants"]
+    verdicts = [traps.verdict(f"{SITE}/list?sort={n}&colour=red", YEAR) for n in range(5)]
+    assert verdicts == [None, None, None, "trap_variants", "trap_variants"]
     assert traps.verdict(f"{SITE}/other?sort=1", YEAR) is None
 
 

@@ -44,7 +44,7 @@ def done(story: LeaderStory, op: str, **args: Any) -> dict[str, Any]:
 def fault_on(story: LeaderStory, kind: type[object], *faults: Fault | None) -> list[Fault | None]:
     """The first commands of a kind meet these; what is left is returned."""
     left = list(faults)
-    story.store.faults = lambda one: left.pop(0) if isinstance(one, kind) and left else None
+    story.store.faults = lambda command: left.pop(0) if isinstance(command, kind) and left else None
     return left
 
 
@@ -84,7 +84,7 @@ def test_a_drain_whose_commit_is_uncertain_is_carried_out(fault: Fault) -> None:
     fault_on(story, SetDrain, fault)
     story.ask("drain", node="w1")
     story.wait(1.0, story.beat)
-    assert [one.ok for one in story.replies[-1:]] == [True]
+    assert [reply.ok for reply in story.replies[-1:]] == [True]
     assert drained(story)
 
 
@@ -102,7 +102,7 @@ def test_what_may_have_been_applied_is_not_refused(kind: type[object]) -> None:
         submit = {"spec": msgspec.to_builtins(spec()), "mode": "again", "seeds": urls(2)}
         story.ask("submit", "same", **submit)
     story.wait(4.0, story.beat)
-    assert [one.ok for one in story.replies if one.id == "same"] == [True]
+    assert [reply.ok for reply in story.replies if reply.id == "same"] == [True]
     if kind is SetDrain:
         assert drained(story)
 
@@ -157,7 +157,7 @@ def test_a_node_that_a_person_starts_anew_works_again() -> None:
     assert drained(story), "it is not stored yet"
     story.wait(1.0, lambda: story.beat("w1", 2))
     assert not drained(story) and story.store.tables.drains == {}
-    assert {one.url for one in story.assigned()[-3:]} == set(urls(3))
+    assert {assignment.url for assignment in story.assigned()[-3:]} == set(urls(3))
 
 
 def test_a_drain_holds_at_the_next_leader_until_it_is_ended() -> None:
@@ -280,8 +280,8 @@ def all_dead(pages: int) -> LeaderStory:
     """A leader of a run whose pages have all failed."""
     story = leading("w1", pages=pages)
     while any(row.state is RequestState.QUEUED for row in story.store.requests(1)):
-        for one in story.assigned():
-            story.publish(result_of(one, retry=RetryClass.PERMANENT, **FAILED))
+        for assignment in story.assigned():
+            story.publish(result_of(assignment, retry=RetryClass.PERMANENT, **FAILED))
         story.sent.clear()
         story.wait(0.25, story.beat)
     return story
@@ -307,8 +307,8 @@ def test_the_next_leader_finishes_a_retry_and_answers_with_the_whole() -> None:
     assert old.ask("act", "r", ref="1", action="retry") is None
     assert [row.state for row in old.store.requests(1)].count(RequestState.QUEUED) == 4
     for row in old.store.requests(1)[:2]:  # they have failed again meanwhile
-        one = next(one for one in old.assigned() if one.seq == row.seq)
-        old.publish(result_of(one, retry=RetryClass.PERMANENT, **FAILED))
+        assignment = next(assignment for assignment in old.assigned() if assignment.seq == row.seq)
+        old.publish(result_of(assignment, retry=RetryClass.PERMANENT, **FAILED))
         old.tick()
     story = next_leader(old)
     story.wait(0.5)
@@ -331,7 +331,7 @@ def test_a_client_that_asks_the_next_leader_meanwhile_gets_the_whole_count() -> 
     assert story.ask("act", "r", ref="1", action="retry") is None
     assert [type(what) for what in story.held] == [RetryDead]
     story.release()
-    assert [(one.id, one.data["changed"]) for one in story.replies] == [("r", 7)]
+    assert [(reply.id, reply.data["changed"]) for reply in story.replies] == [("r", 7)]
 
 
 @pytest.mark.usefixtures("parts_of_two")
@@ -342,7 +342,7 @@ def test_a_part_of_a_retry_that_cannot_be_stored_is_tried_again() -> None:
     assert story.ask("act", "r", ref="1", action="retry") is None
     story.wait(3.0, story.beat)
     assert left == []
-    assert [(one.id, one.ok, one.data.get("changed")) for one in story.replies[-1:]] == [
+    assert [(reply.id, reply.ok, reply.data.get("changed")) for reply in story.replies[-1:]] == [
         ("r", True, 7)
     ]
     story.store.check()

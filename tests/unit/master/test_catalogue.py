@@ -11,7 +11,7 @@ OTHER = Endpoints("m2", "tcp://b:1", "tcp://b:2", "tcp://b:3")
 
 
 def masters(catalogue: Catalogue) -> list[str]:
-    return [one["master"] for one in catalogue.endpoints()]
+    return [endpoint["master"] for endpoint in catalogue.endpoints()]
 
 
 def test_a_master_names_itself_before_the_catalogue_does() -> None:

@@ -66,10 +66,10 @@ def test_a_result_at_which_the_leader_fails_is_consumed_when_it_comes_again(
     first, *others = story.assigned()
     real = Commits._note_arrival
 
-    def arrival(self: Commits, one: Any, now: float) -> None:
-        if isinstance(one.result, Result) and one.seq == first.seq:
+    def arrival(self: Commits, delivery: Any, now: float) -> None:
+        if isinstance(delivery.result, Result) and delivery.seq == first.seq:
             raise Bug("planted")
-        real(self, one, now)
+        real(self, delivery, now)
 
     monkeypatch.setattr(Commits, "_note_arrival", arrival)
     story.publish(result_of(first))
@@ -83,8 +83,8 @@ def test_a_result_at_which_the_leader_fails_is_consumed_when_it_comes_again(
         assert story.failures == 1, f"repeat {again}"
     assert story.states()[first.url] == "DEAD"
     assert story.bodies(Ack)[-1].upto == 1
-    for one in others:
-        story.report(result_of(one))
+    for assignment in others:
+        story.report(result_of(assignment))
     assert sorted(story.states().values()) == ["DEAD", "DONE", "DONE"]
 
 
@@ -103,8 +103,8 @@ def test_a_result_that_cannot_be_planned_is_bad_and_costs_no_epoch(
         return fails() if result.seq == bad.seq else real(self, result, active)
 
     monkeypatch.setattr(ResultPlanner, "_links", links)
-    for one in story.assigned():
-        story.publish(result_of(one, links=[link(f"http://a.test/{one.seq}/more")]))
+    for assignment in story.assigned():
+        story.publish(result_of(assignment, links=[link(f"http://a.test/{assignment.seq}/more")]))
     story.tick()
     assert (story.failures, story.master.epoch) == (0, 1)
     states = story.states()
@@ -126,10 +126,12 @@ def test_other_messages_are_ignored_for_a_while_when_they_have_failed_twice(
     assert story.failures == 2
     story.hear(hello())
     story.hear(hello(), "w2")
-    assert {one.worker for one in story.sent if isinstance(one.body, Welcome)} == {"w2"}
+    assert {message.worker for message in story.sent if isinstance(message.body, Welcome)} == {"w2"}
     story.wait(IGNORED_S + 1)
     story.hear(hello())
-    assert [one.worker for one in story.sent if isinstance(one.body, Welcome)][-1] == "w1"
+    assert [message.worker for message in story.sent if isinstance(message.body, Welcome)][
+        -1
+    ] == "w1"
 
 
 def test_a_client_is_told_and_others_ask_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +141,8 @@ def test_a_client_is_told_and_others_ask_again(monkeypatch: pytest.MonkeyPatch) 
     story.ask("jobs", id="waits")
     monkeypatch.setattr(Desk, "ask", fails)
     story.handle(m.ClientAsked(b"c", ClientRequest("fails", "nodes", {})))
-    told = [(reply.id, reply.data["code"]) for reply in story.replies]
-    assert told == [("fails", "internal_error"), ("waits", "no_leader")]
+    codes = [(reply.id, reply.data["code"]) for reply in story.replies]
+    assert codes == [("fails", "internal_error"), ("waits", "no_leader")]
 
 
 def test_failures_in_a_row_wait_longer_and_a_calm_time_ends_the_row() -> None:

@@ -125,7 +125,7 @@ def test_a_bad_request_is_refused_by_name(op: str, args: dict[str, Any], code: s
     reply = ask(story, op, **args)
     assert (reply.ok, reply.data["code"]) == (False, code)
     assert reply.data["message"] and reply.data["exit_code"] in (1, 2, 3)
-    assert any(one.name == "request_refused" for one in story.notes)
+    assert any(note.name == "request_refused" for note in story.notes)
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel", "retry"])
@@ -155,8 +155,8 @@ def test_a_failing_store_still_gives_one_reply(
     story = leading()
     faults: list[Fault] = [fault]
 
-    def choose(one: object) -> Fault | None:
-        return faults.pop() if isinstance(one, command) and faults else None
+    def choose(store_command: object) -> Fault | None:
+        return faults.pop() if isinstance(store_command, command) and faults else None
 
     story.store.faults = choose
     reply = ask(story, op, **args)
@@ -218,21 +218,21 @@ def test_a_resume_that_was_applied_unseen_is_answered_although_its_repeat_failed
     story.join()
     faults: list[Fault] = ["fail", "unknown_applied"]
 
-    def choose(one: object) -> Fault | None:
-        return faults.pop() if isinstance(one, ChangeRun) and faults else None
+    def choose(store_command: object) -> Fault | None:
+        return faults.pop() if isinstance(store_command, ChangeRun) and faults else None
 
     story.store.faults = choose
     assert ask(story, "act", id="same", ref="1", action="resume").ok
     assert ask(story, "act", id="same", ref="1", action="resume").ok and not faults
-    assert len({one.seq for one in story.assigned()}) == 5
+    assert len({assignment.seq for assignment in story.assigned()}) == 5
 
 
 def test_retry_queues_dead_requests_again() -> None:
     """And says how many."""
     story = leading()
     failure: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "x"}
-    for one in story.assigned():
-        story.report(result_of(one, retry=RetryClass.PERMANENT, **failure))
+    for assignment in story.assigned():
+        story.report(result_of(assignment, retry=RetryClass.PERMANENT, **failure))
     assert set(story.states().values()) == {"DEAD"}
     reply = ask(story, "act", ref="1", action="retry")
     assert reply.ok and reply.data["changed"] == 3
@@ -244,12 +244,12 @@ def test_a_retry_whose_commit_is_uncertain_is_carried_out(fault: Fault) -> None:
     """The rows that it queued, if it did, are known to the leader: they are fetched again."""
     story = leading()
     failure: dict[str, Any] = {"outcome": Outcome.FAILED, "page": None, "items": [], "reason": "x"}
-    for one in story.assigned():
-        story.report(result_of(one, retry=RetryClass.PERMANENT, **failure))
+    for assignment in story.assigned():
+        story.report(result_of(assignment, retry=RetryClass.PERMANENT, **failure))
     faults: list[Fault] = [fault]
 
-    def choose(one: object) -> Fault | None:
-        return faults.pop() if isinstance(one, RetryDead) and faults else None
+    def choose(store_command: object) -> Fault | None:
+        return faults.pop() if isinstance(store_command, RetryDead) and faults else None
 
     story.store.faults = choose
     story.sent.clear()
@@ -278,12 +278,12 @@ def test_a_client_that_asks_again_meanwhile_gets_the_one_answer() -> None:
         assert ask(story, "submit", **SUBMIT).ok
     story.hold = lambda what: isinstance(what, ChangeRun | FindJob)
     story.ask("act", "one", b"first", ref="job", action="delete")
-    story.held, [found] = [], story.held
-    story.run(found)
+    story.held, [lookup] = [], story.held
+    story.run(lookup)
     story.ask("act", "one", b"second", ref="job", action="delete")
     before = len(story.replies)
     story.release()
-    assert [(one.id, one.ok, one.data["changed"]) for one in story.replies[before:]] == [
+    assert [(reply.id, reply.ok, reply.data["changed"]) for reply in story.replies[before:]] == [
         ("one", True, 3)
     ]
     assert {run.state for run in story.store.runs()} <= {RunState.DELETED}
@@ -297,4 +297,4 @@ def test_a_submission_that_is_repeated_meanwhile_is_executed_once() -> None:
         story.ask("submit", "one", **SUBMIT)
     assert len(story.held) == 1
     story.release()
-    assert [one.ok for one in story.replies] == [True]
+    assert [reply.ok for reply in story.replies] == [True]

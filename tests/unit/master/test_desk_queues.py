@@ -79,11 +79,11 @@ def test_by_job_there_is_a_row_for_each_run_and_its_tags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "found"), [("shop", ["a", "b"]), ("daily", ["a"]), (NO_TAG, ["c"]), ("none", [])]
+    ("tag", "names"), [("shop", ["a", "b"]), ("daily", ["a"]), (NO_TAG, ["c"]), ("none", [])]
 )
-def test_the_jobs_of_one_tag_can_be_asked_for(tag: str, found: list[str]) -> None:
+def test_the_jobs_of_one_tag_can_be_asked_for(tag: str, names: list[str]) -> None:
     """What enter opens on a tag; hosts can be narrowed down the same way."""
-    assert sorted(row["name"] for row in queues(tagged(), tag=tag)) == found
+    assert sorted(row["name"] for row in queues(tagged(), tag=tag)) == names
 
 
 def test_hosts_of_one_tag_count_its_jobs_only() -> None:
@@ -100,9 +100,9 @@ def test_a_page_of_leased_unacked_and_committed_results() -> None:
     last. By job, tag and host it is the same URLs."""
     story = with_worker(tagged())
     story.hold = lambda what: isinstance(what, ApplyResults)
-    of_c = [one for one in story.assigned() if one.run == 2]
-    for one in of_c[:2]:
-        story.report(result_of(one))  # the first goes into a commit, the second waits for it
+    of_c = [assignment for assignment in story.assigned() if assignment.run == 2]
+    for assignment in of_c[:2]:
+        story.report(result_of(assignment))  # the first goes into a commit, the second waits for it
     for group, key in (("job", "name"), ("tag", "tag"), ("host", "host")):
         rows = by(story, group, key)
         row = rows[{"job": "c", "tag": NO_TAG, "host": "http://z.test"}[group]]

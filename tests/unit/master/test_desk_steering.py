@@ -22,8 +22,8 @@ def test_a_runs_pace_can_be_changed_while_it_goes_on() -> None:
     data = answer(story, "tune", ref="1", rate=0, concurrency=8)
     assert data["changed"] == 1
     for _ in range(40):
-        for one in story.assigned()[slow:]:
-            story.publish(result_of(one))
+        for assignment in story.assigned()[slow:]:
+            story.publish(result_of(assignment))
         slow = len(story.assigned())
         story.beat()
         story.tick(0.1)
@@ -81,12 +81,12 @@ def test_a_host_goes_to_the_worker_that_is_named() -> None:
         for name in ("w1", "w2"):
             story.beat(name)
             for assign in story.bodies(Assign, name):
-                for one in assign.grants:
+                for grant in assign.grants:
                     story.leader.state.planner.granter.confirmed(
-                        f"{name}#1", one.host, one.revision, story.now
+                        f"{name}#1", grant.host, grant.revision, story.now
                     )
-        for one in story.assigned(first):
-            story.publish(result_of(one), first)
+        for assignment in story.assigned(first):
+            story.publish(result_of(assignment), first)
 
     story.wait(5.0, live)
     assert owner(story) == other
@@ -130,11 +130,11 @@ def test_a_repeated_step_down_does_not_reach_the_next_leader() -> None:
 def test_a_retry_can_be_of_one_reason() -> None:
     """All that match, and no others."""
     story = leading(*urls(3))
-    for n, one in enumerate(story.assigned()):
+    for n, assignment in enumerate(story.assigned()):
         reason = {"reason": "tls" if n else "dns"}
-        story.report(result_of(one, retry=RetryClass.PERMANENT, **{**FAILED, **reason}))
+        story.report(result_of(assignment, retry=RetryClass.PERMANENT, **{**FAILED, **reason}))
     story.hear(heartbeat(story.now))
     data = answer(story, "act", ref="1", action="retry", reason="tls")
     assert data["changed"] == 2
     failed = answer(story, "failed", run=1)["rows"]
-    assert [one["reason"] for one in failed] == ["dns"]
+    assert [row["reason"] for row in failed] == ["dns"]

@@ -30,7 +30,7 @@ def test_many_hosts_are_filtered_sorted_and_cut_at_the_leader() -> None:
     assert page["total"] == 30 and len(page["rows"]) == 3
     assert (page["rows"][0]["host"], page["rows"][0]["queued"]) == ("http://h07.test", 2)
     page = answer(story, "hosts", sort="host", filter="H1", offset=8, limit=9)
-    assert [one["host"] for one in page["rows"]] == ["http://h18.test", "http://h19.test"]
+    assert [row["host"] for row in page["rows"]] == ["http://h18.test", "http://h19.test"]
     page = answer(story, "hosts", filter="h1", inverse=True, limit=1)
     assert page["total"] == 20
 
@@ -103,7 +103,7 @@ def test_one_answer_serves_all_who_ask_the_same_within_a_second(
 def why(story: LeaderStory, host: str = "http://a.test") -> str:
     story.tick(1.5)  # what was answered before is forgotten
     story.beat()
-    (row,) = (one for one in answer(story, "hosts")["rows"] if one["host"] == host)
+    (row,) = (host_row for host_row in answer(story, "hosts")["rows"] if host_row["host"] == host)
     assert row["reason"]
     code: str = row["why"]
     return code
@@ -150,8 +150,8 @@ def test_a_host_in_the_line_of_a_shared_limit_says_so() -> None:
 def test_a_host_whose_last_request_waits_for_a_retry_says_until_when() -> None:
     """Nothing happens, and the screen tells why."""
     story = leading(*urls(1))
-    (one,) = story.assigned()
-    story.report(result_of(one, retry=RetryClass.THROTTLED, retry_after_s=60.0, **FAILED))
+    (assignment,) = story.assigned()
+    story.report(result_of(assignment, retry=RetryClass.THROTTLED, retry_after_s=60.0, **FAILED))
     assert why(story) == "retry"
     counts = answer(story, "overview")["why"]
     assert counts == {"retry": [1, 1]}
@@ -177,8 +177,8 @@ def test_a_host_that_behaves_badly_says_so(manner: Manner, code: str) -> None:
 def test_failures_are_grouped_by_run_host_and_reason() -> None:
     """With the newest URL, so that one can try it by hand."""
     story = leading(*urls(3))
-    for one in story.assigned():
-        story.report(result_of(one, retry=RetryClass.PERMANENT, status=404, **FAILED))
+    for assignment in story.assigned():
+        story.report(result_of(assignment, retry=RetryClass.PERMANENT, status=404, **FAILED))
     (group,) = answer(story, "errors")["rows"]
     assert (group["count"], group["reason"], group["host"]) == (3, "dns", "http://a.test")
     assert group["url"].startswith("http://a.test/") and group["name"] == "job"
@@ -190,11 +190,13 @@ def test_what_happens_is_told_to_all_and_kept_for_those_who_come_later() -> None
     story = leading(*urls(1))
     story.report(result_of(story.assigned()[0]))
     story.wait(12.0)
-    told = [body.name for body in story.published if isinstance(body, Event)]
-    assert {"worker_joined", "run_ended", "worker_lost"} <= set(told)
+    names = [body.name for body in story.published if isinstance(body, Event)]
+    assert {"worker_joined", "run_ended", "worker_lost"} <= set(names)
     kept = answer(story, "events", sort="n", desc=True, limit=50)["rows"]
-    assert {"leader", "worker_joined", "run_ended", "worker_lost"} <= {one["name"] for one in kept}
-    (lost,) = (one for one in kept if one["name"] == "worker_lost")
+    assert {"leader", "worker_joined", "run_ended", "worker_lost"} <= {
+        event["name"] for event in kept
+    }
+    (lost,) = (event for event in kept if event["name"] == "worker_lost")
     assert (lost["level"], lost["text"], lost["source"]) == ("warning", "w1", "m1")
 
 
@@ -204,8 +206,8 @@ def test_a_storm_of_one_kind_is_told_in_a_few_events() -> None:
     story.published.clear()
     for _ in range(100):
         story.ask("nonsense")
-    told = [one for one in story.published if isinstance(one, Event)]
-    assert 5 <= len([one for one in told if one.name == "request_refused"]) <= 25
+    events = [event for event in story.published if isinstance(event, Event)]
+    assert 5 <= len([event for event in events if event.name == "request_refused"]) <= 25
     story.wait(2.0, story.beat)
     kept = answer(story, "events", filter="more request_refused")["rows"]
     assert kept
@@ -214,8 +216,8 @@ def test_a_storm_of_one_kind_is_told_in_a_few_events() -> None:
 def test_the_history_has_rates_queue_and_latency() -> None:
     """A point a second, of what was committed in it."""
     story = leading(*urls(3))
-    for one in story.assigned():
-        story.report(result_of(one))
+    for assignment in story.assigned():
+        story.report(result_of(assignment))
     story.wait(3.0, story.beat)
     history = answer(story, "history", span_s=900)
     assert history["step_s"] == 1 and len(history["at"]) >= 2
@@ -230,7 +232,7 @@ def test_queues_count_what_is_ready_delayed_and_in_the_database() -> None:
     (row,) = answer(story, "queues")["rows"]
     assert row["queued"] + row["leased"] == 10 and row["hosts"] >= 1
     lanes = answer(story, "lanes", run=1)["rows"]
-    assert sum(one["queued"] for one in lanes) == row["queued"]
+    assert sum(lane["queued"] for lane in lanes) == row["queued"]
 
 
 def test_a_queue_tells_which_kinds_of_pages_wait_in_it() -> None:
@@ -250,15 +252,15 @@ def test_requests_in_flight_can_be_seen_by_worker() -> None:
     story = leading(*urls(3))
     story.tick(2.0)
     rows = answer(story, "in_flight", worker="w1")["rows"]
-    assert len(rows) == 3 and all(one["since_s"] >= 2.0 for one in rows)
+    assert len(rows) == 3 and all(row["since_s"] >= 2.0 for row in rows)
     assert answer(story, "in_flight", worker="w2")["rows"] == []
 
 
 def test_items_can_be_read_by_any_master() -> None:
     """Newest first; a follower reads them from the database too."""
     story = leading(*urls(3))
-    for one in story.assigned():
-        story.report(result_of(one))
+    for assignment in story.assigned():
+        story.report(result_of(assignment))
     assert len(answer(story, "items", run=1, limit=2)["rows"]) == 2
     assert answer(story, "items", text="nowhere")["rows"] == []
 
@@ -297,7 +299,7 @@ def test_a_snapshot_looks_at_each_worker_once_however_many_runs_there_are() -> N
 
     info.lacks = Lacks({2: "a spider"})
     runs = story.leader.current_snapshot(story.now).runs
-    reasons = {one.run: one.reason for one in runs}
+    reasons = {run.run: run.reason for run in runs}
     assert (
         looks == 1 and reasons[2] == "waiting: no live worker has a spider yet" and reasons[3] == ""
     )

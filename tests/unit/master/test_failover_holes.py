@@ -40,7 +40,7 @@ def test_a_refill_of_an_earlier_epoch_of_this_process_counts_no_more() -> None:
     story.handle(m.Deposed("for a while"))
     story.hold = lambda what: isinstance(what, Refill)
     story.elect()  # its window is empty: it asks for a refill
-    [old] = [one for one in story.held if isinstance(one, m.Ask)]
+    [old] = [call for call in story.held if isinstance(call, m.Ask)]
     answer = story.store.query(old.query)
     story.handle(m.Deposed("again"))
     other = LeaderStory(story.store, "m2").elect()
@@ -52,7 +52,7 @@ def test_a_refill_of_an_earlier_epoch_of_this_process_counts_no_more() -> None:
     story.release()
     story.join()
     story.wait(2, each=story.beat)
-    assert {one.url for one in story.assigned()} == {*urls(2), "http://a.test/9"}
+    assert {assignment.url for assignment in story.assigned()} == {*urls(2), "http://a.test/9"}
 
 
 def test_a_worker_that_knows_more_than_the_database_begins_anew() -> None:
@@ -73,10 +73,10 @@ def test_a_worker_that_knows_more_than_the_database_begins_anew() -> None:
     assert Stale("store_behind") in later.bodies(Stale) and not later.bodies(Welcome)
     later.join(incarnation=2, replaces=1)
     later.wait(25, each=lambda: later.beat(incarnation=2))
-    again = {one.seq: one for one in later.assigned()}
+    again = {assignment.seq: assignment for assignment in later.assigned()}
     assert sorted(again) == [first.seq, second.seq, third.seq]
-    for one in again.values():
-        later.report(result_of(one, 2), incarnation=2)
+    for assignment in again.values():
+        later.report(result_of(assignment, 2), incarnation=2)
     assert set(later.states().values()) == {"DONE"}
 
 
@@ -116,7 +116,7 @@ def test_a_request_that_comes_as_a_takeover_is_tried_again_is_not_lost() -> None
     assert story.master.role is MasterState.TAKING_OVER
     story.now += TAKEOVER_AGAIN_S
     story.handle(m.ClientAsked(b"c", ClientRequest("q", "act", {"ref": "1", "action": "pause"})))
-    assert [one.data["code"] for one in story.replies] == ["no_leader"]
+    assert [reply.data["code"] for reply in story.replies] == ["no_leader"]
     assert story.master._takeover is not None or story.master._takeover_at > story.now
 
 
@@ -128,7 +128,7 @@ def test_a_read_that_began_before_the_takeover_is_answered_after_it() -> None:
     assert len(story.held) == 1 and not story.replies
     story.elect()
     story.release()
-    assert [(one.id, one.ok) for one in story.replies] == [("q", True)]
+    assert [(reply.id, reply.ok) for reply in story.replies] == [("q", True)]
     assert "stale" not in story.replies[0].data
 
 
@@ -146,27 +146,27 @@ def test_a_request_that_the_database_lost_does_not_stand_for_another(reported: b
     story.report(result_of(home, links=[first, second]), "w1")
     story.join("w2")
     story.tick()
-    one = next(one for one in story.assigned() if one.url == first[0])
+    assignment = next(assignment for assignment in story.assigned() if assignment.url == first[0])
 
     later = LeaderStory(behind, "m2").elect(alone=False)
-    page = result_of(one, 1)
+    page = result_of(assignment, 1)
     if reported:
-        about = (1, one.run, one.host, one.seq)
+        about = (1, assignment.run, assignment.host, assignment.seq)
         later.join("w2", produced=1, reported=[about], replaces=0)
     else:
-        later.join("w2", held=held_leases([one], 1, started=True))
+        later.join("w2", held=held_leases([assignment], 1, started=True))
         assert later.bodies(Welcome, "w2")[-1].keep == []
     later.join("w1", incarnation=2, replaces=1)
     later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
     again = later.assigned()[-1]
     assert again.url == home.url
     later.report(result_of(again, 2, links=[second, first]), "w1", 2)
-    [other] = [row for row in behind.requests(1) if row.seq == one.seq]
+    [other] = [row for row in behind.requests(1) if row.seq == assignment.seq]
     assert other.url == second[0], "the number was given to another"
     later.report(page, "w2")
     assert later.states()[second[0]] == "QUEUED"
     later.wait(3, each=lambda: (later.beat("w2"), later.beat("w1", 2)))  # type: ignore[func-returns-value]
-    assert {one.url for one in later.assigned()} == {home.url, first[0], second[0]}
+    assert {assignment.url for assignment in later.assigned()} == {home.url, first[0], second[0]}
 
 
 async def test_a_takeover_whose_turn_comes_after_the_deposition_is_not_executed() -> None:
@@ -201,18 +201,18 @@ def test_a_refill_that_fails_is_not_asked_again_at_once() -> None:
     story = LeaderStory().elect()
     story.submit(*urls(2))
     story.handle(m.Deposed("for a while"))
-    asked = 0
+    refills = 0
 
     def away(query: object) -> bool:
-        nonlocal asked
-        asked += isinstance(query, Refill)
+        nonlocal refills
+        refills += isinstance(query, Refill)
         return True
 
     story.store.query_faults = away
     story.elect()
     for _ in range(50):
         story.tick(0.002)
-    assert asked == 1
+    assert refills == 1
     story.store.query_faults = None
     story.join()
     story.wait(2, each=story.beat)

@@ -41,9 +41,9 @@ class Story:
 
     def replies(self) -> list[tuple[bytes, bool, Any]]:
         return [
-            (one.client, one.reply.ok, one.reply.data.get("code"))
-            for one in self.effects
-            if isinstance(one, m.ReplyTo)
+            (effect.client, effect.reply.ok, effect.reply.data.get("code"))
+            for effect in self.effects
+            if isinstance(effect, m.ReplyTo)
         ]
 
 
@@ -111,7 +111,7 @@ def test_a_worker_is_answered_by_the_line_of_its_hello_if_it_has_any() -> None:
 
 
 def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:
-    """Rule 15: it acks nothing, commits nothing, and tells nobody that a page is done."""
+    """Rule `followers`: it acks nothing, commits nothing, and tells nobody that a page is done."""
     story = led()
     story.hear(Snapshot(PublishedSnapshot("m1", 5, workers=(WorkerView(id="w1"),))))
     for body in (result(), heartbeat(99.0, produced=7)):
@@ -120,7 +120,7 @@ def test_a_result_that_a_follower_hears_is_nothing_to_it() -> None:
     story.now += LEADER_SILENT_S + 1
     (answered,) = story.ask(ClientRequest("q2", "nodes", {}))
     assert isinstance(answered, m.ReplyTo)
-    assert [one["id"] for one in answered.reply.data["workers"]] == ["w1"], (
+    assert [worker["id"] for worker in answered.reply.data["workers"]] == ["w1"], (
         "what the leader said last"
     )
 
@@ -154,12 +154,12 @@ def test_the_database_may_fail_a_read_too() -> None:
     assert story.replies() == [(b"client", False, "store_unavailable")]
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_actions_are_refused_without_a_leader_and_the_client_asks_again(told: bool) -> None:
+@pytest.mark.parametrize("has_leader", [True, False])
+def test_actions_are_refused_without_a_leader_and_the_client_asks_again(has_leader: bool) -> None:
     """`no_leader` is the one refusal after which the same id is sent again."""
-    story = led() if told else Story()
+    story = led() if has_leader else Story()
     request = ClientRequest("q2", "act", {"ref": "docs", "action": "pause"})
-    if told:
+    if has_leader:
         story.ask(request)
         story.handle(m.ReplyCame(Reply("q2", False, {"code": "no_leader"})))
     else:
@@ -178,9 +178,9 @@ def test_nodes_come_from_the_last_snapshot_when_nobody_leads() -> None:
     (answered,) = story.effects
     assert isinstance(answered, m.ReplyTo)
     data = answered.reply.data
-    assert [one["id"] for one in data["workers"]] == ["w1"]
+    assert [node["id"] for node in data["workers"]] == ["w1"]
     assert data["stale"]["leader_silent_s"] == 10.0
-    assert [(one["id"], one["healthy"]) for one in data["masters"]] == [("m1", False)]
+    assert [(node["id"], node["healthy"]) for node in data["masters"]] == [("m1", False)]
 
 
 def test_bad_arguments_are_refused_with_their_name() -> None:
@@ -214,5 +214,5 @@ def test_a_master_that_cannot_reach_the_database_gives_the_lock_to_another() -> 
         assert isinstance(execute, m.Execute) and isinstance(execute.command, TakeOver)
         story.now += TAKEOVER_PATIENCE_S + 1
         story.handle(m.CommandFailed(execute.command, StoreUnavailable("away")))
-        stepped = [one for one in story.effects if isinstance(one, m.StepDown)]
+        stepped = [effect for effect in story.effects if isinstance(effect, m.StepDown)]
         assert bool(stepped) is not alone

@@ -31,9 +31,9 @@ async def test_a_peer_that_claims_a_local_client_s_route_is_answered_itself() ->
     at_thief: list[Reply] = []
 
     def take(arrived: list[Arrived]) -> None:
-        for one in arrived:
-            if isinstance(one.message, Message) and isinstance(one.message.body, Reply):
-                at_thief.append(one.message.body)
+        for arrival in arrived:
+            if isinstance(arrival.message, Message) and isinstance(arrival.message.body, Reply):
+                at_thief.append(arrival.message.body)
 
     thief = hub.client("m1", b"local:1")
     thief.listen(take)
@@ -47,6 +47,6 @@ async def test_a_peer_that_claims_a_local_client_s_route_is_answered_itself() ->
         reply = await mine
         hub.advance(2.0)
     assert reply.id == "mine"
-    assert [one.id for one in at_thief] == ["thief"]
+    assert [answer.id for answer in at_thief] == ["thief"]
     loop.close()
     await threads.close()

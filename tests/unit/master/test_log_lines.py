@@ -24,12 +24,12 @@ from zcrawl.testing.store.store import FakeStore
 
 
 def names(lines: LogRecords | None) -> list[str]:
-    return [one.name for one in lines.lines] if lines is not None else []
+    return [record.name for record in lines.lines] if lines is not None else []
 
 
 def told(story: LeaderStory, name: str = "") -> list[dict[str, Any]]:
     events = [body for body in story.published if isinstance(body, Event)]
-    return [one.fields for one in events if name in ("", one.name)]
+    return [event.fields for event in events if name in ("", event.name)]
 
 
 # ---------------------------------------------------------------- a process's tail
@@ -142,9 +142,9 @@ def test_the_run_of_a_line_is_a_field_from_the_log_to_the_tail(tmp_path: Path) -
     log("exit", "run 9")
     lines = log.take_lines()
     log.close()
-    assert lines is not None and [one.run for one in lines.lines] == [3, 0]
+    assert lines is not None and [record.run for record in lines.lines] == [3, 0]
     written = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert [one.get("run") for one in written] == [3, None]
+    assert [record.get("run") for record in written] == [3, None]
 
 
 # ---------------------------------------------------------------- the leader
@@ -160,9 +160,9 @@ def test_what_a_worker_logs_is_told_and_kept_with_its_name_and_level() -> None:
     (line,) = told(story, "internal_error")
     assert (line["source"], line["level"], line["run"]) == ("w9", "error", 1)
     assert line["at"] == pytest.approx(UTC + story.now - 0.5)
-    for wanted in ("node:w9", "job:job", "job:1", "level:error boom"):
-        kept = story.ask("events", filter=wanted)
-        assert kept is not None and [one["text"] for one in kept.data["rows"]] == ["run 7: boom"]
+    for filter_text in ("node:w9", "job:job", "job:1", "level:error boom"):
+        kept = story.ask("events", filter=filter_text)
+        assert kept is not None and [row["text"] for row in kept.data["rows"]] == ["run 7: boom"]
     others = story.ask("events", filter="node:w9", inverse=True)
     assert others is not None and "boom" not in str(others.data) and others.data["rows"]
 
@@ -231,7 +231,7 @@ async def test_a_leaders_process_tells_each_line_once(tmp_path: Path) -> None:
     log("peer_refused", "10.0.0.9")
     now += 2.0
     loop._tick()
-    heard = [one["name"] for one in (*watch.events, *watch.lines)]
+    heard = [entry["name"] for entry in (*watch.events, *watch.lines)]
     loop.close()
     await threads.close()
     log.close()

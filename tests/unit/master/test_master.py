@@ -66,13 +66,13 @@ def told(story: LeaderStory) -> list[int]:
 
 
 def test_a_takeover_raises_the_epoch_and_beats() -> None:
-    """Rule 12: lock, epoch in the database, load, announce."""
+    """Rule `takeover`: lock, epoch in the database, load, announce."""
     story = LeaderStory()
     assert story.master.role is MasterState.FOLLOWER
     story.elect()
     assert story.master.role is MasterState.LEADER and story.master.epoch == 1
     story.tick()
-    assert any(isinstance(one, Beat) for one in story.published)
+    assert any(isinstance(body, Beat) for body in story.published)
     second = LeaderStory(story.store, "m2").elect()
     assert second.master.epoch == 2
 
@@ -140,13 +140,13 @@ def test_a_fenced_leader_steps_down() -> None:
 
 
 def test_a_result_is_acked_after_its_commit_and_not_before() -> None:
-    """Rule 1: commit, then ack; until then it only counts as received."""
+    """Rule `result window`: commit, then ack; until then it only counts as received."""
     story, assigned = working()
     story.hold = lambda what: isinstance(what, ApplyResults)
     story.report(result_of(assigned[0]))
     assert story.bodies(Ack) == [] and set(story.states().values()) == {"QUEUED"}
     story.wait(1.0)
-    beat = [one for one in story.published if isinstance(one, Beat)][-1]
+    beat = [body for body in story.published if isinstance(body, Beat)][-1]
     assert beat.received["w1"][:2] == (1, 1)
     story.release()
     assert story.bodies(Ack) == [Ack(1, 1, bytes([APPLIED]), 1, [])]
@@ -156,8 +156,8 @@ def test_a_result_waits_for_company_only_while_some_can_come() -> None:
     """The last result of all that run is committed in the same moment, with those that wait."""
     story, assigned = working(3)
     began = story.now
-    for one in assigned[:2]:
-        story.publish(result_of(one))
+    for assignment in assigned[:2]:
+        story.publish(result_of(assignment))
         story.tick(0.0)
         assert told(story) == []
     story.publish(result_of(assigned[2]))
@@ -183,8 +183,8 @@ def test_an_unavailable_store_gets_the_same_batch_again() -> None:
     """Nothing was applied, nothing is lost, nothing is acked meanwhile."""
     story, assigned = working()
     story.store.faults = applies("fail", 3)  # type: ignore[assignment]
-    for one in assigned[:3]:
-        story.publish(result_of(one))
+    for assignment in assigned[:3]:
+        story.publish(result_of(assignment))
     story.tick()
     assert story.bodies(Ack) == []
     for _ in range(3):
@@ -196,7 +196,8 @@ def test_an_unavailable_store_gets_the_same_batch_again() -> None:
 
 @pytest.mark.parametrize("fault", ["unknown_applied", "unknown_lost"])
 def test_the_watermark_decides_a_commit_of_unknown_outcome(fault: Fault) -> None:
-    """Rule 14: reload; what was applied is acked, what was not is committed again."""
+    """Rule `plan, then commit`: reload; what was applied is acked, what was not is committed
+    again."""
     story, assigned = working()
     story.store.faults = applies(fault)  # type: ignore[assignment]
     story.publish(result_of(assigned[0], links=[link("http://a.test/new")]))
@@ -207,7 +208,9 @@ def test_the_watermark_decides_a_commit_of_unknown_outcome(fault: Fault) -> None
     assert told(story) == ([] if applied else [APPLIED, APPLIED]), "how is not known any more"
     assert list(story.states().values()).count("DONE") == 2
     assert len(story.store.items(1)) == 2
-    assert "http://a.test/new" in {one.url for one in story.assigned()}, "its link goes on"
+    assert "http://a.test/new" in {assignment.url for assignment in story.assigned()}, (
+        "its link goes on"
+    )
     story.store.check()
 
 
@@ -220,14 +223,14 @@ def test_a_retry_of_unknown_outcome_is_not_lost() -> None:
     )
     story.report(failure)
     story.wait(2.0, story.beat)
-    assert [one.attempt for one in story.assigned()] == [1, 2]
+    assert [assignment.attempt for assignment in story.assigned()] == [1, 2]
 
 
 def test_bad_data_is_bisected_and_only_the_culprit_dies() -> None:
-    """Rule 3: it ends dead and is acked as dropped, the others are applied."""
+    """Rule `bad results`: it ends dead and is acked as dropped, the others are applied."""
     story, assigned = working()
-    for n, one in enumerate(assigned):
-        story.publish(result_of(one, items=[b"poison" if n == 3 else b"{}"]))
+    for n, assignment in enumerate(assigned):
+        story.publish(result_of(assignment, items=[b"poison" if n == 3 else b"{}"]))
     for _ in range(12):
         story.tick()
     assert told(story) == [APPLIED, APPLIED, APPLIED, DROPPED, APPLIED]
@@ -249,20 +252,20 @@ def test_an_unreadable_result_is_consumed() -> None:
 
 
 def test_a_new_leader_adopts_what_workers_hold() -> None:
-    """Rule 12: what is running is not repeated, and its results count."""
+    """Rule `takeover`: what is running is not repeated, and its results count."""
     story, assigned = working()
     second = LeaderStory(story.store, "m2", story.now + 1.0).elect(alone=False)
     second.join(held=held_leases(assigned, 1, started=True))
-    second.wait(2.0, lambda: second.beat(held=[(1, one.n, True) for one in assigned]))
+    second.wait(2.0, lambda: second.beat(held=[(1, assignment.n, True) for assignment in assigned]))
     assert second.assigned() == []
-    assert sorted(second.bodies(Welcome)[0].keep) == [one.seq for one in assigned]
-    for one in assigned:
-        second.report(result_of(one))
+    assert sorted(second.bodies(Welcome)[0].keep) == [assignment.seq for assignment in assigned]
+    for assignment in assigned:
+        second.report(result_of(assignment))
     assert set(second.states().values()) == {"DONE"}
 
 
 def test_a_result_may_overtake_the_hello() -> None:
-    """Rule 6: an unknown lease is not stale."""
+    """Rule `leases`: an unknown lease is not stale."""
     story, assigned = working()
     second = LeaderStory(story.store, "m2", story.now + 1.0).elect(alone=False)
     second.report(result_of(assigned[0]))
@@ -281,7 +284,7 @@ def test_a_worker_that_was_lost_is_asked_to_say_hello() -> None:
 
 
 def test_a_second_live_process_of_the_same_id_is_refused() -> None:
-    """Rule 5; the first one keeps its work."""
+    """Rule `watermarks`; the first one keeps its work."""
     story, _ = working()
     story.hear(hello(), incarnation=2)
     assert story.bodies(Stale) == [Stale("duplicate_id", "pid 7 on here")]
@@ -298,13 +301,13 @@ def test_the_work_of_a_lost_worker_goes_elsewhere() -> None:
 
     def work() -> None:
         story.beat("w2")
-        for one in story.assigned("w2"):
-            if one.seq not in done:
-                done.add(one.seq)
-                story.publish(result_of(one), "w2")
+        for assignment in story.assigned("w2"):
+            if assignment.seq not in done:
+                done.add(assignment.seq)
+                story.publish(result_of(assignment), "w2")
 
     story.wait(30.0, work)
-    assert done == {one.seq for one in assigned}
+    assert done == {assignment.seq for assignment in assigned}
     assert set(story.states().values()) == {"DONE"}
 
 

@@ -127,8 +127,8 @@ def test_each_handler_exists() -> None:
                 parts = [leader(desk), follower(master.follower)]
             case LeaderView(show):
                 parts = [show(DeskViews(story.leader.state))]
-            case LeaderAction(begin, found):
-                parts = [begin(desk)] if found is None else [begin(desk), found(desk)]
+            case LeaderAction(begin, next_step):
+                parts = [begin(desk)] if next_step is None else [begin(desk), next_step(desk)]
             case _:
                 assert_never(handler)
         assert all(map(callable, parts)), operation.name
@@ -153,7 +153,9 @@ def test_handlers_read_declared_arguments_only(name: str, only_required: bool) -
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_a_missing_required_argument_is_refused_by_name(name: str) -> None:
     """The code is `bad_request`, whichever of them is missing."""
-    required = [one.name for one in OPERATIONS[name].arguments.values() if one.required]
+    required = [
+        argument.name for argument in OPERATIONS[name].arguments.values() if argument.required
+    ]
     for left_out in required:
         story = leading(*urls(2))
         args = sample(OPERATIONS[name], only_required=True) | (
@@ -225,8 +227,8 @@ def requests_in(source: str) -> Iterator[tuple[str, list[str]]]:
                 func=ast.Name(id="ask" | "asked") | ast.Attribute(attr="ask" | "asked"),
                 args=[ast.Constant(value=str(name)), *rest],
             ):
-                tables = [table for one in rest for table in ast.walk(one)]
-                keys = [k for one in tables if isinstance(one, ast.Dict) for k in one.keys]
+                tables = [table for argument in rest for table in ast.walk(argument)]
+                keys = [k for table in tables if isinstance(table, ast.Dict) for k in table.keys]
                 yield name, [key.value for key in keys if isinstance(key, ast.Constant)]  # type: ignore[misc]
             case _:
                 pass

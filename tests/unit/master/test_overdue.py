@@ -42,7 +42,7 @@ class Watched(LeaderStory):
 
     def say(self, *held: Assignment, produced: int = 0, seconds: float = 1.0) -> None:
         """Heartbeats for so long, each of which holds these as started."""
-        tokens = [(1, one.n, True) for one in held]
+        tokens = [(1, assignment.n, True) for assignment in held]
         for _ in range(round(seconds)):
             self.beat(held=tokens, assigned=1_000, produced=produced)
             self.tick(1.0)
@@ -92,7 +92,7 @@ def test_a_cancel_that_is_lost_is_sent_again() -> None:
 
 
 def test_a_result_that_comes_after_all_counts() -> None:
-    """Rule 6: of a lease that is overdue, or taken back and not given to anybody again."""
+    """Rule `leases`: of a lease that is overdue, or taken back and not given to anybody again."""
     story = Watched()
     first = story.last
     story.say(first, seconds=PATIENCE_S + 8)
@@ -154,9 +154,9 @@ def test_a_host_that_asks_for_a_pause_is_waited_for() -> None:
     story.submit(*urls(2), of=spec())
     story.join()
     story.tick()
-    waiting, asked = story.assigned()
+    waiting, finished = story.assigned()
     tokens = [(1, waiting.n, True)]
-    story.publish(result_of(asked, host_next_in_s=300.0))
+    story.publish(result_of(finished, host_next_in_s=300.0))
     for _ in range(300):
         story.beat(held=tokens, assigned=1_000, produced=1)
         story.tick(1.0)
@@ -206,7 +206,7 @@ def test_patience_grows_with_what_an_attempt_may_take(monkeypatch: pytest.Monkey
         JobSpec("j", fetch=Fetch(proxies=("http://p:1",), proxy_limit=1)),
         JobSpec("j", politeness=Politeness(domain_rate=0.1)),
     )
-    assert all(longest_attempt_s(one, None, 4) > plain for one in longer)
+    assert all(longest_attempt_s(job, None, 4) > plain for job in longer)
 
 
 # ---------------------------------------------------------------- the worker
@@ -223,7 +223,7 @@ def test_a_worker_lets_go_of_a_lease_that_is_cancelled() -> None:
     assert not sent(worker.end(1), Result), "what comes of it is dropped"
 
 
-# ---------------------------------------------------------------- suspects of a crash (rule 9)
+# ------------------------------------------------------- suspects of a crash (rule `crashes`)
 
 
 def suspects_of(politeness: Politeness, silent_s: float) -> int:
@@ -247,7 +247,8 @@ def suspects_of(politeness: Politeness, silent_s: float) -> int:
 
 
 def test_what_cannot_have_started_is_not_a_suspect() -> None:
-    """Rule 9, by the host's pace: two had started, and one more in every two seconds may have."""
+    """Rule `crashes`, by the host's pace: two had started, and one more in every two seconds may
+    have."""
     slow = Politeness(robots=False, rate=0.5, concurrency=8)
     assert suspects_of(slow, silent_s=0.5) == 2 + 1 + 1
     assert suspects_of(slow, silent_s=3.0) == 2 + 1 + 2

@@ -62,7 +62,7 @@ def test_a_bug_of_the_leader_is_not_the_clients(
     monkeypatch.setattr(place, name, raising(error))
     reply = story.ask(op, **args)
     assert reply is not None and (reply.ok, reply.data["code"]) == (False, "internal_error")
-    (note,) = [one for one in story.notes if one.name == "internal_error"]
+    (note,) = [entry for entry in story.notes if entry.name == "internal_error"]
     assert "Traceback" in note.detail and type(error).__name__ in note.detail
     assert story.master.leader is not None
 

@@ -74,7 +74,7 @@ def test_a_process_that_comes_back_after_it_was_forgotten_begins_anew() -> None:
     story.publish(result_of(page))
     story.join("w1", acked=1, produced=2)
     story.tick()
-    assert [one.reason for one in story.bodies(Stale, "w1")] == ["store_behind"]
+    assert [refusal.reason for refusal in story.bodies(Stale, "w1")] == ["store_behind"]
     assert story.store.tables.watermarks == {}
     assert story.store.runs()[0].counters == before
 
@@ -116,8 +116,8 @@ def test_many_rows_go_in_small_transactions() -> None:
     story = LeaderStory().elect()
     utc = story.leader.state.utc(story.now)
     for number in range(1_200):
-        asked = ClientAction(f"a{number}", "pause", "", "", utc)
-        story.store.execute(SetWish(story.master.epoch, 1, "w1", b"{}", asked))
+        action = ClientAction(f"a{number}", "pause", "", "", utc)
+        story.store.execute(SetWish(story.master.epoch, 1, "w1", b"{}", action))
     for number in range(250):
         key = (f"w{number}", 1)
         story.store.tables.watermarks[key] = 5

@@ -49,11 +49,11 @@ def finish_all(story: LeaderStory, **changes: Any) -> None:
     done = 0
     traits = Traits(content=b"same")
     while len(story.assigned()) > done:
-        one = story.assigned()[done]
+        assignment = story.assigned()[done]
         done += 1
-        run = next(run for run in story.store.runs() if run.id == one.run)
-        if not run.state.ended and story.states(one.run)[one.url] == "QUEUED":
-            story.report(result_of(one, traits=traits, **changes))
+        run = next(run for run in story.store.runs() if run.id == assignment.run)
+        if not run.state.ended and story.states(assignment.run)[assignment.url] == "QUEUED":
+            story.report(result_of(assignment, traits=traits, **changes))
         settle(story)
 
 
@@ -71,7 +71,7 @@ def again(story: LeaderStory, **changes: Any) -> int:
 def test_a_new_run_has_all_that_the_job_knows(story: LeaderStory) -> None:
     """Seven pages in chunks of three; the seed is one of them, and each is there once."""
     run = again(story)
-    assert sorted(one.url for one in story.store.requests(run)) == PAGES
+    assert sorted(row.url for row in story.store.requests(run)) == PAGES
     assert story.store.tables.runs[run].recall == RECALLED
     finish_all(story)
     assert set(story.states(run).values()) == {"DONE"}
@@ -81,21 +81,21 @@ def test_pages_that_left_the_scope_are_left_out(story: LeaderStory) -> None:
     """The job was given another scope: what it knows beyond it is not asked for."""
     narrow = job(scope=Scope(exclude=(r"/[3456]$",)))
     run = again(story, of=narrow, mode="update")
-    assert sorted(one.url for one in story.store.requests(run)) == PAGES[:3]
+    assert sorted(row.url for row in story.store.requests(run)) == PAGES[:3]
 
 
 def test_a_chunk_whose_commit_is_lost_or_unknown_is_there_once(story: LeaderStory) -> None:
     """The repeat finds the run elsewhere, and the leader asks the database what is true."""
     story.hold = lambda what: isinstance(what, AdmitKnown)
     run = again(story)
-    (command,) = (one for one in story.held if isinstance(one, AdmitKnown))
+    (command,) = (call for call in story.held if isinstance(call, AdmitKnown))
     story.held.clear()
     story.store.execute(command)  # applied, and the answer is lost
     story.hold = lambda what: False
     story.handle(CommandFailed(command, CommitUnknown("no answer")))
     for _ in range(8):
         story.tick(0.3)
-    assert sorted(one.url for one in story.store.requests(run)) == PAGES
+    assert sorted(row.url for row in story.store.requests(run)) == PAGES
     finish_all(story)
     assert set(story.states(run).values()) == {"DONE"}
 
@@ -131,27 +131,31 @@ def test_the_next_leader_goes_on_where_the_last_one_died(story: LeaderStory) -> 
     for _ in range(6):
         other.tick(0.3)
     assert reads[0] == stood_at
-    assert sorted(one.url for one in story.store.requests(run)) == PAGES
+    assert sorted(row.url for row in story.store.requests(run)) == PAGES
 
 
 def test_a_lease_that_a_new_leader_adopts_keeps_what_is_known(story: LeaderStory) -> None:
     """Should it be given to another worker, that one asks with the same condition."""
     run = again(story)
-    held = [one for one in story.assigned() if one.run == run and one.known]
+    held = [
+        assignment for assignment in story.assigned() if assignment.run == run and assignment.known
+    ]
     assert held
     other = LeaderStory(story.store, "m2", story.now + 60)
     other.hold = lambda what: isinstance(what, Refill)  # it has no rows but those it is told of
     other.elect()
     other.join(held=held_leases(held, epoch=1, started=True))
     leases = other.leader.state.leases.by_seq
-    assert {leases[one.seq].row.known for one in held} == {one.known for one in held}
+    assert {leases[assignment.seq].row.known for assignment in held} == {
+        assignment.known for assignment in held
+    }
 
 
 def test_a_run_that_is_cancelled_meanwhile_gets_no_more(story: LeaderStory) -> None:
     """A chunk that was read for it is thrown away, and the next run is served."""
     story.hold = lambda what: isinstance(what, ReadKnown)
     run = again(story)
-    (held,) = (one for one in story.held if isinstance(one, Ask))
+    (held,) = (call for call in story.held if isinstance(call, Ask))
     story.held.clear()
     story.hold = lambda what: False
     story.ask("act", ref="job", action="cancel")
@@ -166,7 +170,7 @@ def test_what_an_earlier_run_left_queued_is_waited_for(story: LeaderStory) -> No
     """It is remembered when it is swept, and so the new run is given it too."""
     run = again(story)
     story.hold = lambda what: isinstance(what, Sweep)
-    finish_first = next(one for one in story.assigned() if one.run == run)
+    finish_first = next(assignment for assignment in story.assigned() if assignment.run == run)
     more = [link("http://a.test/new")]
     story.report(result_of(finish_first, traits=Traits(content=b"other"), links=more))
     story.ask("act", ref="job", action="cancel")

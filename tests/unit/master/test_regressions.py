@@ -68,14 +68,14 @@ def test_an_ack_names_the_incarnation_that_sent_the_results() -> None:
     story.join("w1", 1)
     story.tick()
     story.hold = lambda command: isinstance(command, ApplyResults)
-    for one in story.assigned()[:4]:
-        story.publish(result_of(one))
+    for request in story.assigned()[:4]:
+        story.publish(result_of(request))
     story.tick()
     story.hear(hello(1, replaces=1), "w1", 2)
     count = len(story.sent)
     story.release()
     story.tick()
-    assert [one.committed for one in story.leader.state.receiver.streams.values()] == [4, 0]
+    assert [stream.committed for stream in story.leader.state.receiver.streams.values()] == [4, 0]
     assert not [sent for sent in story.sent[count:] if isinstance(sent.body, Ack)]
 
 
@@ -107,15 +107,15 @@ def test_a_refill_of_an_earlier_load_that_fails_late_is_ignored() -> None:
     story = LeaderStory().elect()
     story.submit(*urls(3))
     frontier = story.leader.state.frontier
-    asked: list[Any] = []
-    frontier.refill_failed = asked.append  # type: ignore[method-assign]
+    failures: list[Any] = []
+    frontier.refill_failed = failures.append  # type: ignore[method-assign]
     from zcrawl.errors import StoreUnavailable
     from zcrawl.store.queries import Refill
 
     tag = f"{story.master.epoch}.{frontier.generation - 1}"
     late = m.QueryFailed(Refill(()), tag, StoreUnavailable("late"))
     story.leader.handle(late, story.now)
-    assert asked == []
+    assert failures == []
 
 
 def test_a_cancel_of_unknown_outcome_and_a_reload_leave_no_leases() -> None:
@@ -126,11 +126,11 @@ def test_a_cancel_of_unknown_outcome_and_a_reload_leave_no_leases() -> None:
     story.tick()
     leased = story.assigned()
     kinds = (ChangeRun, ApplyResults)
-    story.store.faults = lambda one: "unknown_applied" if isinstance(one, kinds) else None
+    story.store.faults = lambda command: "unknown_applied" if isinstance(command, kinds) else None
     story.ask("act", ref="1", action="cancel")
     story.report(result_of(leased[0]))
     story.store.faults = None
-    held = [(1, one.n, True) for one in leased[1:]]
+    held = [(1, request.n, True) for request in leased[1:]]
     story.wait(2, lambda: story.beat("w1", held=held))
     assert not story.leader.state.leases.by_seq
     assert story.bodies(Cancel)
@@ -183,9 +183,9 @@ def test_two_retries_at_once_get_their_own_answers() -> None:
         story.submit(*urls(2, f"h{n}.test"), of=msgspec.structs.replace(spec(), name=name))
     story.join("w1")
     story.tick()
-    for one in story.assigned():
+    for request in story.assigned():
         dead = result_of(
-            one,
+            request,
             outcome=Outcome.FAILED,
             reason="x",
             page=None,
@@ -248,8 +248,8 @@ def test_max_pages_reached_by_a_commit_of_unknown_outcome_ends_the_run() -> None
             return faults.pop() if isinstance(command, ApplyResults) and faults else None
 
         story.store.faults = once
-        for one in leased:
-            story.publish(result_of(one))
+        for request in leased:
+            story.publish(result_of(request))
         story.wait(2, story.beat)
         assert story.bodies(Cancel)
 

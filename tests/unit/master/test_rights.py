@@ -31,7 +31,7 @@ def asked(op: str, role: str = KeyRole.VIEWER, **args: Any) -> m.ClientAsked:
 
 
 def replies(effects: m.MasterEffects) -> list[Reply]:
-    return [one.reply for one in effects if isinstance(one, m.ReplyTo)]
+    return [effect.reply for effect in effects if isinstance(effect, m.ReplyTo)]
 
 
 @pytest.mark.parametrize("leads", [True, False])
@@ -57,7 +57,7 @@ def test_who_may_not_operate_changes_nothing(leads: bool, role: str) -> None:
         effects = story.master.handle(asked(op, role, ref="1"), story.now, UTC)
         (reply,) = replies(effects)
         assert (reply.ok, reply.data["code"]) == (False, "forbidden"), op
-        assert not any(isinstance(one, m.Execute | m.Ask | m.Forward) for one in effects)
+        assert not any(isinstance(effect, m.Execute | m.Ask | m.Forward) for effect in effects)
 
 
 def test_who_may_only_watch_sees_everything() -> None:
@@ -97,7 +97,7 @@ def test_an_operator_and_a_client_without_keys_may_do_all() -> None:
         for op in sorted(OPERATIONS):
             story.replies.clear()
             story.handle(asked(op, role, ref="1"))
-            codes = [one.data.get("code") for one in story.replies if not one.ok]
+            codes = [reply.data.get("code") for reply in story.replies if not reply.ok]
             assert "forbidden" not in codes, op
 
 
@@ -107,7 +107,7 @@ def test_a_follower_hands_the_role_on() -> None:
     request = ClientRequest("x", "step_down", {}, forwarded=True, via="m2", role=KeyRole.VIEWER)
     effects = story.master.handle(m.ClientAsked(b"c", request), story.now, UTC)
     assert replies(effects)[0].data["code"] == "forbidden"
-    assert not any(isinstance(one, m.StepDown) for one in effects)
+    assert not any(isinstance(effect, m.StepDown) for effect in effects)
 
 
 def test_the_list_names_roles() -> None:

@@ -103,7 +103,7 @@ def test_every_kind_is_tried() -> None:
     ids=["empty", "no-msgpack", "too-short", "a-map", "deep"],
 )
 def test_a_bad_body_under_a_good_header_keeps_the_header(body: bytes) -> None:
-    """Rule 3: a numbered result can be consumed though nobody can read it."""
+    """Rule `bad results`: a numbered result can be consumed though nobody can read it."""
     head = frames_of(result())[0]
     message = codec.decode([head, body])
     assert isinstance(message, BadBody)

@@ -121,8 +121,8 @@ def question(key: bytes, mechanism: bytes = b"CURVE", version: bytes = b"1.0") -
 
 def test_a_handshake_is_judged_by_its_key() -> None:
     """On the list, or the masters' own; the answer carries the question's number."""
-    stranger, known, master = (bytes.fromhex(digits * 64) for digits in "cab")
-    yes = judge(question(known), B, {A: AllowedKey("w1")})
+    stranger, listed_key, master = (bytes.fromhex(digits * 64) for digits in "cab")
+    yes = judge(question(listed_key), B, {A: AllowedKey("w1")})
     assert yes is not None and yes.admitted
     assert yes.reply == [b"1.0", b"7", b"200", b"OK", A.encode(), b""]
     also = judge(question(master), B, {A: AllowedKey("w1")})
@@ -135,11 +135,11 @@ def test_a_handshake_is_judged_by_its_key() -> None:
 
 def test_a_handshake_of_another_kind_is_not_admitted() -> None:
     """NULL and PLAIN prove nothing; what is no question gets no answer."""
-    known = bytes.fromhex(A)
+    listed_key = bytes.fromhex(A)
     for mechanism in (b"NULL", b"PLAIN"):
-        verdict = judge(question(known, mechanism), B, {A: AllowedKey("w1")})
+        verdict = judge(question(listed_key, mechanism), B, {A: AllowedKey("w1")})
         assert verdict is not None and not verdict.admitted
-    assert judge(question(known, version=b"2.0"), B, {A: AllowedKey("w1")}) is None
+    assert judge(question(listed_key, version=b"2.0"), B, {A: AllowedKey("w1")}) is None
     assert judge([], B, {A: AllowedKey("w1")}) is None
 
 

@@ -32,7 +32,7 @@ MASTERS = (m.NodeEntry("m1", True), m.NodeEntry("m2", True), m.NodeEntry("m3", T
 def told(view: list[dict[str, Any]]) -> dict[str, Any]:
     """Memory, lag and age of each master, as far as known."""
     names = ("rss_bytes", "lag_ms", "heard_s_ago")
-    return {one["id"]: tuple(one.get(name) for name in names) for one in view}
+    return {master["id"]: tuple(master.get(name) for name in names) for master in view}
 
 
 def leading() -> LeaderStory:
@@ -59,9 +59,9 @@ def test_the_leader_shows_its_own_and_those_of_followers_with_their_age() -> Non
     story.handle(m.Measured(50_000_000, 1.0))
     story.hear(Vitals(61_000_000, 2.5), "m2", epoch=0)
     story.now += 4.0
-    found = masters(story)
-    assert found["m2"][:2] == (61_000_000, 2.5) and found["m2"][2] == pytest.approx(4.0, abs=0.1)
-    assert found["m1"][:2] == (50_000_000, 1.0) and found["m3"] == (None, None, None)
+    vitals = masters(story)
+    assert vitals["m2"][:2] == (61_000_000, 2.5) and vitals["m2"][2] == pytest.approx(4.0, abs=0.1)
+    assert vitals["m1"][:2] == (50_000_000, 1.0) and vitals["m3"] == (None, None, None)
     shown = msgspec.to_builtins(list(story.leader.current_snapshot(story.now).masters))
     assert told(shown)["m2"][:2] == (61_000_000, 2.5)
 
@@ -88,8 +88,8 @@ def test_a_follower_knows_the_others_when_nobody_leads() -> None:
     story.ask(ClientRequest("q1", "nodes", {}))
     (answer,) = story.effects
     assert isinstance(answer, m.ReplyTo)
-    found = told(answer.reply.data["masters"])
-    assert (found["m2"][0], found["m3"][0], found["m1"][0]) == (61_000_000, 62_000_000, None)
+    vitals = told(answer.reply.data["masters"])
+    assert (vitals["m2"][0], vitals["m3"][0], vitals["m1"][0]) == (61_000_000, 62_000_000, None)
 
 
 @pytest.mark.parametrize("bad", [[-1, 1.0], [1, -1.0], ["x", 1.0], [1, 1e12], [1]])
@@ -104,7 +104,7 @@ def test_a_follower_has_memory_lag_and_last_word_on_the_screen() -> None:
     vitals = {"rss_bytes": 61_000_000, "lag_ms": 250.0, "heard_s_ago": 0.4}
     shot = snapshot(0, masters=[{"id": "m1"}, {"id": "m2", "healthy": True, **vitals}])
     view = reduce(heard(shot), GoTo(Place(ConsolePage.NODES)))
-    (line,) = (one for one in as_text(whole(view, 80, 24)).splitlines() if " m2 " in one)
+    (line,) = (row for row in as_text(whole(view, 80, 24)).splitlines() if " m2 " in row)
     assert "61.0 MB" in line and "250" in line and "0.4" in line
     inside = reduce(reduce(view, MoveTo(1)), Drill())
     assert inside.place.ref == "m2"

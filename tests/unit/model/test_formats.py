@@ -177,5 +177,7 @@ def test_the_registry_loads_no_library() -> None:
         "import sys, zcrawl.model.formats, zcrawl.outputs.files.sinks, zcrawl.cli.commands.export\n"
         "print({'pyarrow', 'warcio'} & set(sys.modules))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "set()"

@@ -52,7 +52,7 @@ def test_each_reason_has_short_plain_sentences() -> None:
 
 def test_the_keys_that_texts_name_exist() -> None:
     """A remedy that names a key of a job or configuration names one that can be set."""
-    known = {*dotted_keys(JobSpec), *dotted_keys(Config)}
+    keys = {*dotted_keys(JobSpec), *dotted_keys(Config)}
     named = {
         (reason.code, f"{section}.{key}")
         for reason, text in texts()
@@ -60,7 +60,7 @@ def test_the_keys_that_texts_name_exist() -> None:
         if section in SECTIONS
     }
     assert len(named) > 60
-    assert sorted(pair for pair in named if pair[1] not in known) == []
+    assert sorted(pair for pair in named if pair[1] not in keys) == []
 
 
 def test_the_commands_and_flags_that_texts_name_exist() -> None:

@@ -56,8 +56,8 @@ def row_of(number: int, form: str) -> ItemRow:
     url = f"http://h.test/{number}"
     if form == "warc":
         headers = [("Content-Type", "text/html")]
-        one = Capture(url, url, 200, headers, [("User-Agent", "z")], 1e9, "", 1.0, 0, None)
-        return ItemRow(number, msgspec.json.encode(one))
+        capture = Capture(url, url, 200, headers, [("User-Agent", "z")], 1e9, "", 1.0, 0, None)
+        return ItemRow(number, msgspec.json.encode(capture))
     return ItemRow(number, json.dumps({"url": url, f"k{number % 3}": number}).encode())
 
 
@@ -67,15 +67,15 @@ def numbers_in(file: Path) -> list[int]:
     if file.name.endswith(".parquet"):
         urls = pq.read_table(file)["url"].to_pylist()
     elif file.name.endswith(".csv"):
-        urls = [one["url"] for one in csv.DictReader(io.StringIO(data.decode()))]
+        urls = [row["url"] for row in csv.DictReader(io.StringIO(data.decode()))]
     elif file.name.endswith(".jsonl"):
         urls = [json.loads(line)["url"] for line in data.splitlines()]
     else:
         assert gzip.decompress(data)
         records = warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise")
-        found = [(one.rec_type, one.rec_headers["WARC-Target-URI"]) for one in records]
-        assert [kind for kind, _ in found].count("warcinfo") == 1 and found[0][0] == "warcinfo"
-        urls = [url for kind, url in found if kind == "response"]
+        entries = [(record.rec_type, record.rec_headers["WARC-Target-URI"]) for record in records]
+        assert [kind for kind, _ in entries].count("warcinfo") == 1 and entries[0][0] == "warcinfo"
+        urls = [url for kind, url in entries if kind == "response"]
     return [int(url.rpartition("/")[2]) for url in urls]
 
 
@@ -121,15 +121,15 @@ class World:
 
     def file_numbers(self) -> list[int]:
         """What is in the parts that `job` names, in their order."""
-        found: list[int] = []
+        numbers: list[int] = []
         for place in self.mark.progress.places:
             folder = Path(place.file).parent
             assert folder == self.disks[int(place.master[1:])]
             for part in range(place.first, place.last + 1):
                 name = Path(part_path(FORMS[self.form], part, self.rotates)).name
                 file = Path(place.file) if part == place.last else folder / name
-                found += numbers_in(file)
-        return found
+                numbers += numbers_in(file)
+        return numbers
 
     def check_complete(self) -> None:
         assert not is_unfinished(self.row())

@@ -74,8 +74,8 @@ class Scene:
         self.story.submit(*seeds, spec=spec, output=[path, "jsonl"])
         self.story.join(slots=pages)
         self.story.tick()
-        for one in self.story.assigned()[before:]:
-            self.story.report(result_of(one))
+        for assignment in self.story.assigned()[before:]:
+            self.story.report(result_of(assignment))
 
 
 @pytest.fixture
@@ -176,10 +176,10 @@ async def test_an_error_without_a_name_is_told_and_tried_again(scene: Scene) -> 
     )
     outputs.start()
     async with asyncio.timeout(60):
-        told = await scene.notes.get()
+        note = await scene.notes.get()
         await written.wait()
     await outputs.close()
-    assert told.startswith("output_internal_error") and "a bug" in told
+    assert note.startswith("output_internal_error") and "a bug" in note
 
 
 @pytest.mark.parametrize(
@@ -253,12 +253,12 @@ async def test_an_old_runs_output_that_cannot_be_written_fails_no_other_run(scen
 
 def problems(scene: Scene) -> dict[int, str]:
     """What `job` says of the outputs, by run."""
-    found = {}
+    problem_by_run = {}
     for run in scene.story.store.tables.runs:
         rows = scene.story.store.query(Tallies(run))
         assert isinstance(rows, TallyRows)
-        found[run] = rows.outputs[0].problem
-    return found
+        problem_by_run[run] = rows.outputs[0].problem
+    return problem_by_run
 
 
 async def test_an_output_that_hangs_blocks_no_other_one_and_says_so(

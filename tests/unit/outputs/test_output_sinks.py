@@ -57,13 +57,13 @@ def output(form: str, path: str, mark: OutputMark | None = None, **options: Any)
 
 
 def depths(folder: Path) -> list[int]:
-    found: list[int] = []
+    numbers: list[int] = []
     for path in sorted(folder.glob("x*")):
         if path.suffix == ".parquet":
-            found += pq.read_table(path)["depth"].to_pylist()
+            numbers += pq.read_table(path)["depth"].to_pylist()
         else:
-            found += [json.loads(line)["depth"] for line in path.read_bytes().splitlines()]
-    return found
+            numbers += [json.loads(line)["depth"] for line in path.read_bytes().splitlines()]
+    return numbers
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -262,25 +262,25 @@ def test_a_page_is_three_records_each_a_gzip_member() -> None:
 
     body = b"<h1>x</h1>"
     data = warc_head("x.warc.gz") + render_warc([msgspec.json.encode(CAPTURE)], lambda name: body)
-    found = {}
+    records = {}
     for record in warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise"):
-        found[record.rec_type] = (record, record.content_stream().read())
-    assert set(found) == {"warcinfo", "response", "request", "metadata"}
-    response, content = found["response"]
+        records[record.rec_type] = (record, record.content_stream().read())
+    assert set(records) == {"warcinfo", "response", "request", "metadata"}
+    response, content = records["response"]
     assert content == body and response.rec_headers["WARC-Target-URI"] == "http://h.test/c?d"
     head = dict(response.http_headers.headers)
     assert head["Content-Length"] == "10" and head["X-Crawler-Content-Encoding"] == "gzip"
     assert "Set" not in head and "Content-Encoding" not in head
-    request, _ = found["request"]
+    request, _ = records["request"]
     assert (
         request.http_headers.protocol == "GET"
         and ("Host", "h.test") in request.http_headers.headers
     )
-    assert b"requestedUrl: http://h.test/a?b" in found["metadata"][1]
+    assert b"requestedUrl: http://h.test/a?b" in records["metadata"][1]
     again = render_warc([msgspec.json.encode(CAPTURE)], lambda name: body)
     ids = [
-        [r.rec_headers["WARC-Record-ID"] for r in warcio.ArchiveIterator(io.BytesIO(one))]
-        for one in (data, again)
+        [r.rec_headers["WARC-Record-ID"] for r in warcio.ArchiveIterator(io.BytesIO(archive))]
+        for archive in (data, again)
     ]
     assert ids[0][1:] == ids[1], "the same page has the same ids"
     assert data.count(b"\x1f\x8b\x08") >= 4 and gzip.decompress(data)

@@ -38,7 +38,7 @@ def test_one_item_per_match_and_fields_are_looked_for_within_it() -> None:
     job = (
         '[extract]\nitem = "article"\nfields = { name = "h2", link = { css = "a", attr = "href" } }'
     )
-    assert [(one["name"], one["link"]) for one in items(job, PAGE)] == [
+    assert [(article["name"], article["link"]) for article in items(job, PAGE)] == [
         ("First", "/1"),
         ("Second", None),
     ]
@@ -52,32 +52,32 @@ head = { css = "body", fields = { title = "h1", price = { css = ".price" } } }
 articles = { css = "article", list = true, fields = { name = "h2", text = {} } }
 nothing = { css = ".none", fields = { a = "b" } }
 """
-    found = item(job, PAGE)
-    assert found["head"] == {"title": "The Title", "price": "EUR 1.234,50"}
-    assert [one["name"] for one in found["articles"]] == ["First", "Second"]
-    assert found["articles"][1]["text"] == "Second no number"
-    assert found["nothing"] is None
+    fields = item(job, PAGE)
+    assert fields["head"] == {"title": "The Title", "price": "EUR 1.234,50"}
+    assert [article["name"] for article in fields["articles"]] == ["First", "Second"]
+    assert fields["articles"][1]["text"] == "Second no number"
+    assert fields["nothing"] is None
 
 
 def test_defaults_fill_in_and_do_not_count_as_filled() -> None:
     """The fill rate tells what the pages say, not what the job says."""
-    found = extract(
+    extracted = extract(
         '[extract.fields]\na = { css = ".a", default = 5 }\nb = "h1"\n'
         'c = { css = "h1", type = "int" }',
         PAGE,
     )
-    assert json.loads(found.items[0]) == {"url": URL, "a": 5, "b": "The Title", "c": None}
-    assert found.fields == {"a": [0, 1, 0], "b": [1, 0, 0], "c": [0, 0, 1]}
+    assert json.loads(extracted.items[0]) == {"url": URL, "a": 5, "b": "The Title", "c": None}
+    assert extracted.fields == {"a": [0, 1, 0], "b": [1, 0, 0], "c": [0, 0, 1]}
 
 
 def test_a_field_that_fails_is_reported_with_its_page_and_its_reason() -> None:
     """The item is kept: one bad price is no reason to lose the rest."""
-    found = extract(
+    extracted = extract(
         '[extract.fields]\nn = { css = "li:nth-child(3)", type = "int" }\nt = "h1"', PAGE
     )
-    (report,) = map(json.loads, found.problems)
+    (report,) = map(json.loads, extracted.problems)
     assert report["url"] == URL and report["errors"] == {"n": "no number: 'three'"}
-    assert len(found.items) == 1 and not found.rejected
+    assert len(extracted.items) == 1 and not extracted.rejected
 
 
 def test_fields_with_one_selector_each_read_their_own_item() -> None:
@@ -91,10 +91,17 @@ link = { css = "a", attr = "href", type = "url" }
 number = { css = "a", attr = "data-n", type = "int" }
 """
     body = "<ul><li><a href=1 data-n=1>one</a><li><a href=2 data-n=2>two</a><li>none</ul>"
-    found = items(rules, body)
-    assert [(one["text"], one["number"]) for one in found] == [("one", 1), ("two", 2), (None, None)]
-    assert [one["link"] for one in found][:2] == ["http://shop.test/a/1", "http://shop.test/a/2"]
-    assert found[2]["link"] is None
+    entries = items(rules, body)
+    assert [(entry["text"], entry["number"]) for entry in entries] == [
+        ("one", 1),
+        ("two", 2),
+        (None, None),
+    ]
+    assert [entry["link"] for entry in entries][:2] == [
+        "http://shop.test/a/1",
+        "http://shop.test/a/2",
+    ]
+    assert entries[2]["link"] is None
 
 
 BLOCKS = """
@@ -119,11 +126,14 @@ def test_the_first_block_that_matches_reads_a_page_unless_its_link_named_one() -
 
 def test_followed_links_carry_the_block_they_go_to() -> None:
     """A rule may name elements around links; nofollow is obeyed; other links are left."""
-    found = read(BLOCKS, PAGE, url="http://shop.test/list")
-    keys = {key: url for url, key in found.links}
-    assert [url for url, _ in found.links] == ["http://shop.test/1", "http://shop.test/base/?p=2"]
-    assert found.extracted is not None
-    named = {label: [keys[key] for key in of] for label, of in found.extracted.labels.items()}
+    parsed_page = read(BLOCKS, PAGE, url="http://shop.test/list")
+    keys = {key: url for url, key in parsed_page.links}
+    assert [url for url, _ in parsed_page.links] == [
+        "http://shop.test/1",
+        "http://shop.test/base/?p=2",
+    ]
+    assert parsed_page.extracted is not None
+    named = {label: [keys[key] for key in of] for label, of in parsed_page.extracted.labels.items()}
     assert named == {"detail": ["http://shop.test/1"], "list": ["http://shop.test/base/?p=2"]}
 
 
@@ -142,10 +152,10 @@ def test_paging_links_are_named_whichever_rule_names_them_first() -> None:
     job = """[extract]
     fields = { t = "h1" }
     follow = ["a", { css = "a.next", paging = true }]"""
-    found = read(job, PAGE)
-    assert found.extracted is not None
-    keys = dict(found.links)
-    assert found.extracted.paging == [keys["http://shop.test/base/?p=2"]]
+    parsed_page = read(job, PAGE)
+    assert parsed_page.extracted is not None
+    keys = dict(parsed_page.links)
+    assert parsed_page.extracted.paging == [keys["http://shop.test/base/?p=2"]]
     assert extract('[extract]\nfields = { t = "h1" }\nfollow = ["a.next"]', PAGE).paging == []
 
 
@@ -159,10 +169,10 @@ follow = [{ css = "a.x", to = "a" }, { css = "a", to = "b" }]
 name = "b"
 """
     page = "<a class=x href=/1>1</a><a href=/2>2</a><a rel='nofollow' href=/3>3</a>"
-    found = read(job, page)
-    assert found.extracted is not None
-    keys = {key: url for url, key in found.links}
-    named = {label: [keys[key] for key in of] for label, of in found.extracted.labels.items()}
+    parsed_page = read(job, page)
+    assert parsed_page.extracted is not None
+    keys = {key: url for url, key in parsed_page.links}
+    named = {label: [keys[key] for key in of] for label, of in parsed_page.extracted.labels.items()}
     assert named == {"a": ["http://shop.test/1"], "b": ["http://shop.test/2"]}
 
 
@@ -178,6 +188,6 @@ weight = { css = "table", re = 'Weight (\d+)', type = "int" }
 lines = { css = "li", list = true }
 name = { microdata = "Shop.name" }
 """
-    found = item(job, page)
-    assert (found["row"], found["weight"]) == ("Weight 12 kg", 12)
-    assert (found["lines"], found["name"]) == (["a b", "cd"], "Old Mill")
+    fields = item(job, page)
+    assert (fields["row"], fields["weight"]) == ("Weight 12 kg", 12)
+    assert (fields["lines"], fields["name"]) == (["a b", "cd"], "Old Mill")

@@ -21,8 +21,8 @@ name = "h1"
 all = { css = "p", list = true }
 """
     script = '{"@type": "Product", "offers": {"price": "9.50"}}'
-    found = item(rules, f"<h1>x</h1><script type='application/ld+json'>{script}</script>")
-    assert found["offer"] == {"price": 9.5, "name": None, "all": []}
+    fields = item(rules, f"<h1>x</h1><script type='application/ld+json'>{script}</script>")
+    assert fields["offer"] == {"price": 9.5, "name": None, "all": []}
 
 
 STRUCTURED = """<head><meta property="og:title" content="T"><meta property="og:image" content="1">
@@ -48,11 +48,11 @@ title = { opengraph = "og:title" }
 images = { opengraph = "og:image", list = true }
 author = { microdata = "Book.author.name" }
 """
-    found = item(job, STRUCTURED)
-    assert (found["price"], found["prices"], found["person"]) == (9.99, [9.99, 8.0], "P")
-    assert (found["title"], found["images"], found["author"]) == ("T", ["1", "2"], "A")
-    assert found["opengraph"] == {"og:title": "T", "og:image": ["1", "2"]}
-    book = found["microdata"]["Book"]
+    fields = item(job, STRUCTURED)
+    assert (fields["price"], fields["prices"], fields["person"]) == (9.99, [9.99, 8.0], "P")
+    assert (fields["title"], fields["images"], fields["author"]) == ("T", ["1", "2"], "A")
+    assert fields["opengraph"] == {"og:title": "T", "og:image": ["1", "2"]}
+    book = fields["microdata"]["Book"]
     assert book["url"] == "http://shop.test/b" and book["tag"] == ["t1", "t2"]
     assert book["author"] == {"@type": "x/Person", "name": "A"}
 
@@ -72,13 +72,13 @@ x = { json = "n.x" }
 whole = { json = "n" }
 css = "h1"
 """
-    found = read(job, JSON, kind="application/json")
-    assert found.extracted is not None
-    assert [json.loads(one) for one in found.extracted.items] == [
+    parsed_page = read(job, JSON, kind="application/json")
+    assert parsed_page.extracted is not None
+    assert [json.loads(text) for text in parsed_page.extracted.items] == [
         {"url": URL, "id": 1, "x": "a", "whole": {"x": "a"}, "css": None},
         {"url": URL, "id": 2, "x": None, "whole": None, "css": None},
     ]
-    assert [url for url, _ in found.links] == ["http://shop.test/p2"]
+    assert [url for url, _ in parsed_page.links] == ["http://shop.test/p2"]
     latin = '{"items": [{"n": {"x": "ä"}}]}'.encode("latin-1")
     assert item(job, latin, kind="application/json; charset=latin-1")["x"] == "ä"
 
@@ -102,5 +102,5 @@ def test_main_content_is_taken_from_who_found_it() -> None:
         "t": "T",
         "m": "# M",
     }
-    found = extract(job, "<p>", main={"error": "gone"})
-    assert json.loads(found.problems[0])["errors"] == {"t": "gone", "m": "gone"}
+    extracted = extract(job, "<p>", main={"error": "gone"})
+    assert json.loads(extracted.problems[0])["errors"] == {"t": "gone", "m": "gone"}

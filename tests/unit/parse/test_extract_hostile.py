@@ -14,8 +14,8 @@ def test_a_catastrophic_pattern_takes_linear_time() -> None:
     """`(a+)+$` on many a's would keep a backtracking engine busy for centuries."""
     began = time.perf_counter()
     job = "[extract.fields]\nx = { css = 'p', re = '^(a+)+$' }\ny = { css = 'p', re = '(x+x+)+y' }"
-    found = item(job, "<p>" + "a" * 100_000 + "!" + "x" * 100_000)
-    assert (found["x"], found["y"]) == (None, None)
+    fields = item(job, "<p>" + "a" * 100_000 + "!" + "x" * 100_000)
+    assert (fields["x"], fields["y"]) == (None, None)
     assert time.perf_counter() - began < 10
 
 
@@ -43,10 +43,10 @@ def test_a_broken_selector_pattern_or_path_is_told_with_its_key(
 def test_items_of_a_page_are_bounded_in_number_and_size() -> None:
     """What is above is set aside with its reason: a result must fit into a message."""
     job = '[extract]\nitem = "p"\nfields = { t = { type = "html" } }'
-    found = extract(job, "<p>x</p>" * 10_050)
-    assert len(found.items) == 10_000 and found.reasons == {"too_many_items": 1}
-    found = extract(job, f"<p>{'y' * 999_900}</p>" * 6)
-    assert len(found.items) == 4 and found.reasons == {"too_large": 2}
+    extracted = extract(job, "<p>x</p>" * 10_050)
+    assert len(extracted.items) == 10_000 and extracted.reasons == {"too_many_items": 1}
+    extracted = extract(job, f"<p>{'y' * 999_900}</p>" * 6)
+    assert len(extracted.items) == 4 and extracted.reasons == {"too_large": 2}
 
 
 def test_items_that_are_set_aside_are_kept_all_of_them_within_the_page_limit() -> None:
@@ -55,18 +55,18 @@ def test_items_that_are_set_aside_are_kept_all_of_them_within_the_page_limit() -
         '[extract]\nitem = "p"\n[extract.fields]\nt = { type = "html" }\n'
         'x = { css = "b", required = true }'
     )
-    found = extract(job, "<p>x</p>" * 1_000)
-    assert len(found.rejected) == 1_000 and found.reasons == {"required: x": 1_000}
-    found = extract(job, f"<p>{'y' * 999_900}</p>" * 12)
-    assert sum(found.reasons.values()) == 12
-    assert sum(map(len, found.rejected)) < 8_000_000
+    extracted = extract(job, "<p>x</p>" * 1_000)
+    assert len(extracted.rejected) == 1_000 and extracted.reasons == {"required: x": 1_000}
+    extracted = extract(job, f"<p>{'y' * 999_900}</p>" * 12)
+    assert sum(extracted.reasons.values()) == 12
+    assert sum(map(len, extracted.rejected)) < 8_000_000
 
 
 def test_bytes_that_are_no_text_do_no_harm() -> None:
     """Wrong encodings, zeros and lone surrogates become something that every store takes."""
     body = b"<h1>a\x00b\xff\xfe \xed\xa0\x80</h1><i data-x='\\ud800'>"
-    found = item("[extract.fields]\nt = 'h1'\nx = { css = 'i', attr = 'data-x' }", body)
-    assert "\0" not in found["t"] and found["t"].encode()
+    fields = item("[extract.fields]\nt = 'h1'\nx = { css = 'i', attr = 'data-x' }", body)
+    assert "\0" not in fields["t"] and fields["t"].encode()
 
 
 def test_absurdly_nested_pages_are_read_within_bounds() -> None:
@@ -75,8 +75,8 @@ def test_absurdly_nested_pages_are_read_within_bounds() -> None:
         '[extract.fields]\nt = { css = "body", type = "text" }\n'
         'm = { css = "body", type = "markdown" }'
     )
-    found = item(job, "<div>" * 900 + "deep" + "<ul><li>" * 400 + "deeper")
-    assert "deep" in found["t"] and "deeper" in found["m"]
+    fields = item(job, "<div>" * 900 + "deep" + "<ul><li>" * 400 + "deeper")
+    assert "deep" in fields["t"] and "deeper" in fields["m"]
     scopes = "<div itemprop=a itemscope>" * 500
     assert (
         item('[extract]\nstructured = ["microdata"]', f"<div itemscope>{scopes}x")["microdata"]

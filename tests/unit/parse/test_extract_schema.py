@@ -17,11 +17,11 @@ def test_an_item_without_a_required_field_is_set_aside_with_the_reason() -> None
         '[extract]\nitem = "article"\n[extract.fields]\nname = "h2"\n'
         'link = { css = "a", required = true }'
     )
-    found = extract(job, PAGE)
-    assert len(found.items) == 1
-    (report,) = map(json.loads, found.rejected)
+    extracted = extract(job, PAGE)
+    assert len(extracted.items) == 1
+    (report,) = map(json.loads, extracted.rejected)
     assert report["reason"] == "required: link" and report["item"]["name"] == "Second"
-    assert found.reasons == {"required: link": 1}
+    assert extracted.reasons == {"required: link": 1}
     nested = (
         '[extract.fields]\no = { css = "ul", fields = { x = { css = ".x", required = true } } }'
     )
@@ -40,10 +40,10 @@ required = ["n"]
 [extract.schema.properties]
 n = { enum = ["1", "2"] }
 """
-    found = extract(job, PAGE)
-    assert len(found.items) == 2
-    assert found.reasons == {"schema: n": 1}
-    assert "x" in json.loads(found.rejected[0])["errors"]["n"]
+    extracted = extract(job, PAGE)
+    assert len(extracted.items) == 2
+    assert extracted.reasons == {"schema: n": 1}
+    assert "x" in json.loads(extracted.rejected[0])["errors"]["n"]
 
 
 SCHEMA = """
@@ -81,11 +81,11 @@ def test_the_schema_knows_types_limits_and_closed_objects(
         with pytest.raises(JobError, match="maxLength"):
             plan_of(SCHEMA + schema)
         return
-    found = extract(SCHEMA + schema, body)
+    extracted = extract(SCHEMA + schema, body)
     if reason is None:
-        assert not found.rejected and found.items
+        assert not extracted.rejected and extracted.items
     else:
-        assert any(reason in one for one in found.reasons), found
+        assert any(reason in full_reason for full_reason in extracted.reasons), extracted
 
 
 def test_the_jobs_schema_holds_for_blocks_without_one_of_their_own() -> None:
@@ -152,8 +152,8 @@ n = { attr = "data-n" }
 [extract.schema.properties]
 n = { enum = ["0"] }
 """
-    found = extract(job, PAGE)
-    assert list(found.examples) == ["schema: n"] and len(found.rejected) > 1
-    assert found.examples["schema: n"].startswith('n is "1": ')
+    extracted = extract(job, PAGE)
+    assert list(extracted.examples) == ["schema: n"] and len(extracted.rejected) > 1
+    assert extracted.examples["schema: n"].startswith('n is "1": ')
     lacking = '[extract.fields]\nt = { css = ".none", required = true }'
     assert extract(lacking, PAGE).examples == {"required: t": "t: it has no value"}

@@ -134,12 +134,12 @@ BASES = st.sampled_from(
 def test_short_ways_to_a_url_lead_to_the_same_place(reference: str, base: str) -> None:
     """References that need no library mean what the library says they mean."""
     try:
-        wanted = ada_url.join_url(base, reference.strip())
+        expected = ada_url.join_url(base, reference.strip())
     except ValueError:
         with pytest.raises(FieldProblem):
             to_url(reference, base)
         return
-    assert to_url(reference, base) == wanted
+    assert to_url(reference, base) == expected
 
 
 @pytest.mark.parametrize(

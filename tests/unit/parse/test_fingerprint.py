@@ -70,7 +70,7 @@ def test_different_texts_under_the_same_menu_are_far_apart() -> None:
     """No two of 200 articles of one site are near, however much of the page is menu."""
     prints = [page(prose(seed, words=120)) for seed in range(200)]
     closest = min(
-        distance(one, other) for at, one in enumerate(prints) for other in prints[at + 1 :]
+        distance(first, other) for at, first in enumerate(prints) for other in prints[at + 1 :]
     )
     assert closest > 2 * NEAR
 
@@ -80,18 +80,20 @@ def test_boilerplate_that_no_tag_tells_does_not_make_pages_alike() -> None:
     menu = " ".join(prose(0, words=300))
     prints = [fingerprint(f"{menu} {' '.join(prose(seed, words=60))}") for seed in range(1, 151)]
     near = sum(
-        distance(one, other) <= NEAR for at, one in enumerate(prints) for other in prints[at + 1 :]
+        distance(first, other) <= NEAR
+        for at, first in enumerate(prints)
+        for other in prints[at + 1 :]
     )
     assert near == 0
 
 
 def test_a_phrase_that_is_repeated_does_not_outvote_the_rest() -> None:
     """Two pages of an index: each entry is another one, and each is followed by the same words."""
-    one, other = (
+    first, other = (
         " ".join(f"{word}{at} (method in module of the library)" for at, word in enumerate(text))
         for text in (prose(1, words=300), prose(2, words=300))
     )
-    assert distance(fingerprint(one), fingerprint(other)) > 2 * NEAR
+    assert distance(fingerprint(first), fingerprint(other)) > 2 * NEAR
 
 
 def test_a_script_without_spaces_is_compared_by_its_characters() -> None:

@@ -311,8 +311,8 @@ def test_selectors_of_several_steps_are_tried_on_ordinary_pages() -> None:
     options = PageOptions(
         plan=ExtractionPlan((Block(fields={"f": Field(css="body p a.reference")}),))
     )
-    found = inline(ordinary(200), options).extracted
-    assert found is not None and b"page 0" in found.items[0]
+    extracted = inline(ordinary(200), options).extracted
+    assert extracted is not None and b"page 0" in extracted.items[0]
 
 
 def test_what_uses_up_its_time_is_stopped_between_two_links() -> None:

@@ -16,11 +16,11 @@ def take(receiver: Receiver, number: int, incarnation: int = 1) -> list[int]:
     body = result(number)
     fresh = receiver.take(header(body, "w1", incarnation, sequence=number), body, 5.0)
     receiver.check()
-    return [one.number for one in fresh]
+    return [delivery.number for delivery in fresh]
 
 
 def numbers(batch: list[Received]) -> list[int]:
-    return [one.number for one in batch]
+    return [delivery.number for delivery in batch]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -36,7 +36,7 @@ def test_any_order_with_repeats_gives_each_result_once_in_sequence(seed: int) ->
 
 
 def test_gaps_are_named_and_nothing_behind_them_counts_as_received() -> None:
-    """Rule 1: only what is missing is resent."""
+    """Rule `result window`: only what is missing is resent."""
     receiver = Receiver({})
     for number in (1, 4, 5, 8):
         take(receiver, number)
@@ -53,7 +53,7 @@ def test_a_stream_begins_at_its_stored_watermark() -> None:
 
 
 def test_incarnations_are_different_streams() -> None:
-    """Rule 5: a new process counts from 1 again."""
+    """Rule `watermarks`: a new process counts from 1 again."""
     receiver = Receiver({("w1", 1): 10})
     assert take(receiver, 1, incarnation=2) == [1]
 
@@ -67,12 +67,12 @@ def test_numbers_outside_the_window_are_not_kept(number: int) -> None:
 
 
 def test_a_result_that_nobody_can_read_closes_its_gap() -> None:
-    """Rule 3: its number and its request come from the header."""
+    """Rule `bad results`: its number and its request come from the header."""
     receiver = Receiver({})
     take(receiver, 2)
     head = header(MessageKind.RESULT, sequence=1, subject=77)
     fresh = receiver.take(head, BadBody(head, "spoilt"), 5.0)
-    assert [(one.number, one.seq) for one in fresh] == [(1, 77), (2, 2)]
+    assert [(delivery.number, delivery.seq) for delivery in fresh] == [(1, 77), (2, 2)]
 
 
 def test_only_a_commit_moves_the_watermark() -> None:

@@ -54,7 +54,7 @@ def test_a_done_page_is_committed_whole() -> None:
     assert (change.worker, change.incarnation, change.number, change.seq) == ("w1", 7, 3, 5)
     assert change.state is RequestState.DONE and not change.dropped
     assert change.page == body.page and change.items == tuple(body.items)
-    assert [(one.url, one.depth, one.origin) for one in change.links] == [
+    assert [(new_link.url, new_link.depth, new_link.origin) for new_link in change.links] == [
         ("http://h1.test/a", 1, "http://h1.test")
     ]
     assert (change.host_next_at, change.crawl_delay_s) == (NOW + UTC + 2.0, 9.0)
@@ -69,7 +69,7 @@ def test_a_skip_keeps_its_reason_and_stores_no_page() -> None:
 
 
 def test_a_part_admits_links_and_leaves_the_request_alone() -> None:
-    """Rule 4: the page itself follows."""
+    """Rule `many links`: the page itself follows."""
     change = Desk().plan(result(1, Outcome.PART, links=[link("http://h1.test/a")]))
     assert change.state is None and not change.dropped
     assert len(change.links) == 1 and change.page is None
@@ -82,7 +82,7 @@ def test_links_that_are_certainly_seen_are_left_out() -> None:
     desk.seen.add(1, old[1])
     desk.seen.add(2, new[1])
     change = desk.plan(result(links=[old, new], handover=old))
-    assert [one.url for one in change.links] == ["http://h1.test/new"]
+    assert [new_link.url for new_link in change.links] == ["http://h1.test/new"]
 
 
 def test_a_paging_link_is_as_deep_as_its_page() -> None:
@@ -90,7 +90,7 @@ def test_a_paging_link_is_as_deep_as_its_page() -> None:
     following, other = link("http://h1.test/list?p=2"), link("http://h1.test/book")
     for outcome in (Outcome.DONE, Outcome.PART):
         body = result(1, outcome, depth=3, links=[following, other], paging=[following[1]])
-        assert [(one.url, one.depth) for one in Desk().plan(body).links] == [
+        assert [(new_link.url, new_link.depth) for new_link in Desk().plan(body).links] == [
             ("http://h1.test/list?p=2", 3),
             ("http://h1.test/book", 4),
         ]
@@ -121,7 +121,7 @@ def test_what_the_scope_dropped_is_counted_within_bounds() -> None:
 
 @pytest.mark.parametrize("outcome", list(Outcome))
 def test_a_result_with_a_newer_lease_elsewhere_is_dropped(outcome: Outcome) -> None:
-    """Rule 6: a newer attempt is known; only the watermark moves."""
+    """Rule `leases`: a newer attempt is known; only the watermark moves."""
     desk = Desk()
     desk.leases.open((1, 2), row(1), worker_info(), 1, NOW)
     change = desk.plan(result(1, outcome, links=[link("http://h1.test/a")]))
@@ -130,7 +130,7 @@ def test_a_result_with_a_newer_lease_elsewhere_is_dropped(outcome: Outcome) -> N
 
 @pytest.mark.parametrize("token", [None, (1, 1), (0, 9)])
 def test_a_result_of_an_unknown_or_older_lease_applies(token: tuple[int, int] | None) -> None:
-    """Rule 6: a result for an unknown lease is not stale."""
+    """Rule `leases`: a result for an unknown lease is not stale."""
     desk = Desk()
     if token is not None:
         desk.leases.open(token, row(1), worker_info(), 1, NOW)
@@ -146,7 +146,7 @@ def test_a_result_of_an_ended_run_is_dropped() -> None:
 
 
 def test_an_unreadable_result_ends_its_request_dead() -> None:
-    """Rule 3: its run is known by the lease."""
+    """Rule `bad results`: its run is known by the lease."""
     desk = Desk()
     desk.leases.open((1, 2), row(9), worker_info(), 1, NOW)
     change = desk.plan(BadBody(header(MessageKind.RESULT, subject=9), "spoilt"), 9)
@@ -206,30 +206,30 @@ def test_a_failure_without_another_try_is_dead(attempt: int, retry: RetryClass |
 
 def test_archives_get_the_answer_that_a_request_ended_with_and_no_earlier_one() -> None:
     """An attempt that is tried again leaves nothing: each request is archived once."""
-    told = ExtractionReport(capture=b"{}")
-    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
+    report = ExtractionReport(capture=b"{}")
+    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=report))
     assert (again.state, again.others) == (RequestState.QUEUED, ())
-    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=told))
+    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, extracted=report))
     assert (last.state, last.others) == (RequestState.DEAD, ((Kept.CAPTURE, b"{}"),))
 
 
 def test_what_happened_is_kept_of_what_ended_and_of_no_attempt_before() -> None:
     """Of failures and skips as the worker told it, cut; a page that is done has nothing to tell."""
-    told = "x" * 10_000
-    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=told))
+    detail = "x" * 10_000
+    again = Desk().plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=detail))
     assert (again.state, again.detail) == (RequestState.QUEUED, "")
-    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=told))
+    last = Desk(retries=0).plan(result(1, **FAILURE, retry=RetryClass.TRANSIENT, detail=detail))
     assert (last.state, last.detail) == (RequestState.DEAD, "x" * MOST_DETAIL)
-    skipped = Desk().plan(result(1, Outcome.SKIPPED, reason="robots", detail=told))
+    skipped = Desk().plan(result(1, Outcome.SKIPPED, reason="robots", detail=detail))
     assert skipped.detail == "x" * MOST_DETAIL
-    assert Desk().plan(result(1, detail=told)).detail == ""
+    assert Desk().plan(result(1, detail=detail)).detail == ""
 
 
 def test_items_that_were_set_aside_have_an_example_if_the_page_is_done() -> None:
     """A page that failed after all has set nothing aside: nothing of it is counted."""
-    told = ExtractionReport(reasons={"schema: n": 1}, examples={"schema: n": "n is 3: why"})
-    assert Desk().plan(result(1, extracted=told)).examples == (("schema: n", "n is 3: why"),)
-    assert Desk(retries=0).plan(result(1, **FAILURE, extracted=told)).examples == ()
+    report = ExtractionReport(reasons={"schema: n": 1}, examples={"schema: n": "n is 3: why"})
+    assert Desk().plan(result(1, extracted=report)).examples == (("schema: n", "n is 3: why"),)
+    assert Desk(retries=0).plan(result(1, **FAILURE, extracted=report)).examples == ()
 
 
 def test_a_long_reason_is_cut() -> None:
@@ -239,10 +239,12 @@ def test_a_long_reason_is_cut() -> None:
 
 
 def test_a_redirect_to_another_host_is_a_new_request_of_the_same_depth() -> None:
-    """Rule 4; deeper pages vouch for nobody."""
+    """Rule `many links`; deeper pages vouch for nobody."""
     body = result(1, Outcome.SKIPPED, depth=3, handover=link("http://other.test:81/x"))
     change = Desk().plan(body)
-    assert [(one.origin, one.depth) for one in change.links] == [("http://other.test:81", 3)]
+    assert [(new_link.origin, new_link.depth) for new_link in change.links] == [
+        ("http://other.test:81", 3)
+    ]
     assert change.seed_hosts == ()
 
 
@@ -267,8 +269,8 @@ def test_a_bad_result_that_a_hello_promised_ends_its_request() -> None:
     """A new leader has no lease for it, but the HELLO told run and host. Without them the store
     dropped it, the row was in nobody's window any more, and the run never ended."""
     spoilt = BadBody(header(MessageKind.RESULT, subject=9), "spoilt")
-    one = Received(("w1", 7), 3, 9, spoilt, NOW, promised=(1, 4))
-    change = Desk().planner.plan(one, UTC, NOW)
+    delivery = Received(("w1", 7), 3, 9, spoilt, NOW, promised=(1, 4))
+    change = Desk().planner.plan(delivery, UTC, NOW)
     assert (change.run, change.host, change.state) == (1, 4, RequestState.DEAD)
 
 
@@ -280,13 +282,13 @@ def test_the_target_of_a_redirect_is_marked_in_jobs_that_send_secrets() -> None:
     moved = result(1, Outcome.SKIPPED, depth=3, reason=REDIRECTED, handover=target)
     sitemap = result(1, Outcome.SKIPPED, depth=3, reason=REDIRECTED, sitemaps=[target])
     gave_way = result(1, Outcome.SKIPPED, depth=3, reason="canonical", handover=target)
-    found = result(1, links=[target])
+    page = result(1, links=[target])
     marks = []
-    for body in (moved, sitemap, gave_way, found):
+    for body in (moved, sitemap, gave_way, page):
         desk = Desk()
         desk.runs.put(run_row(1, JobSpec("job", fetch=Fetch(headers=headers))))
         (new,) = desk.plan(body).links
         marks.append(decode(new.extra).redirected)
         assert not new.extra or new.extra == encode(REDIRECT)
     assert marks == [True, True, False, False]
-    assert [one.extra for one in Desk().plan(moved).links] == [b""]
+    assert [new_link.extra for new_link in Desk().plan(moved).links] == [b""]

@@ -23,11 +23,11 @@ def ear() -> Iterator[tuple[socket.socket, str]]:
 
 
 def heard(ear: socket.socket) -> list[str]:
-    found = []
+    messages = []
     with contextlib.suppress(BlockingIOError):
         while True:
-            found.append(ear.recv(4096).decode())
-    return found
+            messages.append(ear.recv(4096).decode())
+    return messages
 
 
 def test_it_tells_in_order_and_one_line_is_one_line(ear: tuple[socket.socket, str]) -> None:

@@ -11,7 +11,7 @@ LIGHT = "import sys; from zcrawl.store.sql import light; light.load(); import pe
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "output"),
     [
         ("print('pymysql' in sys.modules, peewee.mysql)", "False None"),
         (
@@ -21,9 +21,9 @@ LIGHT = "import sys; from zcrawl.store.sql import light; light.load(); import pe
         ("light.load(); print('peewee' in sys.modules)", "True"),
     ],
 )
-def test_the_driver_for_mysql_is_loaded_when_it_is_needed(text: str, told: str) -> None:
+def test_the_driver_for_mysql_is_loaded_when_it_is_needed(text: str, output: str) -> None:
     """Not with peewee; but the dialect that needs it finds it, and peewee with it."""
     done = subprocess.run(
         [sys.executable, "-c", LIGHT + text], capture_output=True, text=True, timeout=60
     )
-    assert done.stdout.strip() == told, done.stderr
+    assert done.stdout.strip() == output, done.stderr

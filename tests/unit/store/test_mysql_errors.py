@@ -20,9 +20,9 @@ WHERE = "mysql://me@h:1/z"
 
 
 def named(number: int) -> StoreError:
-    found = named_error(pymysql.err.OperationalError(number, "text"), WHERE, "me", "z")
-    assert found is not None
-    return found
+    error = named_error(pymysql.err.OperationalError(number, "text"), WHERE, "me", "z")
+    assert error is not None
+    return error
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_errors_that_peewee_wrapped_keep_their_number() -> None:
         except pymysql.err.OperationalError:
             raise peewee.OperationalError(1040, "Too many connections")  # noqa: B904 as peewee does
     except peewee.OperationalError as error:
-        found = named_error(error, WHERE, "me", "z")
-    assert found is not None and found.code == "too_many_connections"
+        store_error = named_error(error, WHERE, "me", "z")
+    assert store_error is not None and store_error.code == "too_many_connections"
 
 
 def test_what_is_no_database_error_passes() -> None:

@@ -24,8 +24,8 @@ DONE, SKIPPED = RequestState.DONE, RequestState.SKIPPED
 
 
 def change(*items: bytes, **traits: object) -> Change:
-    told = Traits(**{"fingerprint": NONE, **traits})  # type: ignore[arg-type]
-    return Change("w", 1, 1, 2, 1, DONE, page=page(A), items=items, traits=told)
+    page_traits = Traits(**{"fingerprint": NONE, **traits})  # type: ignore[arg-type]
+    return Change("w", 1, 1, 2, 1, DONE, page=page(A), items=items, traits=page_traits)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ def test_near_fingerprints_share_a_band(bits: int, share: float) -> None:
     rng = random.Random(1)
     met = 0
     for _ in range(1_000):
-        one = rng.getrandbits(256)
-        other = one
+        fingerprint = rng.getrandbits(256)
+        other = fingerprint
         for bit in rng.sample(range(256), bits):
             other ^= 1 << bit
-        first, second = (bands(x.to_bytes(32)) for x in (one, other))
+        first, second = (bands(x.to_bytes(32)) for x in (fingerprint, other))
         met += bool(set(first) & set(second))
     assert met >= share * 1_000
 

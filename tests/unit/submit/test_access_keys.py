@@ -28,7 +28,7 @@ def test_the_keys_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('[fetch]\nproxies = ["proxy:3128"]', "is not a proxy"),
         ('[fetch]\nproxies = ["ftp://proxy:3128"]', "is not a proxy"),
@@ -65,9 +65,9 @@ def test_the_keys_are_read() -> None:
         ('[login]\nurl = "https://x/"\nfields = { u = "x" }\nsuccess = "("', "login.success"),
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str, told: str) -> None:
+def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
     """With the key and the remedy, and without the secret."""
     with pytest.raises(JobError) as caught:
         parse_job('name = "j"\n' + text, "j.toml")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert "hunter2" not in str(caught.value)

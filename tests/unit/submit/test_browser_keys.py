@@ -21,7 +21,7 @@ def test_the_keys_are_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ('wait = "ever"', "browser.wait is 'ever'; use one of dom, load, idle"),
         ('screenshot = "yes"', "use one of view, page"),
@@ -39,11 +39,11 @@ def test_the_keys_are_read() -> None:
         ("screen = 1", "did you mean"),
     ],
 )
-def test_what_makes_no_sense_is_refused(text: str, told: str) -> None:
+def test_what_makes_no_sense_is_refused(text: str, message: str) -> None:
     """With the key, and what there is instead."""
     with pytest.raises(JobError) as caught:
         parse_job(HEAD + text, "j.toml")
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_section_needs_its_engine() -> None:

@@ -230,10 +230,10 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=8,
 )
-known = st.sampled_from([*dotted_keys(JobSpec), "scope", "fetch", "extract"])
+job_keys = st.sampled_from([*dotted_keys(JobSpec), "scope", "fetch", "extract"])
 
 
-@given(st.dictionaries(known | st.text(max_size=8), values, max_size=5))
+@given(st.dictionaries(job_keys | st.text(max_size=8), values, max_size=5))
 def test_whatever_a_client_sends_is_a_spec_or_a_job_error(changes: dict[str, Any]) -> None:
     """G7: no input makes the validation raise anything else."""
     try:

@@ -69,10 +69,10 @@ def test_a_stored_spec_that_is_refused_ends_its_run_and_nothing_else(
     assert (str(bad.state), bad.reason.partition(":")[0]) == ("cancelled", code)
     assert len(bad.reason) <= 255
     assert str(good.state) == "running"
-    assert {one.run for one in second.assigned()} == {good.id}
+    assert {assignment.run for assignment in second.assigned()} == {good.id}
     for _ in range(5):
         second.tick()
-    assert {one.reason for one in store.requests(bad.id)} == {code}, "rows have the short reason"
+    assert {row.reason for row in store.requests(bad.id)} == {code}, "rows have the short reason"
     reply = second.ask("job", ref="1")
     assert reply is not None and reply.ok and reply.data["reason"].startswith(f"{code}: ")
     reply = second.ask("jobs")
@@ -147,7 +147,7 @@ def test_a_stored_spider_waits_while_the_right_is_withdrawn() -> None:
     closed = leader_with(first.store, "m2", False)
     closed.join()
     closed.wait(10, each=closed.beat)
-    assert {one.run for one in closed.assigned()} == {2}
+    assert {assignment.run for assignment in closed.assigned()} == {2}
     assert closed.bodies(Code) == []
     reply = closed.ask("job", ref="spider")
     assert reply is not None and reply.data["state"] == "running"
@@ -159,7 +159,7 @@ def test_a_stored_spider_waits_while_the_right_is_withdrawn() -> None:
     opened = leader_with(first.store, "m3", True)
     opened.join()
     opened.tick()
-    assert 1 in {one.run for one in opened.assigned()} and opened.bodies(Code)
+    assert 1 in {assignment.run for assignment in opened.assigned()} and opened.bodies(Code)
 
 
 def test_a_run_with_code_does_not_begin_without_the_right() -> None:
@@ -195,8 +195,8 @@ def test_recall_looks_at_few_pages_at_once_if_the_scope_is_costly(
     done = 0
     while len(story.assigned()) > done:
         links = [link(url) for url in urls(9)]
-        one = story.assigned()[done]
-        story.report(result_of(one, links=links, traits=Traits(content=b"x")))
+        assignment = story.assigned()[done]
+        story.report(result_of(assignment, links=links, traits=Traits(content=b"x")))
         done += 1
         story.tick()
     monkeypatch.setattr(recall, "MAX_STEPS", 2_500)
@@ -207,4 +207,4 @@ def test_recall_looks_at_few_pages_at_once_if_the_scope_is_costly(
         story.tick()
     assert story.store.tables.runs[run].recall == RECALLED
     assert len(chunks) > 2 and all(0 < len(chunk.links) < 9 for chunk in chunks if not chunk.last)
-    assert {one.url for one in story.store.requests(run)} == set(urls(9))
+    assert {row.url for row in story.store.requests(run)} == set(urls(9))

@@ -36,7 +36,7 @@ def test_a_job_file_has_tags() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tags", "told"),
+    ("tags", "message"),
     [
         ('["Shop"]', "entry 1: 'Shop' is not a tag"),
         ('["ok", "two words"]', "entry 2: 'two words' is not a tag"),
@@ -53,12 +53,12 @@ def test_a_job_file_has_tags() -> None:
         ("[1]", "text in quotes is needed, not a whole number"),
     ],
 )
-def test_what_is_no_tag_is_refused_by_name(tags: str, told: str) -> None:
+def test_what_is_no_tag_is_refused_by_name(tags: str, message: str) -> None:
     """With the file, the entry and what would be one."""
-    assert told in refusal(tags) and refusal(tags).startswith("job.toml: ")
+    assert message in refusal(tags) and refusal(tags).startswith("job.toml: ")
 
 
-@pytest.mark.parametrize("words", [one for one in HOSTILE if one], ids=repr)
+@pytest.mark.parametrize("words", [text for text in HOSTILE if text], ids=repr)
 def test_nothing_hostile_is_a_tag(words: str) -> None:
     """Markup, escapes, other directions, ten thousand letters: none gets to a screen by a tag."""
     with pytest.raises(JobError):
@@ -156,8 +156,14 @@ class Tagged(World):
         rows = [row(job=n, state=state, percent=1.0) for n, state, _ in jobs]
         if not self.knows_tags:
             return {"jobs": rows}
-        found = [one | {"tags": tags} for one, (_, _, tags) in zip(rows, jobs, strict=True)]
-        return {"jobs": [one for one in found if args.get("tag") in (None, *one["tags"])]}
+        tagged_rows = [
+            job_row | {"tags": tags} for job_row, (_, _, tags) in zip(rows, jobs, strict=True)
+        ]
+        return {
+            "jobs": [
+                job_row for job_row in tagged_rows if args.get("tag") in (None, *job_row["tags"])
+            ]
+        }
 
 
 @pytest.fixture
@@ -193,7 +199,7 @@ def test_jobs_shows_tags_and_lists_by_one(
     out = capsys.readouterr().out
     assert "tags" in out and "shop" in out and "news" not in out
     assert run(["jobs", "--json"]) == 0
-    assert [one["tags"] for one in json.loads(capsys.readouterr().out)][2] == ["news"]
+    assert [job_row["tags"] for job_row in json.loads(capsys.readouterr().out)][2] == ["news"]
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "cancel"])
@@ -203,7 +209,7 @@ def test_an_action_can_be_on_all_jobs_with_a_tag(
     """On those that go on; each is told."""
     assert run([action, "--tag", "shop", "--json"]) == 0
     assert cluster.asked[1:] == [("act", {"ref": "1", "action": action})]
-    assert [one["run"] for one in json.loads(capsys.readouterr().out)] == [7]
+    assert [job_row["run"] for job_row in json.loads(capsys.readouterr().out)] == [7]
 
 
 def test_a_tag_that_no_job_has_is_refused(

@@ -138,7 +138,9 @@ class Bench:
         self.notes: list[tuple[str, str]] = []
         self.hub = MemoryHub()
         self.heard: list[Any] = []
-        self.hub.master("m1", 9).listen(lambda came: self.heard.extend(one.message for one in came))
+        self.hub.master("m1", 9).listen(
+            lambda came: self.heard.extend(arrival.message for arrival in came)
+        )
         self.worker = Worker()
         self.worker.welcome(grant(concurrency=4))
         self.worker.assign(1)
@@ -225,7 +227,7 @@ async def test_measuring_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_task_that_dies_is_told_with_its_traceback() -> None:
     """And whoever depends on it is called; being cancelled is not a failure."""
-    told: list[tuple[str, str]] = []
+    notes: list[tuple[str, str]] = []
     failures: list[str] = []
 
     async def work(raises: bool) -> None:
@@ -234,28 +236,28 @@ async def test_a_task_that_dies_is_told_with_its_traceback() -> None:
         await asyncio.get_running_loop().create_future()
 
     def tell(name: str, detail: str) -> None:
-        told.append((name, detail))
+        notes.append((name, detail))
 
     tasks = [supervised(work(raises), "work", tell, failures.append) for raises in (True, False)]
     tasks[1].cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     await _turns()
     assert failures == ["work: ValueError: of a task"]
-    ((name, detail),) = told
+    ((name, detail),) = notes
     assert name == TASK_FAILED and "Traceback" in detail
 
 
 async def test_what_nobody_catches_is_told() -> None:
     """A callback that raises leaves a trace in the node's own log."""
-    told: list[tuple[str, str]] = []
-    tell_unhandled(lambda name, detail, **fields: told.append((name, detail)))
+    notes: list[tuple[str, str]] = []
+    tell_unhandled(lambda name, detail, **fields: notes.append((name, detail)))
 
     def fails() -> None:
         raise KeyError("in a callback")
 
     asyncio.get_running_loop().call_soon(fails)
     await _turns()
-    assert told[0][0] == "unhandled_error" and "KeyError" in told[0][1]
+    assert notes[0][0] == "unhandled_error" and "KeyError" in notes[0][1]
 
 
 async def _turns() -> None:

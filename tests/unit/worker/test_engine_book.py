@@ -41,8 +41,8 @@ def job(engine: str, **options: Any) -> JobSpec:
 async def test_a_plugins_engine_is_its_runs_own_and_ends_with_it() -> None:
     """Two runs with other options have two; a newer revision of a run keeps the one it has. What
     it raises when it is closed is told, and ends nothing."""
-    told: list[tuple[str, str, int]] = []
-    book = EngineBook(engine_of, lambda *one, run=0: told.append((*one, run)))
+    notes: list[tuple[str, str, int]] = []
+    book = EngineBook(engine_of, lambda *note, run=0: notes.append((*note, run)))
     first: Any = book.adopt(1, job("mine", a=1))
     second: Any = book.adopt(2, job("mine", a=2))
     assert (first.options, second.options) == ({"mine": {"a": 1}}, {"mine": {"a": 2}})
@@ -52,11 +52,11 @@ async def test_a_plugins_engine_is_its_runs_own_and_ends_with_it() -> None:
     assert 1 not in book.of_run
     await book.close()
     assert (first.closed, second.closed) == (1, 1)
-    assert [(name, run) for name, _, run in told] == [
+    assert [(name, run) for name, _, run in notes] == [
         ("plugin_not_closed", 1),
         ("plugin_not_closed", 2),
     ]
-    assert "RuntimeError: a plugin that cannot" in told[0][1]
+    assert "RuntimeError: a plugin that cannot" in notes[0][1]
 
 
 async def test_an_engine_of_zcrawls_own_is_shared_and_stays() -> None:

@@ -74,8 +74,8 @@ def test_what_is_told_of_a_very_slow_pace_can_be_told() -> None:
     """A RESULT with a longer wait would be refused, and its page would end as bad_result."""
     intake = running(1_000_000.0, 1)
     waits = intake.next_in_s(1, 10.0)
-    told = msgspec.structs.replace(result(), host_next_in_s=waits)
-    assert isinstance(decode(encode(header(told), told)), Message)
+    body = msgspec.structs.replace(result(), host_next_in_s=waits)
+    assert isinstance(decode(encode(header(body), body)), Message)
 
 
 def asked_first(hosts: int) -> Intake:

@@ -31,11 +31,11 @@ def filter_of(**scope: object) -> LinkFilter:
 
 def test_links_are_followed_if_they_belong_to_the_crawl() -> None:
     """Those that do not are counted by reason; the page itself is neither."""
-    found = links("/a", "/c", "/private/d", "/picture.png", "/b/b/b/b/b/b")
-    found.append(link("https://y.test/"))
+    page_links = links("/a", "/c", "/private/d", "/picture.png", "/b/b/b/b/b/b")
+    page_links.append(link("https://y.test/"))
     run = filter_of(exclude=(r"/private/",))
     for _ in range(2):  # the second time from memory
-        kept = run.sort(found, 2, OWN, UTC)
+        kept = run.sort(page_links, 2, OWN, UTC)
         assert kept.followed == links("/c")
         assert [(url, why) for url, _, why in kept.trapped] == [
             ("https://x.test/b/b/b/b/b/b", "trap_repetition")
@@ -46,10 +46,10 @@ def test_links_are_followed_if_they_belong_to_the_crawl() -> None:
 def test_what_only_the_depth_keeps_out_is_counted_as_too_deep() -> None:
     """What is outside of the scope anyway counts as that. Each page counts its own links."""
     run = filter_of(max_depth=2)
-    found = [*links("/c", "/d", "/a", "/e.png"), link("https://y.test/")]
+    page_links = [*links("/c", "/d", "/a", "/e.png"), link("https://y.test/")]
     expected = {"too_deep": 2, "binary_extension": 1, "out_of_scope_host": 1}
     for _ in range(2):
-        assert run.sort(found, 3, OWN, UTC) == SortedLinks([], [], expected)
+        assert run.sort(page_links, 3, OWN, UTC) == SortedLinks([], [], expected)
 
 
 def test_a_link_that_is_followed_from_elsewhere_is_not_lost() -> None:
@@ -70,9 +70,9 @@ def test_a_link_that_was_too_deep_is_followed_where_it_is_not() -> None:
 def test_paging_links_lead_no_deeper() -> None:
     """On the deepest pages they are the only ones that are followed, within the scope."""
     run = filter_of(max_depth=2)
-    found = [*links("/list?p=2", "/book"), link("https://y.test/?p=2")]
-    paging = [found[0][1], found[2][1]]
-    kept = run.sort(found, 3, OWN, UTC, paging)
+    page_links = [*links("/list?p=2", "/book"), link("https://y.test/?p=2")]
+    paging = [page_links[0][1], page_links[2][1]]
+    kept = run.sort(page_links, 3, OWN, UTC, paging)
     assert kept.followed == links("/list?p=2")
     assert kept.dropped == {"too_deep": 1, "out_of_scope_host": 1}
 

@@ -95,12 +95,12 @@ def test_a_worker_gives_back_what_is_withdrawn_and_has_not_started() -> None:
     worker.welcome(grant(concurrency=1))
     assert started(worker.assign(1, 2, 3)) == [1]
     effects = worker.say(Cancel([], [], [(1, 1), (1, 3), (1, 99)]))
-    assert [one.leases for one in sent(effects, Reject)] == [[Rejection(1, 3, WITHDRAWN)]]
+    assert [reject.leases for reject in sent(effects, Reject)] == [[Rejection(1, 3, WITHDRAWN)]]
     assert started(worker.end(1)) == [2] and not worker.machine.intake.queued()
 
 
 def withdrawn(story: LeaderStory) -> list[tuple[int, int]]:
-    return [token for one in story.bodies(Cancel) for token in one.withdrawn]
+    return [token for cancel in story.bodies(Cancel) for token in cancel.withdrawn]
 
 
 def busy() -> LeaderStory:
@@ -113,16 +113,18 @@ def busy() -> LeaderStory:
 
 def beat(story: LeaderStory) -> None:
     given_back = set(withdrawn(story)) if story.bodies(Reject) else set()
-    tokens = [(1, one.n, n == 0) for n, one in enumerate(story.assigned())]
-    held = [one for one in tokens if one[:2] not in given_back]
-    assigned = max((one.sequence for one in story.sent if isinstance(one.body, Assign)), default=0)
+    tokens = [(1, request.n, n == 0) for n, request in enumerate(story.assigned())]
+    held = [token for token in tokens if token[:2] not in given_back]
+    assigned = max(
+        (message.sequence for message in story.sent if isinstance(message.body, Assign)), default=0
+    )
     story.beat(held=held, assigned=assigned)
 
 
 def test_a_pause_takes_back_what_has_not_started() -> None:
     """All that the worker holds of the run is named; what comes back is queued, and not sent."""
     story = busy()
-    held = [(1, one.n) for one in story.assigned()]
+    held = [(1, request.n) for request in story.assigned()]
     answer(story, "act", ref="1", action="pause")
     assert sorted(withdrawn(story)) == sorted(held)
     story.hear(Reject([Rejection(epoch, n, WITHDRAWN) for epoch, n in held[1:]]))
@@ -148,7 +150,7 @@ def test_another_pace_takes_back_what_was_sent_for_the_old_one_and_is_told_at_on
     story = busy()
     answer(story, "tune", ref="1", rate=0.1)
     assert len(withdrawn(story)) == len(story.assigned())
-    grants = [one for body in story.bodies(Assign) for one in body.grants]
+    grants = [host_grant for body in story.bodies(Assign) for host_grant in body.grants]
     assert grants[-1].interval_s == 10.0
 
 
@@ -170,25 +172,26 @@ def test_nothing_is_sent_ahead_that_could_start_only_after_the_hours_end() -> No
         if done < len(mine) - 8:
             story.publish(result_of(mine[done]))
             done += 1
-        held = [(1, one.n, False) for one in mine[done:]]
+        held = [(1, request.n, False) for request in mine[done:]]
         story.beat(held=held, produced=done)
 
     story.wait(left - 0.5, work)
     before = len(story.assigned())
     assert before > 20
-    unstarted = [(1, one.n, False) for one in story.assigned()[done:]]
+    unstarted = [(1, request.n, False) for request in story.assigned()[done:]]
     story.wait(2.0, lambda: story.beat(held=unstarted, produced=done))
     assert len(story.assigned()) <= before + 1
     assert {token[:2] for token in unstarted} <= set(withdrawn(story))
 
 
 def test_only_what_may_have_started_is_suspected_of_a_crash() -> None:
-    """Rule 9: of what waited for its host's pace, the next few; the rest is simply queued again."""
+    """Rule `crashes`: of what waited for its host's pace, the next few; the rest is simply
+    queued again."""
     story = busy()
     held = story.assigned()
     story.join(incarnation=2, replaces=1)
     trials = story.leader.state.planner.trials
     assert held[0].seq in trials or held[0].seq in {
-        one.seq for one in story.assigned()[len(held) :]
+        request.seq for request in story.assigned()[len(held) :]
     }
     assert len(trials) <= 5 < len(held)

@@ -34,11 +34,11 @@ def records(path: Path, items: list[bytes], body_of: GetBody) -> list[tuple[str,
         file.append(items)
     return [
         (
-            one.rec_type,
-            one.rec_headers.get_header("WARC-Truncated") or "",
-            one.content_stream().read(),
+            record.rec_type,
+            record.rec_headers.get_header("WARC-Truncated") or "",
+            record.content_stream().read(),
         )
-        for one in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise")
+        for record in ArchiveIterator(io.BytesIO(path.read_bytes()), check_digests="raise")
     ]
 
 
@@ -53,12 +53,12 @@ def test_a_lost_body_costs_its_payload_and_nothing_else(tmp_path: Path, how: str
         blobs.path(lost).write_bytes(b"")
     notes: list[tuple[str, str]] = []
     get = body_getter(str(tmp_path / "blobs"), lambda name, detail: notes.append((name, detail)))
-    found = records(tmp_path / "x.warc.gz", [capture(lost, sent=lost), capture(whole)], get)
-    responses = [one for one in found if one[0] == "response"]
+    entries = records(tmp_path / "x.warc.gz", [capture(lost, sent=lost), capture(whole)], get)
+    responses = [record for record in entries if record[0] == "response"]
     assert responses == [("response", "unspecified", b""), ("response", "", b"here")]
-    requests = [one[1] for one in found if one[0] == "request"]
+    requests = [record[1] for record in entries if record[0] == "request"]
     assert requests == ["unspecified", ""]
-    metadata = [payload for kind, _, payload in found if kind == "metadata"]
+    metadata = [payload for kind, _, payload in entries if kind == "metadata"]
     assert b"body: lost: " in metadata[0] and lost.encode() in metadata[0]
     assert b"requestBody: lost: " in metadata[0] and b"lost" not in metadata[1]
     assert [name for name, _ in notes] == ["output_body_lost"] * 2
@@ -75,8 +75,8 @@ def test_a_place_that_is_away_is_tried_again(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable):
         records(tmp_path / "x.warc.gz", [capture(name)], get)
     (tmp_path / "away").rename(tmp_path / "blobs")
-    found = records(tmp_path / "x.warc.gz", [capture(name)], get)
-    assert ("response", "", b"body") in found
+    entries = records(tmp_path / "x.warc.gz", [capture(name)], get)
+    assert ("response", "", b"body") in entries
     assert notes == []
 
 

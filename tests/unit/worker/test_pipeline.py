@@ -122,8 +122,8 @@ class Rig:
         self._left = len(paths)
         self._done.clear()
         for seq, path in enumerate(paths):
-            one = Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None, extra=extra)
-            self.pipeline.start(one, None, groups)
+            assignment = Assignment(seq, seq, 1, 1, SITE + path, depth, 1, None, extra=extra)
+            self.pipeline.start(assignment, None, groups)
         async with asyncio.timeout(5):
             await self._done.wait()
         if close:
@@ -200,9 +200,9 @@ async def test_a_fetched_robots_txt_is_reported_once() -> None:
     rules = httpx.Response(200, text="User-agent: *\nDisallow: /no\n")
     world = rig({"/robots.txt": rules, "/a": page(), "/c": page()}, robots=True)
     results = await world.fetch("/a", "/c")
-    (told,) = [one.robots for one in results if one.robots is not None]
-    assert zlib.decompress(told.body) == rules.content
-    assert (told.status, told.lasts_s) == (200, 3600.0)
+    (robots,) = [result.robots for result in results if result.robots is not None]
+    assert zlib.decompress(robots.body) == rules.content
+    assert (robots.status, robots.lasts_s) == (200, 3600.0)
 
 
 async def test_a_host_that_is_away_is_told_by_its_own_name() -> None:
@@ -245,19 +245,21 @@ async def test_a_page_behind_a_redirect_tells_where_it_came_from() -> None:
 def test_what_stays_a_page_of_its_own_behind_a_redirect(spec: JobSpec, extra: bytes) -> None:
     """The job does not want it, somebody asked for it on purpose, or it is the same page."""
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(spec), ["x.test"]))
-    one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=extra)
+    assignment = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=extra)
     target = "http://x.test/a" if spec.scope.collapse_scheme else f"{SITE}/b"
-    done = Attempt(one, context).done(PageRecord(target, None, "", 1, 0.0, 0.0), 200, [])
+    done = Attempt(assignment, context).done(PageRecord(target, None, "", 1, 0.0, 0.0), 200, [])
     assert done.add_redirects(target).redirected_to is None
 
 
 def test_only_pages_tell_where_they_landed() -> None:
     """A skip or a failure behind a redirect makes nobody a duplicate."""
     context = RunContext(RunConfig(1, 1, msgspec.json.encode(JobSpec("j")), ["x.test"]))
-    one = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=encode(REDIRECT))
-    gone = Attempt(one, context).skipped("noindex")
+    assignment = Assignment(1, 1, 1, 1, f"{SITE}/a", 1, 1, None, extra=encode(REDIRECT))
+    gone = Attempt(assignment, context).skipped("noindex")
     assert gone.add_redirects(f"{SITE}/b").redirected_to is None
-    done = Attempt(one, context).done(PageRecord(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, [])
+    done = Attempt(assignment, context).done(
+        PageRecord(f"{SITE}/b", None, "", 1, 0.0, 0.0), 200, []
+    )
     assert done.add_redirects(f"{SITE}/b").redirected_to is not None
 
 
@@ -405,13 +407,13 @@ async def test_a_robots_txt_elsewhere_is_fetched_at_that_hosts_pace_only() -> No
 async def test_the_way_to_a_robots_txt_is_known_to_the_next_owner() -> None:
     """It goes on from there; a loop of hosts is no rules, and a damaged way begins anew."""
     way = [f"{SITE}/robots.txt", f"{OTHER}/robots.txt"]
-    for body, asked in ((RobotsWay(tuple(way)).pack(60.0).body, way[1:]), (b"damaged", way)):
+    for body, urls in ((RobotsWay(tuple(way)).pack(60.0).body, way[1:]), (b"damaged", way)):
         world = rig({"/robots.txt": to(way[1]), "/a": page()}, robots=True)
         world.answers = {**world.answers, way[1]: to(way[0])}
         world.pipeline.learn_robots(SITE, RobotsFile(ELSEWHERE, body, 60.0))
         (result,) = await world.fetch("/a", groups=(robots_group(OTHER),))
         assert result.outcome is Outcome.DONE
-        assert world.asked == [*asked, f"{SITE}/a"]
+        assert world.asked == [*urls, f"{SITE}/a"]
 
 
 async def test_a_blocked_address_is_told_by_its_kind_also_when_robots_meets_it_first() -> None:

@@ -39,10 +39,10 @@ def recording(**fetch: Any) -> Recording:
     return Recording(ONE, JobSpec("x", fetch=Fetch(**fetch)), {"User-Agent": "me"}, keep)
 
 
-def answer(status: int, body: bytes = b"", **told: Any) -> httpx.Response:
+def answer(status: int, body: bytes = b"", **extensions: Any) -> httpx.Response:
     """As engines give it: decoded, with the wire's own headers beside it."""
-    headers = told.pop("headers", [(b"Content-Type", b"text/html")])
-    return httpx.Response(status, content=body, extensions={"wire_headers": headers, **told})
+    headers = extensions.pop("headers", [(b"Content-Type", b"text/html")])
+    return httpx.Response(status, content=body, extensions={"wire_headers": headers, **extensions})
 
 
 def told(made: Recording, attempt: Attempt) -> Result:
@@ -60,10 +60,10 @@ def captured(made: Recording) -> bytes:
 
 def records(capture: bytes) -> list[Any]:
     data = render_warc([capture], BLOBS.__getitem__)
-    found = []
+    pairs = []
     for record in warcio.ArchiveIterator(io.BytesIO(data), check_digests="raise"):
-        found.append((record, record.raw_stream.read()))
-    return found
+        pairs.append((record, record.raw_stream.read()))
+    return pairs
 
 
 async def test_each_hop_has_its_three_records_in_the_order_in_which_they_happened() -> None:
@@ -72,27 +72,27 @@ async def test_each_hop_has_its_three_records_in_the_order_in_which_they_happene
     moved = [(b"Location", b"/new?x=1")]
     await made.add(URL, answer(301, b"moved", headers=moved), None, 10.0)
     await made.add(PAGE.final_url, answer(200, b"hello"), None, 11.0)
-    found = records(captured(made))
-    kinds = [record.rec_type for record, _ in found]
+    pairs = records(captured(made))
+    kinds = [record.rec_type for record, _ in pairs]
     assert kinds == ["response", "request", "metadata"] * 2
-    responses = [(r, body) for r, body in found if r.rec_type == "response"]
+    responses = [(r, body) for r, body in pairs if r.rec_type == "response"]
     assert [(r.rec_headers["WARC-Target-URI"], body) for r, body in responses] == [
         (URL, b"moved"),
         (PAGE.final_url, b"hello"),
     ]
     assert responses[0][0].http_headers.get_statuscode() == "301"
     assert responses[0][0].http_headers["Location"] == "/new?x=1"
-    requests = [r for r, _ in found if r.rec_type == "request"]
+    requests = [r for r, _ in pairs if r.rec_type == "request"]
     assert [r.http_headers.statusline for r in requests] == [
         "/old HTTP/1.1",
         "/new?x=1 HTTP/1.1",
     ]
     assert {r.http_headers["Host"] for r in requests} == {"a.test"}
-    first, last = [body.decode() for r, body in found if r.rec_type == "metadata"]
+    first, last = [body.decode() for r, body in pairs if r.rec_type == "metadata"]
     assert "via: http://a.test/\r\n" in first and f"via: {URL}\r\n" in last
     assert "hopsFromSeed: 1\r\n" in first and "fetchTimeMs: 12\r\n" in last
     assert "body: as received\r\n" in last
-    ids = [record.rec_headers["WARC-Record-ID"] for record, _ in found]
+    ids = [record.rec_headers["WARC-Record-ID"] for record, _ in pairs]
     assert len(set(ids)) == 6
 
 
@@ -104,22 +104,27 @@ async def test_a_compressed_body_is_archived_as_it_came() -> None:
     await made.add(URL, answer(200, b"hello" * 100, headers=headers, wire_body=raw), None, 10.0)
     (response, body), *_ = records(captured(made))
     assert body == raw
-    told = response.http_headers
-    assert told["Content-Encoding"] == "gzip" and told["Content-Length"] == str(len(raw))
-    assert told["Transfer-Encoding"] is None and told["X-Crawler-Transfer-Encoding"] == "chunked"
+    archived_headers = response.http_headers
+    assert archived_headers["Content-Encoding"] == "gzip" and archived_headers[
+        "Content-Length"
+    ] == str(len(raw))
+    assert (
+        archived_headers["Transfer-Encoding"] is None
+        and archived_headers["X-Crawler-Transfer-Encoding"] == "chunked"
+    )
 
 
-@pytest.mark.parametrize("told", [{"rendered": True}, {}])
-async def test_a_body_that_is_not_the_wires_says_so(told: dict[str, Any]) -> None:
+@pytest.mark.parametrize("extensions", [{"rendered": True}, {}])
+async def test_a_body_that_is_not_the_wires_says_so(extensions: dict[str, Any]) -> None:
     """An engine that tells only the decoded body, or a browser's document."""
     headers = [(b"Content-Encoding", b"br"), (b"Content-Length", b"3")]
     made = recording()
-    await made.add(URL, answer(200, b"hello", headers=headers, **told), None, 10.0)
+    await made.add(URL, answer(200, b"hello", headers=headers, **extensions), None, 10.0)
     (response, body), _, (_, metadata) = records(captured(made))
     assert body == b"hello" and response.http_headers["Content-Encoding"] is None
     assert response.http_headers["X-Crawler-Content-Encoding"] == "br"
     assert response.http_headers["Content-Length"] == "5"
-    assert (b"body: rendered" if told else b"body: decoded") in metadata
+    assert (b"body: rendered" if extensions else b"body: decoded") in metadata
 
 
 async def test_a_request_of_a_spider_is_recorded_as_it_was_sent() -> None:
@@ -177,12 +182,12 @@ async def test_an_answer_that_fails_the_page_is_recorded_with_its_body(status: i
     await made.add("http://a.test/new", answer(status, b"no such thing"), None, 11.0)
     extracted = told(made, Attempt(ONE).failed(f"http_{status}", None, status=status)).extracted
     assert extracted is not None and extracted.capture is not None
-    found = records(extracted.capture)
-    assert [r.rec_type for r, _ in found] == ["response", "request", "metadata"] * 2
-    response, body = found[3]
+    pairs = records(extracted.capture)
+    assert [r.rec_type for r, _ in pairs] == ["response", "request", "metadata"] * 2
+    response, body = pairs[3]
     assert response.http_headers.get_statuscode() == str(status) and body == b"no such thing"
     assert response.rec_headers["WARC-Target-URI"] == "http://a.test/new"
-    assert "via: " + URL in found[5][1].decode()
+    assert "via: " + URL in pairs[5][1].decode()
 
 
 async def test_what_asks_not_to_be_kept_and_what_was_never_answered_is_not_recorded() -> None:

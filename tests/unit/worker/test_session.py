@@ -285,7 +285,7 @@ async def test_a_login_that_does_not_work_is_named_and_not_hammered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "told"),
+    ("page", "message"),
     [
         ("<p>no form</p>", "no form with the fields"),
         (
@@ -294,9 +294,11 @@ async def test_a_login_that_does_not_work_is_named_and_not_hammered() -> None:
         ),
     ],
 )
-async def test_a_form_that_is_not_what_it_should_be_gets_no_password(page: str, told: str) -> None:
+async def test_a_form_that_is_not_what_it_should_be_gets_no_password(
+    page: str, message: str
+) -> None:
     """Not found, or sent to another host."""
     engine = Played(lambda url, headers, limits: httpx.Response(200, text=page))
-    with pytest.raises(FetchError, match=told):
+    with pytest.raises(FetchError, match=message):
         await log_in(make(engine, SECRET, LOGIN), [])
     assert not engine.forms

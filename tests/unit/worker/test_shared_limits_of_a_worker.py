@@ -19,8 +19,8 @@ def intake(*shares: GroupShare, hosts: int = 4, per_host: int = 3, **changes: An
     made = Intake()
     seq = 0
     for host in range(1, hosts + 1):
-        one = grant(host, 9, groups=list(shares), manner=Manner(), **changes)
-        made.adopt_grant(1, one, 0.0)
+        host_grant = grant(host, 9, groups=list(shares), manner=Manner(), **changes)
+        made.adopt_grant(1, host_grant, 0.0)
         for _ in range(per_host):
             seq += 1
             assert made.take(1, assignment(seq, seq, host=host)) is None
@@ -33,7 +33,7 @@ def starts(made: Intake, until: float, step: float = 0.05, takes: float = 0.0) -
     running: list[tuple[float, int]] = []
     now = 0.0
     while now <= until:
-        for ends, seq in [one for one in running if one[0] <= now]:
+        for ends, seq in [request for request in running if request[0] <= now]:
             made.finish(seq)
             running.remove((ends, seq))
         started, _ = made.start_due(now, 100)

@@ -63,7 +63,7 @@ class Kinds(Spider):
 
 
 @pytest.mark.parametrize(
-    ("url", "kind", "asked", "name"),
+    ("url", "kind", "handler", "name"),
     [
         ("http://a.test/book/1", "text/html", "", "book"),
         ("http://a.test/book/1", "application/json", "", "book"),
@@ -73,10 +73,10 @@ class Kinds(Spider):
     ],
 )
 def test_a_page_goes_to_the_handler_of_its_request_or_of_its_kind(
-    url: str, kind: str, asked: str, name: str
+    url: str, kind: str, handler: str, name: str
 ) -> None:
     """The request's word counts first, then the first kind that fits, then `parse`."""
-    page = Page(url, 200, [("content-type", kind)], b"", handler=asked)
+    page = Page(url, 200, [("content-type", kind)], b"", handler=handler)
     assert getattr(Kinds().handler_for(page), "__name__", "") == name
 
 
@@ -158,15 +158,15 @@ def test_requests_are_canonical_keyed_and_held_to_the_scope() -> None:
         wanted("/x", body=b"x" * 70_000),
         wanted("/x", priority=10**12),
     ]
-    asked, refused = asked_of(many, URL, context(), 1)
-    assert [(url, prio) for url, _, prio, _ in asked] == [
+    requests, refused = asked_of(many, URL, context(), 1)
+    assert [(url, prio) for url, _, prio, _ in requests] == [
         ("http://a.test/dir/next", -7),
         ("http://a.test/f.pdf", 0),
         ("http://a.test/search", 0),
         ("http://a.test/search", 0),
         ("http://a.test/x", -1_000),
     ]
-    assert len({key for _, key, _, _ in asked}) == 5
+    assert len({key for _, key, _, _ in requests}) == 5
     assert refused.dropped == {"out_of_scope_host": 1}
     assert refused.rejected == {
         "unsupported_scheme": 1,
@@ -193,12 +193,12 @@ def test_a_plain_get_has_the_key_of_a_found_link() -> None:
 
 
 def test_many_requests_travel_in_parts() -> None:
-    """Rule 4 holds for requests of spiders: all of them, once, the page last."""
-    asked = [(f"http://a.test/{n}", bytes(16), 0, b"") for n in range(2 * LINKS_PER_RESULT + 3)]
-    several = attempt(1, requests=asked, items=[b"{}"]).results()
-    assert [one.outcome for one in several] == [Outcome.PART, Outcome.PART, Outcome.DONE]
-    assert [r for one in several for r in one.requests] == asked
-    assert [len(one.items) for one in several] == [0, 0, 1]
+    """Rule `many links` holds for requests of spiders: all of them, once, the page last."""
+    requests = [(f"http://a.test/{n}", bytes(16), 0, b"") for n in range(2 * LINKS_PER_RESULT + 3)]
+    several = attempt(1, requests=requests, items=[b"{}"]).results()
+    assert [result.outcome for result in several] == [Outcome.PART, Outcome.PART, Outcome.DONE]
+    assert [r for result in several for r in result.requests] == requests
+    assert [len(result.items) for result in several] == [0, 0, 1]
 
 
 # ------------------------------------------------------------ code and who lacks it
@@ -292,7 +292,9 @@ def test_a_worker_rejects_what_it_lacks_by_name_and_gives_back_what_waits() -> N
     worker.assign(1, 2)
     effects = worker.handle(w.RunLacks(1, "middleware 'stamp'"))
     (rejected,) = sent(effects, Reject)
-    assert [(one.reason, one.lacks) for one in rejected.leases] == [("lacks", "middleware 'stamp'")]
+    assert [(rejection.reason, rejection.lacks) for rejection in rejected.leases] == [
+        ("lacks", "middleware 'stamp'")
+    ]
     (again,) = sent(worker.assign(3), Reject)
     assert (again.leases[0].reason, again.leases[0].lacks) == ("lacks", "middleware 'stamp'")
 

@@ -94,16 +94,16 @@ class Worker:
 
 def sent(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
     """Bodies of a kind among what goes out, to one master or to all."""
-    out = (one.body for one in effects if isinstance(one, w.SendToMaster | w.PublishToAll))
+    out = (effect.body for effect in effects if isinstance(effect, w.SendToMaster | w.PublishToAll))
     return [body for body in out if isinstance(body, kind)]
 
 
 def started(effects: list[w.WorkerEffect]) -> list[int]:
-    return [one.held.assignment.seq for one in effects if isinstance(one, w.StartFetch)]
+    return [effect.held.assignment.seq for effect in effects if isinstance(effect, w.StartFetch)]
 
 
 def of(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
-    return [one for one in effects if isinstance(one, kind)]
+    return [effect for effect in effects if isinstance(effect, kind)]
 
 
 # ---------------------------------------------------------------- whom it follows
@@ -111,23 +111,27 @@ def of(effects: list[w.WorkerEffect], kind: type[T]) -> list[T]:
 
 @pytest.mark.parametrize("body", [Beat("m0", 1.0, {}), Assign([grant()], []), Cancel([1])])
 def test_a_lower_epoch_is_dropped_and_answered_stale(body: Body) -> None:
-    """Rule 13: a leader that was asleep learns that it leads no more."""
+    """Rule `higher epoch`: a leader that was asleep learns that it leads no more."""
     worker = Worker()
     worker.welcome(grant(), epoch=5)
     effects = worker.say(body, epoch=4, leader="m0")
-    assert [one.body for one in of(effects, w.SendToMaster)] == [Stale("stale_epoch")]
+    assert [effect.body for effect in of(effects, w.SendToMaster)] == [Stale("stale_epoch")]
     assert of(effects, w.SendToMaster)[0].master == "m0"
     assert (worker.machine.epoch, worker.machine.leader) == (5, "m1")
 
 
 def test_a_higher_epoch_is_adopted_by_its_beat_and_greeted() -> None:
-    """Rule 13: HELLO again, with everything in hand; nothing starts before the WELCOME."""
+    """Rule `higher epoch`: HELLO again, with everything in hand; nothing starts before the
+    WELCOME."""
     worker = Worker()
     worker.welcome(grant(concurrency=1))
     worker.assign(1, 2)
     effects = worker.say(Beat("m2", 1.0, {"w1": (1, 0, worker.now)}), epoch=2, leader="m2")
     hello = sent(effects, Hello)[0]
-    assert [(one.assignment.seq, one.started) for one in hello.held] == [(1, True), (2, False)]
+    assert [(lease.assignment.seq, lease.started) for lease in hello.held] == [
+        (1, True),
+        (2, False),
+    ]
     assert worker.machine.leader == "m2" and worker.machine.link is LeaderLink.GREETING
     worker.end(1)
     assert started(worker.tick(1.0)) == []
@@ -169,7 +173,8 @@ def test_many_rehellos_to_one_greeting_bring_one_new_greeting() -> None:
 
 
 def test_a_worker_that_greets_a_new_leader_goes_on_with_what_it_holds() -> None:
-    """Rules 8 and 13: within the permission that it has, under the grants that it has."""
+    """Rules `permission` and `higher epoch`: within the permission that it has, under the grants
+    that it has."""
     worker = Worker()
     worker.welcome(grant(concurrency=1))
     assert started(worker.assign(1, 2, 3)) == [1]
@@ -194,10 +199,10 @@ def test_a_welcome_ends_what_a_greeting_worker_went_on_with() -> None:
     welcome = Welcome(grants=[grant(concurrency=0, revision=5)], **fields)
     effects = worker.say(welcome, epoch=2, leader="m2")
     assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "no_grant")]
-    assert not any(one.grants for one in sent(effects, Accept)), "1 still runs"
+    assert not any(accept.grants for accept in sent(effects, Accept)), "1 still runs"
     effects = worker.end(1)
     assert not started(effects)
-    assert [one.grants for one in sent(effects, Accept)] == [[(1, 5)]]
+    assert [accept.grants for accept in sent(effects, Accept)] == [[(1, 5)]]
 
 
 @pytest.mark.parametrize("received", [{}, {"w1": (2, 0, 0.0)}])
@@ -248,7 +253,7 @@ def test_a_worker_is_not_stuck_in_an_epoch_that_nobody_leads_in() -> None:
         worker.now += 0.5
         effects = worker.say(lower, epoch=3, leader="m2")
         assert sent(effects, Stale)
-        ends = [one for one in effects if isinstance(one, w.Exit)]
+        ends = [effect for effect in effects if isinstance(effect, w.Exit)]
     assert EPOCH_PATIENCE_S < worker.now - began < EPOCH_PATIENCE_S + 1
     assert "epoch 3" in ends[0].reason and not ends[0].refused
 
@@ -260,18 +265,18 @@ def test_the_last_beat_of_a_master_that_led_once_ends_no_worker() -> None:
     worker.now += 10 * EPOCH_PATIENCE_S
     for _ in range(LOWER_BEATS):
         effects = worker.say(Beat("m2", 1.0, {}), epoch=3, leader="m2")
-        assert not [one for one in effects if isinstance(one, w.Exit)]
+        assert not [effect for effect in effects if isinstance(effect, w.Exit)]
     worker.beat(epoch=5)
     assert worker.machine.epoch == 5
     effects = worker.say(Beat("m2", 1.0, {}), epoch=3, leader="m2")
-    assert not [one for one in effects if isinstance(one, w.Exit)]
+    assert not [effect for effect in effects if isinstance(effect, w.Exit)]
 
 
 def test_an_unanswered_hello_is_repeated_under_the_same_number() -> None:
     """Only a new HELLO voids an older WELCOME."""
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}))
-    assert [one.hello for one in sent(worker.tick(HELLO_AGAIN_S), Hello)] == [1]
+    assert [body.hello for body in sent(worker.tick(HELLO_AGAIN_S), Hello)] == [1]
 
 
 # ---------------------------------------------------------------- what it starts
@@ -300,7 +305,7 @@ def test_nothing_starts_without_an_echo_of_its_own_heartbeat() -> None:
 
 
 def test_no_request_starts_later_than_seven_seconds_after_the_echoed_heartbeat() -> None:
-    """Rule 8, also when an old BEAT arrives late: it carries an old echo."""
+    """Rule `permission`, also when an old BEAT arrives late: it carries an old echo."""
     worker = Worker()
     worker.welcome(grant(concurrency=1))
     echo = worker.now
@@ -367,11 +372,14 @@ def test_a_revoked_host_gives_back_what_has_not_started() -> None:
     worker.welcome(grant(concurrency=1))
     worker.assign(1, 2, 3)
     effects = worker.say(Assign([grant(concurrency=0, revision=2)], []))
-    assert [(one.epoch, one.n) for one in sent(effects, Reject)[0].leases] == [(1, 2), (1, 3)]
-    assert not any(one.grants for one in sent(effects, Accept))
+    assert [(rejection.epoch, rejection.n) for rejection in sent(effects, Reject)[0].leases] == [
+        (1, 2),
+        (1, 3),
+    ]
+    assert not any(accept.grants for accept in sent(effects, Accept))
     effects = worker.end(1)
     assert len(sent(effects, Result)) == 1
-    assert [one.grants for one in sent(effects, Accept)] == [[(1, 2)]]
+    assert [accept.grants for accept in sent(effects, Accept)] == [[(1, 2)]]
 
 
 def test_an_assignment_that_a_revocation_overtook_is_rejected() -> None:
@@ -394,14 +402,14 @@ def test_an_assignment_that_a_welcome_overtook_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "reason"),
+    ("request", "reason"),
     [(assignment(1, 1, run=2), "unknown_run"), (assignment(1, 1, host=2), "no_grant")],
 )
-def test_an_assignment_that_cannot_be_done_is_rejected(one: Any, reason: str) -> None:
+def test_an_assignment_that_cannot_be_done_is_rejected(request: Any, reason: str) -> None:
     """With the reason, so that the leader can mend it."""
     worker = Worker()
     worker.welcome(grant())
-    assert sent(worker.say(Assign([], [one])), Reject)[0].leases == [Rejection(1, 1, reason)]
+    assert sent(worker.say(Assign([], [request])), Reject)[0].leases == [Rejection(1, 1, reason)]
 
 
 def test_an_assignment_that_comes_twice_is_fetched_once() -> None:
@@ -434,7 +442,7 @@ def test_config_comes_once_per_revision() -> None:
     worker.welcome(grant())
     worker.say(RunConfigs([RunConfig(1, 3, b"new", [])]))
     worker.say(RunConfigs([RunConfig(1, 2, b"old", [])]))
-    assert [one.config.revision for one in of(worker.effects, w.AdoptRun)] == [1, 3]
+    assert [effect.config.revision for effect in of(worker.effects, w.AdoptRun)] == [1, 3]
 
 
 def test_a_request_stays_with_its_host() -> None:

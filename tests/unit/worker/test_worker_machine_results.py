@@ -46,19 +46,19 @@ def test_results_are_numbered_published_and_kept() -> None:
     worker = working(1, 2)
     effects = worker.end(2) + worker.end(1)
     out = of(effects, w.PublishToAll)
-    assert [(one.sequence, one.subject) for one in out] == [(1, 2), (2, 1)]
+    assert [(effect.sequence, effect.subject) for effect in out] == [(1, 2), (2, 1)]
     assert len(worker.machine.outbox) == 2
     worker.say(ack(1, Disposition.APPLIED))
     assert len(worker.machine.outbox) == 1
 
 
 def test_a_page_with_many_links_goes_in_parts() -> None:
-    """Rule 4: the parts come first, the page last, and no link is lost."""
+    """Rule `many links`: the parts come first, the page last, and no link is lost."""
     worker = working(1)
     links = [link(f"http://h1.test/{n}") for n in range(2 * LINKS_PER_RESULT + 1)]
     bodies = sent(worker.end(1, links=links), Result)
-    assert [one.outcome for one in bodies] == [Outcome.PART, Outcome.PART, Outcome.DONE]
-    assert [one for body in bodies for one in body.links] == links
+    assert [body.outcome for body in bodies] == [Outcome.PART, Outcome.PART, Outcome.DONE]
+    assert [page_link for body in bodies for page_link in body.links] == links
     assert max(len(body.links) for body in bodies) <= LINKS_PER_RESULT
     assert [bool(body.page) for body in bodies] == [False, False, True]
     assert [len(body.items) for body in bodies] == [0, 0, 1]
@@ -66,7 +66,8 @@ def test_a_page_with_many_links_goes_in_parts() -> None:
 
 @pytest.mark.parametrize("fate", list(Disposition))
 def test_links_are_known_only_after_an_ack_that_says_applied(fate: Disposition) -> None:
-    """Rule 2: "already sent" is not "committed", and a duplicate or a drop admitted nothing."""
+    """Rule `known links`: "already sent" is not "committed", and a duplicate or a drop admitted
+    nothing."""
     worker = working(1, 2, 3)
     worker.end(1, links=PAGE)
     assert sent(worker.end(2, links=PAGE), Result)[0].links == PAGE, "sent is not committed"
@@ -96,16 +97,18 @@ def test_a_cancelled_run_forgets_its_links_and_its_fetches() -> None:
 
 
 def test_only_what_was_not_received_is_resent() -> None:
-    """Rule 1: a slow commit must not cause a storm."""
+    """Rule `result window`: a slow commit must not cause a storm."""
     worker = working(1, 2, 3)
     for seq in (1, 2, 3):
         worker.end(seq)
     worker.now += 1.5
     worker.beat(received=2)
-    resent = [one for one in of(worker.tick(), w.SendToMaster) if isinstance(one.body, Result)]
-    assert [one.sequence for one in resent] == [3]
+    resent = [
+        effect for effect in of(worker.tick(), w.SendToMaster) if isinstance(effect.body, Result)
+    ]
+    assert [effect.sequence for effect in resent] == [3]
     gap = worker.say(Ack(0, 1, b"", 0, [(1, 2)]))
-    assert [one.sequence for one in of(gap, w.SendToMaster)] == [1, 2], "a gap that was named"
+    assert [effect.sequence for effect in of(gap, w.SendToMaster)] == [1, 2], "a gap that was named"
 
 
 def test_a_new_leader_gets_everything_that_is_not_committed() -> None:
@@ -116,7 +119,7 @@ def test_a_new_leader_gets_everything_that_is_not_committed() -> None:
     worker.beat(received=3)
     effects = worker.welcome(epoch=2, watermark=1)
     assert [
-        one.sequence for one in of(effects, w.SendToMaster) if isinstance(one.body, Result)
+        effect.sequence for effect in of(effects, w.SendToMaster) if isinstance(effect.body, Result)
     ] == [2, 3]
 
 
@@ -140,13 +143,13 @@ def test_heartbeats_tell_what_is_held() -> None:
     assert not sent(worker.tick(0.5), Heartbeat)
 
 
-@pytest.mark.parametrize("asked", [w.DrainAsked(), None], ids=["by-a-person", "by-the-leader"])
-def test_a_drain_finishes_gives_back_says_bye_and_exits(asked: w.DrainAsked | None) -> None:
+@pytest.mark.parametrize("event", [w.DrainAsked(), None], ids=["by-a-person", "by-the-leader"])
+def test_a_drain_finishes_gives_back_says_bye_and_exits(event: w.DrainAsked | None) -> None:
     """In that order, and not before the last result is acked."""
     worker = Worker(slots=1)
     worker.welcome(grant(concurrency=4))
     worker.assign(1, 2)
-    effects = worker.handle(asked) if asked else worker.say(Drain(True))
+    effects = worker.handle(event) if event else worker.say(Drain(True))
     assert sent(effects, Reject)[0].leases == [Rejection(1, 2, "draining")]
     assert sent(worker.assign(3), Reject)[0].leases == [Rejection(1, 3, "draining")]
     assert sent(worker.tick(), Heartbeat)[0].draining
@@ -178,7 +181,7 @@ def test_a_drained_worker_without_a_leader_just_exits() -> None:
 
 
 def test_a_duplicate_id_exits_after_patience() -> None:
-    """Rule 5: a dead process of the same id is lost within it, a live one is not."""
+    """Rule `watermarks`: a dead process of the same id is lost within it, a live one is not."""
     worker = Worker()
     worker.say(Beat("m1", 1.0, {}))
     for _ in range(round(DUPLICATE_PATIENCE_S) + 1):

@@ -41,11 +41,11 @@ def validate(file: str | None, as_json: bool) -> int:
     from zcrawl.cli.base import load_settings, read_config
 
     load_settings(file, {})
-    found, source = read_config(file)
+    text, source = read_config(file)
     if as_json:
-        output.print_json({"ok": True, "file": source if found is not None else None})
+        output.print_json({"ok": True, "file": source if text is not None else None})
     else:
-        output.note(f"{source}: ok" if found is not None else "no configuration file; defaults")
+        output.note(f"{source}: ok" if text is not None else "no configuration file; defaults")
     return 0
 
 
@@ -60,6 +60,6 @@ def schema(of: str) -> int:
     from zcrawl.config import Config
     from zcrawl.submit.read import job_schema, of_type
 
-    found = job_schema() if of == "job" else of_type(Config, "A zcrawl config file")
-    output.print_json_text(json.dumps(found, indent=2, ensure_ascii=False))
+    json_schema = job_schema() if of == "job" else of_type(Config, "A zcrawl config file")
+    output.print_json_text(json.dumps(json_schema, indent=2, ensure_ascii=False))
     return 0

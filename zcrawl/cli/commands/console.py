@@ -100,28 +100,28 @@ def targets_of(settings: Settings, chosen: str | None) -> dict[str, WatchTarget]
             targets[name] = in_folder(path.resolve(), flags)
             continue
         other = load_settings(str(path), {})
-        found = (
+        target = (
             of_cluster(other.config, flags) if other.in_cluster else in_folder(other.data, flags)
         )
-        targets[name] = found
+        targets[name] = target
     if chosen is None:
         return targets
     if chosen not in targets:
-        known = ", ".join(targets)
-        raise UsageError(f"no cluster {chosen!r}; known: {known}", code=NO_SUCH_CLUSTER)
+        names = ", ".join(targets)
+        raise UsageError(f"no cluster {chosen!r}; known: {names}", code=NO_SUCH_CLUSTER)
     return {chosen: targets[chosen], **targets}
 
 
 def _without_web(arguments: list[str]) -> list[str]:
     """The same command line for each browser, on a terminal of its own."""
     kept, skip = [], False
-    for one in arguments:
-        if one == "--port":
+    for argument in arguments:
+        if argument == "--port":
             skip = True
         elif skip:
             skip = False
-        elif one != "--web" and not one.startswith("--port="):
-            kept.append(one)
+        elif argument != "--web" and not argument.startswith("--port="):
+            kept.append(argument)
     return kept
 
 

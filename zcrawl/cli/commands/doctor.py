@@ -99,16 +99,16 @@ def check_python() -> Check:
 
 
 def check_packages() -> Check:
-    found, missing = [], []
+    versions, missing = [], []
     for name in PACKAGES:
         try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
+            versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             missing.append(name)
     if missing:
         detail = f"missing: {', '.join(missing)}"
         return Check("packages", "fail", detail, "install zcrawl again: pip install zcrawl")
-    return Check("packages", "ok", ", ".join(found))
+    return Check("packages", "ok", ", ".join(versions))
 
 
 def check_files() -> Check:
@@ -207,8 +207,8 @@ def check_cluster(settings: Settings) -> Check:
     from zcrawl.cli.connect import running
 
     async def ask() -> dict[str, Any]:
-        async with running(settings) as asked:
-            return await asked("nodes", {})
+        async with running(settings) as send_request:
+            return await send_request("nodes", {})
 
     reply = asyncio.run(ask())
     workers, mishaps = reply["workers"], reply.get("mishaps", {})
@@ -217,8 +217,10 @@ def check_cluster(settings: Settings) -> Check:
         detail += f"{mishaps['in_row']}; the last: {mishaps['last']}"
         advice = "a bug: look for machine_error in the log, and report it"
         return Check("cluster", "fail" if mishaps["in_row"] > 1 else "warn", detail, advice)
-    here = [one for one in workers if one["state"] not in ("suspect", "lost", "offline")]
-    gone = ", ".join(f"{one['id']} is {one['state']}" for one in workers if one not in here)
+    here = [worker for worker in workers if worker["state"] not in ("suspect", "lost", "offline")]
+    gone = ", ".join(
+        f"{worker['id']} is {worker['state']}" for worker in workers if worker not in here
+    )
     detail = f"it runs with {len(here)} workers" + (f"; {gone}" if gone else "")
     if not here:
         return Check("cluster", "warn", detail, "look at `zcrawl nodes`")

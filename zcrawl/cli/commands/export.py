@@ -38,7 +38,7 @@ from zcrawl.model.reasons.usage import OUT_FAILED, OUT_UNWRITABLE
 @click.option("--problems", is_flag=True, help="Fields that could not be read, by page.")
 @click.option(
     "--format",
-    "wanted",
+    "format_name",
     type=click.Choice(list(FORMATS)),
     help="Whatever the name.",
 )
@@ -52,7 +52,7 @@ def export_command(
     rejected: bool,
     problems: bool,
     csv_safe: bool,
-    wanted: str | None,
+    format_name: str | None,
 ) -> int:
     """Write a run's items, or its failures, to a file."""
     from zcrawl.cli import output
@@ -65,7 +65,7 @@ def export_command(
 
     if failed + rejected + problems > 1:
         raise UsageError("--failed, --rejected and --problems are different lists; give one")
-    form = wanted or (JSONL if out == "-" else format_of(Path(out).name))
+    form = format_name or (JSONL if out == "-" else format_of(Path(out).name))
     if csv_safe and form != CSV:
         raise UsageError(
             f"--csv-safe is for CSV, and the output is {form}; add --format csv, or leave it out"

@@ -73,20 +73,20 @@ def init_command(name: str, seed: str, spider: bool, force: bool, as_json: bool)
     if spider:
         from zcrawl.cli.commands.init_spider import spider_files
 
-        found = spider_files(path.name.removesuffix(".toml"), seed)
-        files = {path.with_name(file): text for file, text in found.items()}
+        texts = spider_files(path.name.removesuffix(".toml"), seed)
+        files = {path.with_name(file): text for file, text in texts.items()}
     else:
         files = {path: job_text(path, seed)}
     if not force:
-        for one in files:
-            if one.exists():
-                raise UsageError(f"{one} exists already; --force replaces it", code=EXISTS)
-    for one, text in files.items():
-        _write(one, text, force)
+        for file_path in files:
+            if file_path.exists():
+                raise UsageError(f"{file_path} exists already; --force replaces it", code=EXISTS)
+    for file_path, text in files.items():
+        _write(file_path, text, force)
     if as_json:
-        output.print_json({"file": str(path), "files": [str(one) for one in files]})
+        output.print_json({"file": str(path), "files": [str(file_path) for file_path in files]})
     else:
-        names = ", ".join(str(one) for one in files)
+        names = ", ".join(str(file_path) for file_path in files)
         verb = "are" if spider else "is"
         output.note(f"{names} {verb} written; edit, then: zcrawl crawl {shlex.quote(str(path))}")
     return 0

@@ -117,8 +117,8 @@ def readable(view: dict[str, Any]) -> dict[str, object]:
     }
     for n, written in enumerate(view.get("outputs", ()), 1):
         lines[f"output {n}"] = output.describe_output(written)
-    for n, one in enumerate(view.get("last_actions", ()), 1):
-        lines[f"action {n}"] = f"{one['what']} by {one['by'] or 'unknown'}, {one['at']}"
+    for n, action in enumerate(view.get("last_actions", ()), 1):
+        lines[f"action {n}"] = f"{action['what']} by {action['by'] or 'unknown'}, {action['at']}"
     for name, counts in view.get("fields", {}).items():
         failed = f", {counts['failed']} unreadable" if counts["failed"] else ""
         lines[f"field {name}"] = f"{counts['percent']} % ({counts['filled']} filled{failed})"
@@ -198,10 +198,10 @@ def _act_tagged(settings: Settings, tag: str, action: str) -> int:
     async def act() -> list[dict[str, Any]]:
         replies = []
         async with connect.for_actions(settings) as ask:
-            found = (await ask("jobs", {"tag": tag}))["jobs"]
+            jobs = (await ask("jobs", {"tag": tag}))["jobs"]
             # Looked at again: a master of an older version knows no tags and lists all jobs.
-            tagged = [one for one in found if tag in one.get("tags", ())]
-            for view in [one for one in tagged if one["state"] not in ENDED]:
+            tagged = [job for job in jobs if tag in job.get("tags", ())]
+            for view in [job for job in tagged if job["state"] not in ENDED]:
                 reply = await ask("act", {"ref": str(view["job"]), "action": action})
                 replies.append(reply)
                 if not settings.json:

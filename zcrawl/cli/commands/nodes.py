@@ -72,8 +72,10 @@ def nodes_command(settings: Settings) -> int:
         output.note(f"drained: {', '.join(reply['drained'])}; `zcrawl undrain NODE` ends it")
     if reply["catalogue"] != "ok":
         output.note(f"Consul: {reply['catalogue']}")
-    for one in reply["differences"]:
-        output.note(f"{one['node']}: {one['mesh']} in the mesh, {one['catalogue']} in Consul")
+    for mismatch in reply["differences"]:
+        output.note(
+            f"{mismatch['node']}: {mismatch['mesh']} in the mesh, {mismatch['catalogue']} in Consul"
+        )
     return 0
 
 

@@ -24,12 +24,12 @@ def tune_command(settings: Settings, ref: str, run: int | None, **pace: float | 
 
     It is stored with the run and holds until the run ends; the next run has the job's own pace.
     """
-    wanted = {name: value for name, value in pace.items() if value is not None}
-    if not wanted:
+    changes = {name: value for name, value in pace.items() if value is not None}
+    if not changes:
         raise UsageError("nothing to change: give --rate, --concurrency or --burst")
     of_run = {} if run is None else {"run": run}
-    reply = _ask(settings, "tune", {"ref": ref, **of_run, **wanted})
-    shown = ", ".join(f"{name} {value:g}" for name, value in wanted.items())
+    reply = _ask(settings, "tune", {"ref": ref, **of_run, **changes})
+    shown = ", ".join(f"{name} {value:g}" for name, value in changes.items())
     return _told(settings, reply, f"job {reply['job']}, run {reply['run']}: {shown}")
 
 

@@ -73,11 +73,11 @@ def test_command(
         vouching = Vouching(lambda name, detail: output.note(detail))
         opened = run_async(vouching.opened_by(submission.typed))
         spec = with_right(submission.spec, opened, True)
-        known = [one.name for one in spec.extract]
-        if block and block not in known:
+        names = [extract_block.name for extract_block in spec.extract]
+        if block and block not in names:
             raise UsageError(
                 f"--block {block}: no block of the job has that name; there are: "
-                f"{', '.join(filter(None, known)) or 'none with a name'}"
+                f"{', '.join(filter(None, names)) or 'none with a name'}"
             )
         url = submission.page or next(iter(submission.first), START_URL)
         return run_async(_test(settings, spec, url, links, block))
@@ -148,9 +148,9 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     if report.get("scope"):
         lines.append(f"scope      {report['scope']}: a crawl of this job follows no link to it")
     for number, hop in enumerate(report["hops"], 1):
-        told = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
+        result = hop.get("error") or f"{hop['status']}, {hop['bytes']} bytes"
         by = f" by {hop['proxy']}" if "proxy" in hop else ""
-        lines.append(f"hop {number:<6} {hop['method']} {hop['url']}{by}: {told}, {hop['ms']} ms")
+        lines.append(f"hop {number:<6} {hop['method']} {hop['url']}{by}: {result}, {hop['ms']} ms")
     if report["hops"]:
         last = report["hops"][-1]
         lines += [f"  sent     {name}: {value}" for name, value in last["sent"].items()]
@@ -161,9 +161,9 @@ def describe(report: dict[str, Any], most_links: int | None) -> list[str]:
     for item in report["items"] if "extraction" not in report else ():
         lines.append("item")
         lines += [f"  {name:<12} {value}" for name, value in item.items()]
-    for one in report["requests"][:most_links]:
-        handler = f" → {one['handler']}" if one["handler"] else ""
-        lines.append(f"request    {one['method']} {one['url']}{handler}")
+    for request in report["requests"][:most_links]:
+        handler = f" → {request['handler']}" if request["handler"] else ""
+        lines.append(f"request    {request['method']} {request['url']}{handler}")
     lines += [f"sitemap    {url}" for url in report["sitemaps"][:most_links]]
     return lines + _links(report, most_links)
 
@@ -179,15 +179,15 @@ def _show_extraction(report: dict[str, Any]) -> None:
 
 def extraction_rows(report: dict[str, Any]) -> list[tuple[object, str, str, str]]:
     """One row for each value of each item; those that were set aside come last, with the reason."""
-    told = report["extraction"]
+    extraction = report["extraction"]
     rows: list[tuple[object, str, str, str]] = []
     for number, item in enumerate(report["items"][:SHOWN_ITEMS], 1):
         rows += [(number, name, shown(value), "") for name, value in item.items()]
     if len(report["items"]) > SHOWN_ITEMS:
         rows.append(("…", f"{len(report['items']) - SHOWN_ITEMS} more items", "", "--json has all"))
-    for problem in told["problems"][:SHOWN_ITEMS]:
+    for problem in extraction["problems"][:SHOWN_ITEMS]:
         rows += [("?", name, "", why) for name, why in problem["errors"].items()]
-    for rejected in told["rejected"][:SHOWN_ITEMS]:
+    for rejected in extraction["rejected"][:SHOWN_ITEMS]:
         errors = "; ".join(f"{name}: {why}" for name, why in rejected["errors"].items())
         remark = f"set aside: {rejected['reason']}" + (f" ({errors})" if errors else "")
         rows.append(("-", "", shown(rejected["item"]), remark))
@@ -215,8 +215,8 @@ def _decisions(report: dict[str, Any]) -> list[str]:
         verdict = "unknown, to be asked again" if robots["later"] else verdict
         delay = robots["crawl_delay_s"]
         pace = f", crawl-delay {delay:g} s" if delay else ""
-        told = f"{robots['url']} answered {robots['status']}"
-        lines.append(f"robots     {verdict}{pace} for {robots['user_agent']!r} ({told})")
+        answer = f"{robots['url']} answered {robots['status']}"
+        lines.append(f"robots     {verdict}{pace} for {robots['user_agent']!r} ({answer})")
     return lines
 
 

@@ -166,10 +166,10 @@ class ConsulClient:
     def read_lock(self, index: str | None, wait_s: int) -> tuple[str, c.LockRead]:
         """Blocks until the key changes, or longer than it has to."""
         api = self._consul
-        index, found = api.kv.get(lock_key(self._me.cluster), index=index, wait=f"{wait_s}s")
-        if found is None:
+        index, pair = api.kv.get(lock_key(self._me.cluster), index=index, wait=f"{wait_s}s")
+        if pair is None:
             return index, c.LockRead(None)
-        entry = c.LockEntry(found.get("Session") or "", found["LockIndex"], found["Value"] or b"")
+        entry = c.LockEntry(pair.get("Session") or "", pair["LockIndex"], pair["Value"] or b"")
         return index, c.LockRead(entry)
 
     def read_members(

@@ -61,9 +61,9 @@ NOWHERE: Final = "socks5://127.0.0.1:9"  # what has no context, and so no gate, 
 def find_chromium() -> str:
     """The system's Chromium; JobError if there is none."""
     for name in NAMES:
-        found = shutil.which(name)
-        if found is not None:
-            return found
+        path = shutil.which(name)
+        if path is not None:
+            return path
     raise JobError(
         f"no Chromium on this worker's PATH ({', '.join(NAMES)}); Debian's package is chromium",
         code=NO_BROWSER,
@@ -219,10 +219,10 @@ def descendants(pid: int) -> Iterator[int]:
         return
     for children in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
-            found = [int(child) for child in children.read_text().split()]
+            pids = [int(child) for child in children.read_text().split()]
         except OSError:
             continue  # ended meanwhile, or a system that does not tell
-        for child in found:
+        for child in pids:
             yield child
             yield from descendants(child)
 

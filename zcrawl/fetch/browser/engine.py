@@ -155,10 +155,10 @@ class BrowserEngine:
             tab = Tab(page, url, headers, limits, orders, self._failures_in(place.gate))
             response = await tab.visit(place.context)
             if limits.cookies:
-                for one in await place.context.cookies(url):
-                    told = plan.set_cookie(one, self._utc())
+                for browser_cookie in await place.context.cookies(url):
+                    header = plan.set_cookie(browser_cookie, self._utc())
                     response.headers = httpx.Headers(
-                        [*response.headers.multi_items(), ("set-cookie", told)]
+                        [*response.headers.multi_items(), ("set-cookie", header)]
                     )
             broken = False
             return response

@@ -87,9 +87,9 @@ class BrowserGate:
         self._connections.add(task)
         try:
             async with asyncio.timeout(HANDSHAKE_S):
-                wanted = await _handshake(reader, writer)
-            if wanted is not None:
-                await self._pass_on(*wanted, reader, writer)
+                target = await _handshake(reader, writer)
+            if target is not None:
+                await self._pass_on(*target, reader, writer)
         except (OSError, EOFError, TimeoutError):
             pass  # the browser or the server hung up: the other one sees it
         except asyncio.CancelledError:
@@ -133,10 +133,10 @@ class BrowserGate:
         try:
             async with asyncio.timeout(self._connect_s):
                 try:
-                    found = await self._look_up(name, port)
+                    addresses = await self._look_up(name, port)
                 except (OSError, UnicodeError) as error:
                     raise fetch_error(DNS, f"{name}: {error}") from error
-                good = self._guard.pick(name, port, found)
+                good = self._guard.pick(name, port, addresses)
                 return await self._reach(name, port, good)
         except TimeoutError as error:
             message = f"{name}:{port}: no connection in {self._connect_s} s"
@@ -163,10 +163,10 @@ class BrowserGate:
         assert proxy.hostname is not None
         assert proxy.port is not None
         try:
-            found = await self._look_up(proxy.hostname, proxy.port)
+            addresses = await self._look_up(proxy.hostname, proxy.port)
         except (OSError, ValueError) as error:
             raise fetch_error(PROXY, f"proxy {proxy.hostname}: {error}") from error
-        good = self._guard.pick(proxy.hostname, proxy.port, found)
+        good = self._guard.pick(proxy.hostname, proxy.port, addresses)
         if not good:
             raise fetch_error(PROXY, f"proxy {proxy.hostname} has no address")
         sock = await connect_through(proxy, good[0], address, port)

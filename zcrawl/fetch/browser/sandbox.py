@@ -59,15 +59,15 @@ async def standing(needed: Sequence[str], euid: int | None = None) -> Standing:
         return Standing(False, why=f"there is no user {USER}")
     if shutil.which("setpriv") is None:
         return Standing(False, why="there is no setpriv (Debian: util-linux)")
-    found = Standing(True, account.pw_uid, account.pw_gid)
+    account_standing = Standing(True, account.pw_uid, account.pw_gid)
     tests = [f"test -r {(name := shlex.quote(path))} && test -x {name}" for path in needed]
     readable = " && ".join(tests) or "true"
-    if not await _succeeds(f"{found.prefix}sh -c {shlex.quote(readable)}"):
+    if not await _succeeds(f"{account_standing.prefix}sh -c {shlex.quote(readable)}"):
         return Standing(False, why=f"{USER} cannot use {' or '.join(needed)}")
     helpers = " || ".join(f"test -u {path}" for path in _HELPERS)
-    if not await _succeeds(f"{found.prefix}unshare --user true || {helpers}"):
+    if not await _succeeds(f"{account_standing.prefix}unshare --user true || {helpers}"):
         return Standing(False, why=f"{USER} may not make user namespaces")
-    return found
+    return account_standing
 
 
 def without(environ: Mapping[str, str]) -> str:

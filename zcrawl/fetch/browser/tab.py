@@ -98,9 +98,9 @@ class Tab:
     def _translate(self, error: Error) -> FetchError:
         code = plan.code_of(error.message)
         if code in (CONNECT, RESET, ENGINE):
-            known = self._failure_of(self._url)
-            if known is not None:
-                return known
+            failure = self._failure_of(self._url)
+            if failure is not None:
+                return failure
         first = error.message.partition("\n")[0]
         return fetch_error(code, f"{self._url}: {first}"[:MAX_MESSAGE])
 
@@ -235,11 +235,13 @@ class Tab:
         """The job's headers go to the page's own origin: they may be credentials. By the protocol,
         which gives them to this hop alone: playwright sends the headers of a continued request on
         to wherever it is redirected."""
-        request, told = {"requestId": event["requestId"]}, event["request"]
-        if not told["url"].startswith(self._origin + "/"):
+        request, paused_request = {"requestId": event["requestId"]}, event["request"]
+        if not paused_request["url"].startswith(self._origin + "/"):
             await session.send("Fetch.continueRequest", request)
             return
-        kept = {k: v for k, v in told["headers"].items() if k.lower() not in self._headers}
+        kept = {
+            k: v for k, v in paused_request["headers"].items() if k.lower() not in self._headers
+        }
         pairs = [{"name": k, "value": v} for k, v in {**kept, **self._headers}.items()]
         await session.send("Fetch.continueRequest", {**request, "headers": pairs})
 

@@ -276,12 +276,12 @@ async def _read_whole(
         pieces += reader.feed(await content.readany())
     reader.finish()
     body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-    told = _extensions(response)
+    extensions = _extensions(response)
     if limits.archives and isinstance(response, aiohttp.ClientResponse):
         # Names are of a type of its own, which no codec knows.
         sent = [(str(name), value) for name, value in response.request_info.headers.items()]
-        told.update(sent_headers=sent, wire_body=reader.as_it_came)
-    return LeanResponse(url, response.status, _headers(response, reader), body, **told)
+        extensions.update(sent_headers=sent, wire_body=reader.as_it_came)
+    return LeanResponse(url, response.status, _headers(response, reader), body, **extensions)
 
 
 def _content_encoding(response: aiohttp.ClientResponse) -> str:

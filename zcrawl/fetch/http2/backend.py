@@ -224,8 +224,8 @@ class CountedStream(httpcore.AsyncNetworkStream):
 async def resolve(name: str, port: int) -> list[str]:
     """The addresses of a name, as the system has them, each once."""
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    infos = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
 
 class GuardedBackend(httpcore.AsyncNetworkBackend):
@@ -247,13 +247,13 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         try:
             async with asyncio.timeout(timeout):
-                found = await self._look_up(host, port)
+                addresses = await self._look_up(host, port)
         except TimeoutError as error:
             raise httpcore.ConnectTimeout(str(error)) from error
         except OSError as error:
             raise httpcore.ConnectError(str(error)) from error
         failure: Exception = httpcore.ConnectError(f"{host} has no address")
-        good = self._guard.pick(host, port, found)
+        good = self._guard.pick(host, port, addresses)
         if self._address is not None:
             good = only_at(self._address, host, good)
         for address in good:
@@ -300,8 +300,8 @@ async def cancel_stream(
     assert http2 is not None
     state = http2._h2_state
     unread = [event for event in http2._events.get(stream, ()) if isinstance(event, DataReceived)]
-    known = state.streams.get(stream)
-    unfinished = known is not None and not known.closed
+    stream_state = state.streams.get(stream)
+    unfinished = stream_state is not None and not stream_state.closed
     if state.state_machine.state is ConnectionState.CLOSED or not (unread or unfinished):
         return
     for event in unread:

@@ -138,8 +138,8 @@ class HttpxEngine:
     async def aclose(self) -> None:
         self._closed = True
         clients, self._clients = self._clients, {}
-        for one in clients.values():
-            await one.client.aclose()
+        for entry in clients.values():
+            await entry.client.aclose()
 
     async def get(self, url: str, headers: Mapping[str, str], limits: HopLimits) -> httpx.Response:
         return await self._ask("GET", url, headers, None, limits)
@@ -206,20 +206,20 @@ class HttpxEngine:
         """A proxy looks names up by itself: all that the name means here is checked before."""
         port = url.port or (443 if url.scheme == "https" else 80)
         try:
-            found = await self._look_up(url.host, port)
+            addresses = await self._look_up(url.host, port)
         except OSError as error:
             raise fetch_error(DNS, f"{url.host}: {error}") from error
-        for address in found:
+        for address in addresses:
             limits.guard.pick(url.host, port, [address])
 
     async def _client(self, limits: HopLimits) -> _Client:
         files, policy = limits.tls, limits.guard.policy
         key = (limits.verify_tls, policy, limits.proxy, files, limits.http2, limits.address)
-        found = self._clients.get(key)
-        if found is None:
-            found = self._clients[key] = self._make_client(limits)
-            await self._close_idle(found)
-        return found
+        entry = self._clients.get(key)
+        if entry is None:
+            entry = self._clients[key] = self._make_client(limits)
+            await self._close_idle(entry)
+        return entry
 
     def _make_client(self, limits: HopLimits) -> _Client:
         if self._closed:
@@ -242,25 +242,27 @@ class HttpxEngine:
         return _Client(client, transport)
 
     async def _close_idle(self, newest: _Client) -> None:
-        idle = [key for key, one in self._clients.items() if not one.running and one is not newest]
+        idle = [
+            key for key, entry in self._clients.items() if not entry.running and entry is not newest
+        ]
         for key in idle[: len(self._clients) - MOST_CLIENTS]:
             await self._clients.pop(key).client.aclose()
 
 
 async def _attempt(
-    one: _Client, request: httpx.Request, limits: HopLimits
+    entry: _Client, request: httpx.Request, limits: HopLimits
 ) -> httpx.Response | _Failed:
     left = StreamAllowance(limits.max_bytes)
     allowance.set(left)
 
-    async def trace(event: str, told: Mapping[str, Any]) -> None:
+    async def trace(event: str, info: Mapping[str, Any]) -> None:
         if event == "http2.response_closed.started" and left.connection is not None:
-            await cancel_stream(one.transport, left.connection, told["stream_id"])
+            await cancel_stream(entry.transport, left.connection, info["stream_id"])
 
     if limits.http2:
         request.extensions["trace"] = trace
     try:
-        response = await one.client.send(request, stream=True, follow_redirects=False)
+        response = await entry.client.send(request, stream=True, follow_redirects=False)
         left.begin_body()
         response.headers = response.extensions.pop(_ALL_HEADERS, response.headers)
         try:
@@ -309,16 +311,16 @@ async def _read_whole(
     reader.finish()
     raw = response.headers.raw
     kept = [p for p in raw if p[0].lower() not in (b"content-encoding", b"content-length")]
-    told: dict[str, Any] = {"wire_headers": tuple(raw)}
+    extensions: dict[str, Any] = {"wire_headers": tuple(raw)}
     if limits.archives:
         sent = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.headers.raw]
-        told |= {"sent_headers": sent, "wire_body": reader.as_it_came}
+        extensions |= {"sent_headers": sent, "wire_body": reader.as_it_came}
     return httpx.Response(
         response.status_code,
         headers=kept if reader.decodes else raw,
         content=b"".join(pieces),
         request=request,
-        extensions=told,
+        extensions=extensions,
     )
 
 

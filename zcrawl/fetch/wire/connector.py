@@ -99,9 +99,9 @@ class Dialer:
     async def _addresses(self, place: ConnectionTarget) -> list[str]:
         if as_address(place.name) is not None:
             return [place.name]
-        known = self._known.get(place)
-        if known is not None and known[0] > self._loop.time():
-            return known[1]
+        entry = self._known.get(place)
+        if entry is not None and entry[0] > self._loop.time():
+            return entry[1]
         asking = self._asking.get(place)
         if asking is None:  # one question for all who want to know at the same time
             asking = asyncio.ensure_future(self._look_up(place.name, place.port))
@@ -109,19 +109,19 @@ class Dialer:
             asking.add_done_callback(lambda done: self._learn(place, done))
         return await asyncio.shield(asking)
 
-    def _learn(self, place: ConnectionTarget, asked: asyncio.Future[list[str]]) -> None:
+    def _learn(self, place: ConnectionTarget, lookup: asyncio.Future[list[str]]) -> None:
         del self._asking[place]
         # A failure is told to those who wait, and not remembered.
-        if not asked.cancelled() and asked.exception() is None and asked.result():
+        if not lookup.cancelled() and lookup.exception() is None and lookup.result():
             if len(self._known) >= _MOST_NAMES:
                 self._known.clear()
-            self._known[place] = (self._loop.time() + NAMES_S, asked.result())
+            self._known[place] = (self._loop.time() + NAMES_S, lookup.result())
 
     async def _ask_system(self, name: str, port: int) -> list[str]:
-        found = await self._loop.getaddrinfo(
+        infos = await self._loop.getaddrinfo(
             name, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
         )
-        addresses = (str(info[4][0]) for info in found)
+        addresses = (str(info[4][0]) for info in infos)
         return list(dict.fromkeys(addresses))
 
     def close(self) -> None:

@@ -134,12 +134,12 @@ class PlainWire:
 
     def _destination(self, scheme: str, netloc: str, limits: HopLimits) -> _Destination:
         key = (scheme, netloc, limits.guard.policy, limits.tls, limits.verify_tls, limits.address)
-        known = self._destinations.get(key)
-        if known is None:
-            known = self._destinations[key] = _made(scheme, netloc)
+        destination = self._destinations.get(key)
+        if destination is None:
+            destination = self._destinations[key] = _made(scheme, netloc)
             if self._sweeper is None:
                 self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-        return known
+        return destination
 
     def _headers(self, headers: Mapping[str, str]) -> tuple[str, bool]:
         """The caller's headers as lines, with the empty one; whether Host is among them."""
@@ -160,8 +160,8 @@ class PlainWire:
 def split_plain(url: str) -> tuple[str, str, str] | None:
     """Scheme, host with port, and path of a URL that can be asked for here; None if it needs more
     than that."""
-    found = _PLAIN.fullmatch(url)
-    return None if found is None else (found[1], found[2], found[3] or "/")
+    match = _PLAIN.fullmatch(url)
+    return None if match is None else (match[1], match[2], match[3] or "/")
 
 
 def _made(scheme: str, netloc: str) -> _Destination:

@@ -46,13 +46,13 @@ TUNABLE: Final = ("rate", "concurrency", "burst")
 
 def tuned_spec(job: JobRow, args: Arguments) -> tuple[RunRow, bytes]:
     """The run that is meant and its spec with another pace; validated like a new one."""
-    wanted = {name: args[name] for name in TUNABLE if args.get(name) is not None}
-    if not wanted:
+    changes = {name: args[name] for name in TUNABLE if args.get(name) is not None}
+    if not changes:
         names = ", ".join(TUNABLE)
         raise RefusedError(f"nothing to change: give one of {names}", code=BAD_REQUEST)
     run = chosen_run(job, wanted_run(args))
     plain = msgspec.json.decode(run.spec)
-    plain["politeness"] = {**plain.get("politeness", {}), **wanted}
+    plain["politeness"] = {**plain.get("politeness", {}), **changes}
     spec: JobSpec = spec_from_dict(plain, "change")
     return run, to_json(spec)
 
@@ -86,20 +86,22 @@ class Intents:
 
     # ------------------------------------------------------------ drains
 
-    def drain(self, args: Arguments, on: bool, asked: ClientAction) -> SetDrain:
+    def drain(self, args: Arguments, on: bool, client_action: ClientAction) -> SetDrain:
         """Raise NodeUnknown for a worker that neither this leader nor the database knows."""
         state, node = self._state, args.text("node")
         info = state.roster.workers.get(node)
         if info is None and not self._is_stored(node):
             raise NodeUnknown(node, state)
-        told = NodeState.OFFLINE if info is None else info.state
+        node_state = NodeState.OFFLINE if info is None else info.state
         if info is not None and info.present:
             works = NodeState.BUSY if info.leases else NodeState.IDLE
-            told = NodeState.DRAINING if on or info.draining else works
+            node_state = NodeState.DRAINING if on or info.draining else works
         # Of one that is not here: the life that comes next. A HELLO that was refused counts, too:
         # its node was started anew, and its drain must not end with that start.
         life = state.lives.get(node, 0) if info is not None and info.present else 0
-        return SetDrain(state.epoch, node, on, life, asked.at, str(told), asked)
+        return SetDrain(
+            state.epoch, node, on, life, client_action.at, str(node_state), client_action
+        )
 
     def _is_stored(self, node: str) -> bool:
         streams = self._state.receiver.streams
@@ -107,13 +109,17 @@ class Intents:
 
     # ------------------------------------------------------------ wishes
 
-    def reassign(self, args: Arguments, asked: ClientAction) -> SetWish:
+    def reassign(self, args: Arguments, client_action: ClientAction) -> SetWish:
         """A host goes to the named worker as soon as the one that has it lets go."""
-        state, wanted, node = self._state, args.text("host"), args.text("node")
-        hosts = (one for one in state.planner.hosts.values() if wanted in (one.origin, str(one.id)))
+        state, host_ref, node = self._state, args.text("host"), args.text("node")
+        hosts = (
+            candidate
+            for candidate in state.planner.hosts.values()
+            if host_ref in (candidate.origin, str(candidate.id))
+        )
         host = next(hosts, None)
         if host is None:
-            raise RefusedError(f"no host {wanted!r} is being crawled", code=NO_SUCH_HOST)
+            raise RefusedError(f"no host {host_ref!r} is being crawled", code=NO_SUCH_HOST)
         worker = state.roster.workers.get(node)
         if worker is None or not worker.usable:
             raise NodeUnknown(node, state, " that could take it")
@@ -125,16 +131,18 @@ class Intents:
         clan = host.clan.hosts if host.clan is not None else {}
         others = tuple(id for id in clan if id in state.wishes and id != host.id)
         reply = msgspec.json.encode({"host": host.origin, "node": worker.id})
-        return SetWish(state.epoch, host.id, worker.id, reply, asked, others)
+        return SetWish(state.epoch, host.id, worker.id, reply, client_action, others)
 
     # ------------------------------------------------------------ retries
 
-    def retry(self, run: int, args: Arguments, asked: ClientAction) -> RetryDead | None:
+    def retry(self, run: int, args: Arguments, client_action: ClientAction) -> RetryDead | None:
         """None: it is under way, begun by this leader or by another; its end is its answer."""
-        if asked.request in self._retrying:
+        if client_action.request in self._retrying:
             return None
         reason, host = args.text("reason"), args.integer("host")
-        return RetryDead(self._state.epoch, run, RETRY_ROWS, asked.at, asked, reason, host)
+        return RetryDead(
+            self._state.epoch, run, RETRY_ROWS, client_action.at, client_action, reason, host
+        )
 
     def retried(self, command: RetryDead, more: bool, now: float, effects: MasterEffects) -> None:
         """A part is stored; the next one follows from where the retry stands."""
@@ -159,7 +167,9 @@ class Intents:
         """Go on with what the last leader had begun."""
         rows, self._inherited = self._inherited, []
         for row in rows:
-            asked = msgspec.structs.replace(row.asked, changed=0)
+            client_action = msgspec.structs.replace(row.asked, changed=0)
             epoch, utc = self._state.epoch, self._state.utc(now)
             only = row.reason, row.host
-            effects.append(Execute(RetryDead(epoch, row.run, RETRY_ROWS, utc, asked, *only)))
+            effects.append(
+                Execute(RetryDead(epoch, row.run, RETRY_ROWS, utc, client_action, *only))
+            )

@@ -90,7 +90,7 @@ class Arguments(dict[str, Any]):
         if name not in self._declared:
             raise LookupError(f"{self._op} does not declare the argument {name!r}")
 
-    def _wrong(self, name: str, value: object, wanted: str) -> RefusedError:
+    def _wrong(self, name: str, value: object, requirement: str) -> RefusedError:
         shown = ascii(value)[:_MOST_SHOWN]
-        text = f"{self._op}: {name} must be {wanted}, not {shown}"
+        text = f"{self._op}: {name} must be {requirement}, not {shown}"
         return RefusedError(text, code=BAD_REQUEST)

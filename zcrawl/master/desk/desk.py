@@ -97,9 +97,11 @@ class Desk:
     def ask(
         self, client: bytes, request: ClientRequest, now: float, effects: MasterEffects
     ) -> None:
-        known = self._pending.get(request.id)
-        if known is not None:  # asked again, maybe through another master: it is under way
-            known.client = client
+        earlier_request = self._pending.get(request.id)
+        if (
+            earlier_request is not None
+        ):  # asked again, maybe through another master: it is under way
+            earlier_request.client = client
             return
         pending = Pending(client, request)
         operation = find(request.op)
@@ -176,13 +178,13 @@ class Desk:
             self._submit_now(pending, now, effects)
 
     def submit_again(
-        self, pending: Pending, found: JobList, now: float, effects: MasterEffects
+        self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects
     ) -> None:
         """Go on with a submission in the mode `again`, with the job that is stored."""
         spec = None
         if pending.args.get("ref") is not None:
-            reads.the_job(found, pending.request)
-        for stored in filter(is_visible, found.jobs):
+            reads.the_job(job_list, pending.request)
+        for stored in filter(is_visible, job_list.jobs):
             spec = check_right(stored.spec, self._state.allow_code)
         self._submit_now(pending, now, effects, spec)
 
@@ -273,26 +275,28 @@ class Desk:
         """Ask for the job that an action is about."""
         effects.append(Ask(FindJob(pending.args.text("ref")), pending.request.id))
 
-    def act(self, pending: Pending, found: JobList, now: float, effects: MasterEffects) -> None:
-        job = reads.the_job(found, pending.request)
+    def act(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
+        job = reads.the_job(job_list, pending.request)
         action = pending.args.text("action")
-        wanted = reads.wanted_run(pending.args)
-        run = chosen_run(job, wanted)
+        run_number = reads.wanted_run(pending.args)
+        run = chosen_run(job, run_number)
         if action in ("retry", "resume"):
             check_right(run.spec, self._state.allow_code)
         if action == "retry":
-            asked = self._asked(pending, now)
-            retry = self._intents.retry(run.id, pending.args, asked)
+            client_action = self._asked(pending, now)
+            retry = self._intents.retry(run.id, pending.args, client_action)
             if retry is not None:
                 effects.append(Execute(retry))
         elif action in ACTIONS:
             state, reason = ACTIONS[action]
-            runs = job.runs if action == "delete" and wanted is None else [run]
-            pending.count = sum(one.state is not state for one in runs)
-            others = tuple(one.id for one in runs if one is not run)
-            asked, epoch = self._asked(pending, now), self._state.epoch
+            runs = job.runs if action == "delete" and run_number is None else [run]
+            pending.count = sum(row.state is not state for row in runs)
+            others = tuple(row.id for row in runs if row is not run)
+            client_action, epoch = self._asked(pending, now), self._state.epoch
             id = pending.request.id
-            change = ChangeRun(epoch, id, run.id, state, reason, asked.at, asked, others)
+            change = ChangeRun(
+                epoch, id, run.id, state, reason, client_action.at, client_action, others
+            )
             effects.append(Execute(change))
         else:
             raise RefusedError(f"unknown action {action!r}", code=BAD_REQUEST)
@@ -314,12 +318,14 @@ class Desk:
             effects.append(Note(f"run_{what}", f"run {row.id} by request", row.id))
             self._reply(pending, run_reply(row, pending.count), effects)
 
-    def tune(self, pending: Pending, found: JobList, now: float, effects: MasterEffects) -> None:
-        job = reads.the_job(found, pending.request)
+    def tune(self, pending: Pending, job_list: JobList, now: float, effects: MasterEffects) -> None:
+        job = reads.the_job(job_list, pending.request)
         run, spec = actions.tuned_spec(job, pending.args)
         pending.count = int(run.spec != spec)
-        asked = self._asked(pending, now)
-        effects.append(Execute(TuneRun(self._state.epoch, asked.request, run.id, spec, asked)))
+        client_action = self._asked(pending, now)
+        effects.append(
+            Execute(TuneRun(self._state.epoch, client_action.request, run.id, spec, client_action))
+        )
 
     def _asked(self, pending: Pending, now: float) -> ClientAction:
         return idempotency.asked(
@@ -327,8 +333,8 @@ class Desk:
         )
 
     def reassign(self, pending: Pending, now: float, effects: MasterEffects) -> None:
-        asked = self._asked(pending, now)
-        effects.append(Execute(self._intents.reassign(pending.args, asked)))
+        client_action = self._asked(pending, now)
+        effects.append(Execute(self._intents.reassign(pending.args, client_action)))
 
     def drain(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         self._set_drain(True, pending, now, effects)
@@ -337,8 +343,8 @@ class Desk:
         self._set_drain(False, pending, now, effects)
 
     def _set_drain(self, on: bool, pending: Pending, now: float, effects: MasterEffects) -> None:
-        asked = self._asked(pending, now)
-        effects.append(Execute(self._intents.drain(pending.args, on, asked)))
+        client_action = self._asked(pending, now)
+        effects.append(Execute(self._intents.drain(pending.args, on, client_action)))
 
     def step_down(self, pending: Pending, now: float, effects: MasterEffects) -> None:
         data = actions.step_down(self._state, pending.args)
@@ -395,11 +401,11 @@ class Desk:
                 handler.found(self)(pending, outcome, now, effects)
                 return
             live = functools.partial(live_run, self._state, now=now)
-            found = reads.proceed(pending, outcome, live, self._state.utc(now))
-            if isinstance(found, dict):
-                self._reply(pending, found, effects)
+            next_step = reads.proceed(pending, outcome, live, self._state.utc(now))
+            if isinstance(next_step, dict):
+                self._reply(pending, next_step, effects)
             else:
-                effects.append(Ask(found, tag))
+                effects.append(Ask(next_step, tag))
         except Exception as error:  # refused by its name, or as a bug of ours
             self._fail(pending, error, effects)
 
@@ -481,8 +487,10 @@ def _operation(pending: Pending) -> Operation:
 
 def request_of(command: Command) -> str:
     """The id of the client's request that a command carries out; empty: it is nobody's."""
-    asked = getattr(command, "asked", None)
-    request: str = getattr(command, "request", "") if asked is None else asked.request
+    client_action = getattr(command, "asked", None)
+    request: str = (
+        getattr(command, "request", "") if client_action is None else client_action.request
+    )
     return request
 
 

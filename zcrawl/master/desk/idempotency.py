@@ -56,5 +56,5 @@ def _brief(args: dict[str, Any]) -> str:
     """What an action was about, without what may be long or secret."""
     spec = args.get("spec")
     name = spec.get("name", "") if isinstance(spec, dict) else ""
-    told = {"name": name} | {key: args.get(key) for key in (*_TOLD, *_PACE)}
-    return ", ".join(f"{key} {str(value)[:100]}" for key, value in told.items() if value)
+    details = {"name": name} | {key: args.get(key) for key in (*_TOLD, *_PACE)}
+    return ", ".join(f"{key} {str(value)[:100]}" for key, value in details.items() if value)

@@ -53,12 +53,14 @@ def page(
 ) -> dict[str, Any]:
     """{"rows", "total", "offset"}. The first of `keys` is the order without a wish."""
     if want.sort and want.sort not in keys:
-        known = ", ".join(keys)
-        raise RefusedError(f"cannot sort by {want.sort!r}; use one of {known}", code=BAD_REQUEST)
+        names = ", ".join(keys)
+        raise RefusedError(f"cannot sort by {want.sort!r}; use one of {names}", code=BAD_REQUEST)
     chosen = list(rows)
     if want.filter:
-        wanted = want.filter.casefold()
-        chosen = [one for one in chosen if (wanted in text(one).casefold()) is not want.inverse]
+        filter_text = want.filter.casefold()
+        chosen = [
+            row for row in chosen if (filter_text in text(row).casefold()) is not want.inverse
+        ]
     key = keys[want.sort or next(iter(keys))]
     upto = want.offset + want.limit
     if upto < len(chosen) // 4:
@@ -68,7 +70,7 @@ def page(
         ordered = sorted(chosen, key=key, reverse=want.desc)
     shown = ordered[want.offset : upto]
     return {
-        "rows": [view(one) for one in shown],
+        "rows": [view(row) for row in shown],
         "total": len(chosen),
         "offset": want.offset,
     }

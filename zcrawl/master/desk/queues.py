@@ -62,11 +62,11 @@ def queues(state: LeaderState, args: Arguments) -> dict[str, Any]:
     """One page of groups. `by` is job, tag or host; `tag` leaves out jobs that do not have it."""
     by, tag = args.text("by"), args.text("tag")
     if by not in GROUPINGS:
-        known = ", ".join(GROUPINGS)
-        raise RefusedError(f"queues by {by!r}; use one of {known}", code=BAD_REQUEST)
+        names = ", ".join(GROUPINGS)
+        raise RefusedError(f"queues by {by!r}; use one of {names}", code=BAD_REQUEST)
     grouping, active = GROUPINGS[by], state.runs.active
-    wanted = {run for run, one in active.items() if is_tagged(one.spec.tags, tag)}
-    sums = grouping.sums(state, wanted)
+    runs = {run for run, active_run in active.items() if is_tagged(active_run.spec.tags, tag)}
+    sums = grouping.sums(state, runs)
     answer = page(
         sums,
         read_want(args),
@@ -87,11 +87,11 @@ def queues(state: LeaderState, args: Arguments) -> dict[str, Any]:
     return {**answer, "commit_backlog": len(state.receiver.queue), "out_of_order": early}
 
 
-def _summed(state: LeaderState, wanted: set[int], *, by_host: bool) -> _Groups:
+def _summed(state: LeaderState, runs: set[int], *, by_host: bool) -> _Groups:
     """With ten thousand hosts and leases it is run often enough to be written plainly."""
-    sums = _Groups() if by_host else _Groups((run, Sums(runs=[run])) for run in wanted)
+    sums = _Groups() if by_host else _Groups((run, Sums(runs=[run])) for run in runs)
     for (run, host), lane in state.frontier.lanes.items():
-        if run in wanted:
+        if run in runs:
             group = sums[host if by_host else run]
             group.ready += len(lane.ready)
             group.delayed += len(lane.delayed)
@@ -99,21 +99,21 @@ def _summed(state: LeaderState, wanted: set[int], *, by_host: bool) -> _Groups:
             group.runs.append(run)
             group.hosts.append(host)
     for (run, host), leases in state.leases.by_lane.items():
-        if run in wanted:
+        if run in runs:
             group = sums[host if by_host else run]
             group.leased += leases
             group.runs.append(run)
     for lease in state.leases.by_seq.values():
-        if lease.received and lease.row.run in wanted:
+        if lease.received and lease.row.run in runs:
             group = sums[lease.row.host if by_host else lease.row.run]
             group.leased -= 1
             group.unacked += 1
     for row in state.withheld.values():
-        if row is not None and row.run in wanted:
+        if row is not None and row.run in runs:
             sums[row.host if by_host else row.run].unacked += 1
-    for one in state.receiver.queue:
-        if isinstance(one.result, Result) and one.result.run in wanted:
-            sums[one.result.host if by_host else one.result.run].backlog += 1
+    for received in state.receiver.queue:
+        if isinstance(received.result, Result) and received.result.run in runs:
+            sums[received.result.host if by_host else received.result.run].backlog += 1
     return sums
 
 
@@ -138,8 +138,8 @@ def _trend(state: LeaderState, sums: Sums) -> list[int]:
 # ---------------------------------------------------------------- by job
 
 
-def _run_sums(state: LeaderState, wanted: set[int]) -> Mapping[int, Sums]:
-    return _summed(state, wanted, by_host=False)
+def _run_sums(state: LeaderState, runs: set[int]) -> Mapping[int, Sums]:
+    return _summed(state, runs, by_host=False)
 
 
 def _run_view(state: LeaderState, run: int, sums: Sums) -> dict[str, Any]:
@@ -157,9 +157,9 @@ def _run_text(state: LeaderState, run: int, sums: Sums) -> str:
 # ---------------------------------------------------------------- by tag
 
 
-def _tag_sums(state: LeaderState, wanted: set[int]) -> Mapping[str, Sums]:
+def _tag_sums(state: LeaderState, runs: set[int]) -> Mapping[str, Sums]:
     tags: dict[str, Sums] = {}
-    for run, sums in _summed(state, wanted, by_host=False).items():
+    for run, sums in _summed(state, runs, by_host=False).items():
         for tag in state.runs.active[run].spec.tags or (NO_TAG,):
             tags.setdefault(tag, Sums()).add(sums)
     return tags
@@ -177,8 +177,8 @@ def _tag_text(state: LeaderState, tag: str, sums: Sums) -> str:
 # ---------------------------------------------------------------- by host
 
 
-def _host_sums(state: LeaderState, wanted: set[int]) -> Mapping[int, Sums]:
-    return _summed(state, wanted, by_host=True)
+def _host_sums(state: LeaderState, runs: set[int]) -> Mapping[int, Sums]:
+    return _summed(state, runs, by_host=True)
 
 
 def _host_view(state: LeaderState, host: int, sums: Sums) -> dict[str, Any]:
@@ -186,8 +186,8 @@ def _host_view(state: LeaderState, host: int, sums: Sums) -> dict[str, Any]:
 
 
 def _host_text(state: LeaderState, host: int, sums: Sums) -> str:
-    known = state.planner.hosts.get(host)
-    return known.origin if known is not None else ""
+    host_state = state.planner.hosts.get(host)
+    return host_state.origin if host_state is not None else ""
 
 
 GROUPINGS: Final = {

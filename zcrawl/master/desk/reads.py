@@ -137,8 +137,8 @@ def _failed(row: FailedRow) -> dict[str, Any]:
     return {**msgspec.structs.asdict(row), "state": row.state.name.lower()}
 
 
-def the_job(found: JobList, request: ClientRequest) -> JobRow:
-    for job in found.jobs:
+def the_job(job_list: JobList, request: ClientRequest) -> JobRow:
+    for job in job_list.jobs:
         if is_visible(job):
             return job
     ref = request.args["ref"]

@@ -51,12 +51,12 @@ def _forbidden(request: ClientRequest) -> str:
     )
 
 
-def refusal(asked: ClientAsked) -> MasterEffects | None:
+def refusal(event: ClientAsked) -> MasterEffects | None:
     """Return the refusal of a request that its role may not make; None: it may."""
-    request = asked.request
+    request = event.request
     if may_ask(request.role, request.op):
         return None
     effects: MasterEffects = []
     error = RefusedError(_forbidden(request), code=FORBIDDEN)
-    refuse(Pending(asked.client, request), error, effects)
+    refuse(Pending(event.client, request), error, effects)
     return effects

@@ -50,7 +50,7 @@ class DeskViews:
         if now < until:
             return answer
         answer = view(args, now)
-        for old in [one for one, (until, _) in self._kept.items() if until <= now]:
+        for old in [kept_key for kept_key, (until, _) in self._kept.items() if until <= now]:
             del self._kept[old]
         if len(self._kept) < ANSWERS_KEPT:
             behind = max(len(self._state.planner.hosts), len(self._state.frontier.lanes))
@@ -163,8 +163,8 @@ class DeskViews:
             host = state.planner.hosts.get(key[1])
             return host.origin if host is not None else ""
 
-        def view(one: tuple[tuple[int, int, str], FailureGroup]) -> dict[str, Any]:
-            key, group = one
+        def view(entry: tuple[tuple[int, int, str], FailureGroup]) -> dict[str, Any]:
+            key, group = entry
             active = state.runs.active.get(key[0])
             row = active.row if active is not None else state.ended.get(key[0])
             return {
@@ -184,13 +184,13 @@ class DeskViews:
         return page(
             groups,
             read_want(args),
-            text=lambda one: f"{one[0][2]} {origin(one[0])} {name(one[0])} {one[1].url}",
+            text=lambda entry: f"{entry[0][2]} {origin(entry[0])} {name(entry[0])} {entry[1].url}",
             keys={
-                "count": lambda one: one[1].count,
-                "at": lambda one: one[1].at,
-                "reason": lambda one: one[0][2],
-                "host": lambda one: origin(one[0]),
-                "name": lambda one: name(one[0]),
+                "count": lambda entry: entry[1].count,
+                "at": lambda entry: entry[1].at,
+                "reason": lambda entry: entry[0][2],
+                "host": lambda entry: origin(entry[0]),
+                "name": lambda entry: name(entry[0]),
             },
             view=view,
         )
@@ -200,18 +200,18 @@ class DeskViews:
         want, watch = read_want(args), self._state.watch
         lines: Iterable[dict[str, Any]] = itertools.chain(watch.events, watch.lines)
         if want.filter:
-            wanted = read_filter(want.filter)
+            log_filter = read_filter(want.filter)
             lines = (
-                one
-                for one in lines
-                if wanted.fits(one, self._job_of(one["run"])) is not want.inverse
+                line
+                for line in lines
+                if log_filter.fits(line, self._job_of(line["run"])) is not want.inverse
             )
         return page(
             lines,
             msgspec.structs.replace(want, filter=""),
-            text=lambda one: "",
-            keys={"n": lambda one: one["n"]},
-            view=lambda one: one,
+            text=lambda line: "",
+            keys={"n": lambda line: line["n"]},
+            view=lambda line: line,
         )
 
     def _job_of(self, run: int) -> tuple[str, ...]:
@@ -231,31 +231,31 @@ class DeskViews:
     def in_flight(self, args: Arguments, now: float) -> dict[str, Any]:
         """Open requests, of a worker, a run or a host, or of all."""
         state = self._state
-        wanted = {name: args.get(name) for name in ("worker", "run", "host")}
+        filters = {name: args.get(name) for name in ("worker", "run", "host")}
         leases = [
-            one
-            for one in state.leases.by_seq.values()
-            if wanted["worker"] in (None, one.worker.id)
-            and wanted["run"] in (None, one.row.run)
-            and wanted["host"] in (None, one.row.host)
+            lease
+            for lease in state.leases.by_seq.values()
+            if filters["worker"] in (None, lease.worker.id)
+            and filters["run"] in (None, lease.row.run)
+            and filters["host"] in (None, lease.row.host)
         ]
 
-        def view(one: Lease) -> dict[str, Any]:
+        def view(lease: Lease) -> dict[str, Any]:
             return {
-                "seq": one.row.seq,
-                "url": one.row.url,
-                "run": one.row.run,
-                "worker": one.worker.id,
-                "attempt": one.row.attempts + 1,
-                "since_s": round(now - one.sent_at, 2),
-                "received": one.received,
+                "seq": lease.row.seq,
+                "url": lease.row.url,
+                "run": lease.row.run,
+                "worker": lease.worker.id,
+                "attempt": lease.row.attempts + 1,
+                "since_s": round(now - lease.sent_at, 2),
+                "received": lease.received,
             }
 
         return page(
             leases,
-            read_want({key: value for key, value in args.items() if key not in wanted}),
-            text=lambda one: one.row.url,
-            keys={"since": lambda one: one.sent_at, "url": lambda one: one.row.url},
+            read_want({key: value for key, value in args.items() if key not in filters}),
+            text=lambda lease: lease.row.url,
+            keys={"since": lambda lease: lease.sent_at, "url": lambda lease: lease.row.url},
             view=view,
         )
 

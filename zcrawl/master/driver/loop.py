@@ -183,18 +183,18 @@ class MasterLoop:
 
     def _on_messages(self, arrived: list[Arrived], by_master: bool = False) -> None:
         now, utc = self._clock(), self._utc()
-        for one in arrived:
-            message = one.message
+        for arrival in arrived:
+            message = arrival.message
             event: m.MasterEvent
             if not isinstance(message, BadBody) and isinstance(message.body, ClientRequest):
                 if self._prepare is not None and message.body.op == SUBMIT:
-                    self._prepare_then_ask(self._prepare, one.route, message.body)
+                    self._prepare_then_ask(self._prepare, arrival.route, message.body)
                     continue
-                event = m.ClientAsked(one.route, message.body)
+                event = m.ClientAsked(arrival.route, message.body)
             elif not isinstance(message, BadBody) and isinstance(message.body, Reply):
                 event = m.ReplyCame(message.body)
             else:
-                event = m.MessageCame(message, one.route, by_master)
+                event = m.MessageCame(message, arrival.route, by_master)
             self._settle(event, now, utc)
         self._plan_tick()
 

@@ -130,12 +130,12 @@ class ZmqMasterMesh(MeshEnd):
     def _on_subscription(self, frames: list[bytes]) -> None:
         """An XPUB receives nothing but subscriptions (1) and their ends (0). An answer goes to all
         who subscribe to it, so however many come they get few together."""
-        wanted = frames[0][1:]
+        prefix = frames[0][1:]
         if frames[0][:1] != b"\x01":
             return
-        if wanted == VERSION_TOPIC:
+        if prefix == VERSION_TOPIC:
             self._notices.want()
-        elif self._last_beat is not None and topic(MessageKind.BEAT).startswith(wanted):
+        elif self._last_beat is not None and topic(MessageKind.BEAT).startswith(prefix):
             self._beats.want()
 
     def _repeat_beat(self) -> None:

@@ -46,11 +46,11 @@ class ZmqPeers(MeshEnd):
 
     def follow(self, masters: list[Endpoints]) -> None:
         """These are the other masters now."""
-        wanted = {one.master: one for one in masters if one.master != self._source}
+        peers = {peer.master: peer for peer in masters if peer.master != self._source}
         for master, (endpoints, _) in list(self._lines.items()):
-            if wanted.get(master) != endpoints:
+            if peers.get(master) != endpoints:
                 self._leave(master)
-        for master, endpoints in wanted.items():
+        for master, endpoints in peers.items():
             if master not in self._lines:
                 self._join(endpoints)
 

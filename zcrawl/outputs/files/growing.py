@@ -244,10 +244,10 @@ class OutputFile:
         return self._records.render(items, self._title, first=self._length == 0)
 
     def _check_size(self, file: BinaryIO) -> None:
-        found = os.fstat(file.fileno()).st_size
-        if found < self._length:
+        size = os.fstat(file.fileno()).st_size
+        if size < self._length:
             raise StoreError(
-                f"{self._path} has {found} bytes, but {self._length} were written to it: it was "
+                f"{self._path} has {size} bytes, but {self._length} were written to it: it was "
                 "changed or replaced; export the run's items to a new file instead",
                 code=OUTPUT_DAMAGED,
             )

@@ -85,11 +85,11 @@ class ParquetRows:
         # What of each item has no column, or does not fit it.
         others: list[dict[str, Any]] = []
         if self._rest:
-            known = self._columns
-            others = [{k: v for k, v in one.items() if k not in known} for one in values]
+            columns = self._columns
+            others = [{k: v for k, v in fields.items() if k not in columns} for fields in values]
         arrays = [self._array(name, kind, values, others) for name, kind in self._columns.items()]
         if self._rest:
-            texts = [msgspec.json.encode(one).decode() if one else None for one in others]
+            texts = [msgspec.json.encode(fields).decode() if fields else None for fields in others]
             arrays.append(self._pa.array(texts, type=self._pa.string()))
         schema = self._writer.schema
         self._writer.write_table(self._pa.Table.from_arrays(arrays, schema=schema))
@@ -97,7 +97,7 @@ class ParquetRows:
     def _array(
         self, name: str, kind: ColumnKind, items: list[dict[str, Any]], others: list[dict[str, Any]]
     ) -> Any:
-        values, arrow = [one.get(name) for one in items], _arrow(self._pa, kind)
+        values, arrow = [item.get(name) for item in items], _arrow(self._pa, kind)
         if kind != "json":
             try:
                 return self._pa.array(values, type=arrow)
@@ -148,7 +148,11 @@ def _fit(value: Any, kind: ColumnKind) -> Any:
         return None
     match kind:
         case ListOf(inner):
-            return [_fit(one, inner) for one in value] if isinstance(value, list) else _no(value)
+            return (
+                [_fit(element, inner) for element in value]
+                if isinstance(value, list)
+                else _no(value)
+            )
         case ObjectOf(fields):
             if not isinstance(value, dict):
                 return _no(value)

@@ -87,11 +87,11 @@ class PageChildren:
         if number not in child.setups:
             child.setups.add(number)
             questions.append(wire.Prepare(number, setup))
-        known = None
+        wire_facts = None
         if facts is not None:
             main = None if facts.main is None else dict(facts.main)
-            known = wire.Facts(facts.url, facts.label, dict(facts.values), main)
-        questions.append(wire.ReadPage(number, body, content_type, url, known))
+            wire_facts = wire.Facts(facts.url, facts.label, dict(facts.values), main)
+        questions.append(wire.ReadPage(number, body, content_type, url, wire_facts))
         links, answer = await self._ask(child, questions, self._timeout_s)
         await self._give_back(child)
         if not isinstance(answer, wire.PageParsed):

@@ -74,12 +74,12 @@ class FieldReader:
         """The path of a required field, here or inside, that has no value."""
         if self.required and (value is None or value == [] or value == ""):
             return self.counted
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
+        for element in value if isinstance(value, list) else [value]:
+            if isinstance(element, dict):
                 for child in self.children:
-                    found = child.missing(one.get(child.name))
-                    if found is not None:
-                        return found
+                    path = child.missing(element.get(child.name))
+                    if path is not None:
+                        return path
         return None
 
     # ------------------------------------------------------------ objects
@@ -87,22 +87,22 @@ class FieldReader:
     def _objects(self, page: SourcePage, scope: Raw, errors: dict[str, str]) -> Any:
         if self.many:
             objects = []
-            for one in self._take(page, scope):
+            for raw in self._take(page, scope):
                 page.check()
-                objects.append(self._object(page, one, errors))
+                objects.append(self._object(page, raw, errors))
             return objects
-        for one in self._find(page, scope):
-            return self._object(page, one, errors)
+        for raw in self._find(page, scope):
+            return self._object(page, raw, errors)
         return None
 
     def _object(self, page: SourcePage, scope: Raw, errors: dict[str, str]) -> dict[str, Any]:
         return {child.name: child.read(page, scope, errors) for child in self.children}
 
     def _take(self, page: SourcePage, scope: Raw) -> list[Raw]:
-        found = list(islice(self._find(page, scope), MAX_LIST + 1))
-        if len(found) > MAX_LIST:
+        values = list(islice(self._find(page, scope), MAX_LIST + 1))
+        if len(values) > MAX_LIST:
             raise FieldProblem(f"more than {MAX_LIST} values")
-        return found
+        return values
 
     # ------------------------------------------------------------ plain values
 
@@ -131,8 +131,8 @@ class FieldReader:
             if pattern is None:
                 values.append(typed(page, text))
             else:
-                found = pattern.all(to_text(text), MAX_LIST - len(values))
-                values += [typed(page, one) for one in found]
+                matches = pattern.all(to_text(text), MAX_LIST - len(values))
+                values += [typed(page, match) for match in matches]
         return values
 
 
@@ -214,13 +214,13 @@ def _reader(field: Field, path: str, many: bool) -> Reader:
             return _path_reader(compile_path(expression, f"{path}.{part}"), part, many)
     if field.opengraph:
         name = field.opengraph
-        return _path_reader(lambda found: found.get(name), "opengraph", many)
+        return _path_reader(lambda properties: properties.get(name), "opengraph", many)
     if field.page is not None:
         fact = field.page
         return lambda page, scope: iter(() if (v := page.fact(fact)) is None else (v,))
     if field.main:
-        wanted = "markdown" if field.type == "markdown" else "text"
-        return lambda page, scope: iter(() if (v := page.main(wanted)) is None else (v,))
+        text_format = "markdown" if field.type == "markdown" else "text"
+        return lambda page, scope: iter(() if (v := page.main(text_format)) is None else (v,))
     return lambda page, scope: iter(() if scope is None else (scope,))  # the item's own element
 
 
@@ -245,7 +245,7 @@ def _path_reader(search: Callable[[Any], Any], part: str | None, many: bool) -> 
             return iter(())
         if isinstance(value, list):
             # A single value of several is the first one, as with elements.
-            return (one for one in (value if many else value[:1]) if one is not None)
+            return (element for element in (value if many else value[:1]) if element is not None)
         return iter((value,))
 
     return read

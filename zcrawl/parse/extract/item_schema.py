@@ -49,11 +49,11 @@ def compile_check(schema: Mapping[str, Any], path: str) -> Check:
     """A function from an item to where and how it breaks the schema, or None."""
     if schema.get("type", "object") != "object":
         raise JobError(f"{path}.type is {schema['type']!r}; write 'object', which an item is")
-    wanted = _object(schema, path, 1)
+    item_type = _object(schema, path, 1)
 
     def check(item: dict[str, Any]) -> tuple[str, str] | None:
         try:
-            msgspec.convert(item, wanted)
+            msgspec.convert(item, item_type)
         except msgspec.ValidationError as error:
             what, _, where = str(error).replace("`", "").partition(" - at $")
             return where.lstrip(".") or "item", what
@@ -90,11 +90,11 @@ def _type(schema: Any, path: str, depth: int) -> Any:
             _refuse_unknown(schema, (), path)
             return Any
         kinds = guess
-    found: Any = None
+    union: Any = None
     for kind in kinds if isinstance(kinds, list | tuple) else [kinds]:
-        one = _of_kind(kind, schema, path, depth, several=isinstance(kinds, list | tuple))
-        found = one if found is None else found | one
-    return found
+        member = _of_kind(kind, schema, path, depth, several=isinstance(kinds, list | tuple))
+        union = member if union is None else union | member
+    return union
 
 
 def _of_kind(kind: Any, schema: Mapping[str, Any], path: str, depth: int, several: bool) -> Any:
@@ -156,16 +156,16 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
     fields: list[Any] = []
     renamed: dict[str, str] = {}
     for number, name in enumerate(names):
-        wanted = Any
+        field_type = Any
         if name in properties:
-            wanted = _type(properties[name], f"{path}.properties.{name}", depth + 1)
+            field_type = _type(properties[name], f"{path}.properties.{name}", depth + 1)
         own = f"f{number}"  # a property may have any name, a field of a struct may not
         renamed[own] = name
         if name in required:
-            fields.append((own, wanted))
+            fields.append((own, field_type))
         else:
             # A field that was not found is null in an item: that is how it is absent.
-            fields.append((own, wanted if wanted is Any else wanted | None, None))
+            fields.append((own, field_type if field_type is Any else field_type | None, None))
     fields.sort(key=len)
     try:
         return msgspec.defstruct(
@@ -175,9 +175,9 @@ def _object(schema: Mapping[str, Any], path: str, depth: int) -> Any:
         raise JobError(f"{path}: {error}") from None
 
 
-def _refuse_unknown(schema: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
+def _refuse_unknown(schema: Mapping[str, Any], keywords: tuple[str, ...], path: str) -> None:
     for key in schema:
-        if key not in known and key not in _ANNOTATIONS and key != "type":
+        if key not in keywords and key not in _ANNOTATIONS and key != "type":
             advice = "; write `re` in the field instead" if key == "pattern" else ""
             raise JobError(
                 f"{path}: the keyword {key!r} is not supported here{advice}", code=UNKNOWN_KEY

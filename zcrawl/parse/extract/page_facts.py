@@ -71,9 +71,9 @@ class SourcePage:
             for node in self.tree.tags("base") if self.tree is not None else ():
                 self.check()
                 href = node.attributes.get("href")
-                found = None if href is None else self.resolver.resolve(self.facts.url, href)
-                if found is not None:
-                    self._base = found[0]
+                link = None if href is None else self.resolver.resolve(self.facts.url, href)
+                if link is not None:
+                    self._base = link[0]
                     break
         return self._base
 
@@ -96,13 +96,13 @@ class SourcePage:
             return structured.opengraph(self.tree)
         return structured.microdata(self.tree, self.absolute, self.check)
 
-    def main(self, wanted: str) -> str | None:
+    def main(self, text_format: str) -> str | None:
         main = self.facts.main
         if main is None:
             return None
         if "error" in main:
             raise FieldProblem(str(main["error"]))
-        text: str | None = main.get(wanted)
+        text: str | None = main.get(text_format)
         return text
 
     def fact(self, name: str) -> Any:

@@ -85,9 +85,9 @@ class ExtractionPlan:
         facts = page.facts
         block = self._named.get(facts.label)
         if block is None:
-            for one in self._blocks:
-                if one.matches(page):
-                    block = one
+            for candidate in self._blocks:
+                if candidate.matches(page):
+                    block = candidate
                     break
         return None if block is None else block.apply(page)
 
@@ -195,10 +195,10 @@ class _CompiledBlock:
             yield page.json
             return
         try:
-            found = self._item_json(page.json)
+            result = self._item_json(page.json)
         except FieldProblem:  # no list where one was expected: no items on this page
             return
-        yield from found if isinstance(found, list) else [found] if found is not None else []
+        yield from result if isinstance(result, list) else [result] if result is not None else []
 
     def _wrong(self, item: dict[str, Any], errors: dict[str, str]) -> str | None:
         """Why it is set aside. The reason is counted, so it holds no value of the page."""
@@ -284,20 +284,20 @@ class _Rule:
             page.check()
             attributes = node.attributes
             if "href" in attributes or "src" in attributes:
-                found = [attributes]
+                links = [attributes]
             else:  # not a link itself: those within it
-                found = [inner.attributes for inner in node.css("a[href]")]
-            for one in found:
-                if page.follow_nofollow or not says_nofollow(one.get("rel")):
-                    yield one.get("href") or one.get("src") or ""
+                links = [inner.attributes for inner in node.css("a[href]")]
+            for link in links:
+                if page.follow_nofollow or not says_nofollow(link.get("rel")):
+                    yield link.get("href") or link.get("src") or ""
 
     def _hrefs_of_json(self, page: SourcePage) -> Iterator[str]:
         if self._json is None:
             return
         try:
-            found = self._json(page.json)
+            result = self._json(page.json)
         except FieldProblem:  # the page has another shape: nothing to follow
             return
-        for one in found if isinstance(found, list) else [found]:
-            if isinstance(one, str):
-                yield one
+        for href in result if isinstance(result, list) else [result]:
+            if isinstance(href, str):
+                yield href

@@ -24,39 +24,39 @@ _URL_ATTRIBUTES = {
 
 
 def jsonld(tree: LexborHTMLParser) -> dict[str, Any]:
-    found: list[dict[str, Any]] = []
+    objects: list[dict[str, Any]] = []
     for script in tree.css('script[type="application/ld+json"]'):
         text = (script.text() or "").strip().removeprefix("<!--").removesuffix("-->")
         try:
             value = msgspec.json.decode(text.rstrip(" ;\n"), strict=False)
         except (msgspec.DecodeError, RecursionError):
             continue  # one broken script; the others count
-        _collect(value, found)
-    return _by_type(found, "@type")
+        _collect(value, objects)
+    return _by_type(objects, "@type")
 
 
-def _collect(value: Any, found: list[dict[str, Any]]) -> None:
+def _collect(value: Any, objects: list[dict[str, Any]]) -> None:
     """Objects at the top, in lists, and in a @graph, in their order."""
     waiting = [value]
-    while waiting and len(found) < MAX_OBJECTS:
-        one = waiting.pop(0)
-        if isinstance(one, list):
-            waiting[:0] = one[:MAX_OBJECTS]
-        elif isinstance(one, dict):
-            if isinstance(one.get("@graph"), list):
-                waiting[:0] = one["@graph"][:MAX_OBJECTS]
-            if "@type" in one or "@graph" not in one:
-                found.append(one)
+    while waiting and len(objects) < MAX_OBJECTS:
+        entry = waiting.pop(0)
+        if isinstance(entry, list):
+            waiting[:0] = entry[:MAX_OBJECTS]
+        elif isinstance(entry, dict):
+            if isinstance(entry.get("@graph"), list):
+                waiting[:0] = entry["@graph"][:MAX_OBJECTS]
+            if "@type" in entry or "@graph" not in entry:
+                objects.append(entry)
 
 
-def _by_type(found: list[dict[str, Any]], key: str) -> dict[str, Any]:
+def _by_type(objects: list[dict[str, Any]], key: str) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for one in found:
-        kinds = one.get(key)
+    for entry in objects:
+        kinds = entry.get(key)
         for kind in kinds if isinstance(kinds, list) else [kinds]:
             if isinstance(kind, str) and kind:
-                result.setdefault(kind.rstrip("/").rpartition("/")[2].rpartition("#")[2], one)
-    return {**result, "all": found} if found else {}
+                result.setdefault(kind.rstrip("/").rpartition("/")[2].rpartition("#")[2], entry)
+    return {**result, "all": objects} if objects else {}
 
 
 def opengraph(tree: LexborHTMLParser) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def microdata(
             else:
                 holder[name] = [holder[name], value]
     tops = [items[node.mem_id] for node in nodes if "itemprop" not in node.attributes]
-    return _by_type([one for one in tops if _shallow(one)], "@type")
+    return _by_type([top for top in tops if _shallow(top)], "@type")
 
 
 def _holder(node: LexborNode, items: dict[int, dict[str, Any]]) -> dict[str, Any] | None:
@@ -128,8 +128,8 @@ def _shallow(item: dict[str, Any]) -> bool:
     for _ in range(_MAX_SCOPES):
         level = [
             inner
-            for one in level
-            for value in one.values()
+            for parent in level
+            for value in parent.values()
             for inner in (value if isinstance(value, list) else [value])
             if isinstance(inner, dict)
         ]

@@ -85,10 +85,10 @@ def to_float(value: Any, decimal: str = "") -> float:
 
 
 def _read_number(text: str, decimal: str) -> float:
-    found = _NUMBER.search(text)
-    if found is None:
+    match = _NUMBER.search(text)
+    if match is None:
         raise FieldProblem(f"no number: {shown(text)}")
-    digits = found[0]
+    digits = match[0]
     if digits.strip("+-.,0123456789eE"):  # something else stands between them
         digits = _SPACES.sub("", digits).replace("−", "-")
     digits = digits.rstrip(".,")
@@ -140,10 +140,10 @@ def to_date(value: Any, format: str = "") -> str:
         raise FieldProblem(f"no date: {shown(value)}")
     if format:
         try:
-            found = datetime.datetime.strptime(text, format)
+            moment = datetime.datetime.strptime(text, format)
         except ValueError:
             raise FieldProblem(f"no date of the form {format}: {shown(value)}") from None
-        return _iso(found, "%H" in format or "%I" in format or "%c" in format or "%X" in format)
+        return _iso(moment, "%H" in format or "%I" in format or "%c" in format or "%X" in format)
     if _UNIX_TIME.fullmatch(text):  # before ISO 8601, which reads 1712011500000 as a day of 1712
         return _from_timestamp(float(text) if "." in text else int(text))
     try:

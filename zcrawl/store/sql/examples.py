@@ -43,8 +43,8 @@ class Examples:
         runs = dict.fromkeys(run for run, _, _ in self._new)
         counts: dict[Key, int] = {}
         reasons: dict[tuple[int, str], int] = {}
-        found = self._session.all_in(select + "GROUP BY run, kind, name", (), runs)
-        for run, kind, name, count in found:
+        stored_counts = self._session.all_in(select + "GROUP BY run, kind, name", (), runs)
+        for run, kind, name, count in stored_counts:
             counts[(run, kind, name)] = count
             reasons[(run, kind)] = reasons.get((run, kind), 0) + 1
         rows: list[tuple[int, str, str, int, str]] = []

@@ -21,40 +21,42 @@ TEXT_CHARS = 255  # of the columns
 def stored_reply(session: Session, request: str) -> bytes | None:
     """The answer that was given under this id; None: nothing was done under it."""
     select = "SELECT job, run, reply FROM client_requests WHERE id = ?"
-    found = session.one(select, (request,))
-    if found is None:
+    row = session.one(select, (request,))
+    if row is None:
         return None
-    job, run, reply = found
+    job, run, reply = row
     return bytes(reply) if reply is not None else msgspec.json.encode({"job": job, "run": run})
 
 
 def keep_request(
-    session: Session, asked: ClientAction, job: int, run: int, reply: bytes | None = None
+    session: Session, action: ClientAction, job: int, run: int, reply: bytes | None = None
 ) -> None:
     session.run(
         "INSERT INTO client_requests (id, job, run, created_at, what, asked_by, via, reply) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            asked.request,
+            action.request,
             job,
             run,
-            asked.at,
-            asked.what[:TEXT_CHARS],
-            asked.by[:TEXT_CHARS],
-            asked.via[:TEXT_CHARS],
+            action.at,
+            action.what[:TEXT_CHARS],
+            action.by[:TEXT_CHARS],
+            action.via[:TEXT_CHARS],
             reply,
         ),
     )
 
 
-def keep_run_reply(session: Session, asked: ClientAction | None, row: RunRow, changed: int) -> None:
-    if asked is not None:
-        keep_request(session, asked, row.job, row.id, msgspec.json.encode(run_reply(row, changed)))
+def keep_run_reply(
+    session: Session, action: ClientAction | None, row: RunRow, changed: int
+) -> None:
+    if action is not None:
+        keep_request(session, action, row.job, row.id, msgspec.json.encode(run_reply(row, changed)))
 
 
-def given_before(session: Session, asked: ClientAction | None) -> bytes:
+def given_before(session: Session, action: ClientAction | None) -> bytes:
     """The answer to a request that is done already; empty if it has to be done."""
-    return b"" if asked is None else stored_reply(session, asked.request) or b""
+    return b"" if action is None else stored_reply(session, action.request) or b""
 
 
 def latest_actions(session: Session, run: int) -> list[ActionRow]:

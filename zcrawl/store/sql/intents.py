@@ -31,16 +31,16 @@ RETRY_SELECT = (
 
 
 def set_drain(session: Session, command: SetDrain) -> DrainSet:
-    asked = command.asked
+    action = command.asked
     stored = _drain(session, command.worker)
-    if asked is None:
+    if action is None:
         if stored is not None and command.on and not stored.life:
             update = "UPDATE drains SET life = ? WHERE worker = ?"
             session.run(update, (command.life, command.worker))
         elif stored is not None and not command.on and stored.life not in (0, command.life):
             _end_drain(session, command.worker)
         return DrainSet(command.worker, _drain(session, command.worker))
-    reply = stored_reply(session, asked.request)
+    reply = stored_reply(session, action.request)
     if reply is not None:
         return DrainSet(command.worker, stored, reply)
     if command.on and stored is None:
@@ -54,13 +54,13 @@ def set_drain(session: Session, command: SetDrain) -> DrainSet:
     else:
         _end_drain(session, command.worker)
     reply = drain_reply(command, changed=command.on is (stored is None))
-    keep_request(session, asked, 0, 0, reply)
+    keep_request(session, action, 0, 0, reply)
     return DrainSet(command.worker, _drain(session, command.worker), reply)
 
 
 def _drain(session: Session, worker: str) -> DrainRow | None:
-    found = session.one("SELECT worker, life FROM drains WHERE worker = ?", (worker,))
-    return None if found is None else DrainRow(*found)
+    row = session.one("SELECT worker, life FROM drains WHERE worker = ?", (worker,))
+    return None if row is None else DrainRow(*row)
 
 
 def _end_drain(session: Session, worker: str) -> None:
@@ -77,17 +77,17 @@ def drains(session: Session) -> list[DrainRow]:
 
 
 def set_wish(session: Session, command: SetWish) -> WishSet:
-    asked = command.asked
-    reply = stored_reply(session, asked.request)
+    action = command.asked
+    reply = stored_reply(session, action.request)
     if reply is None:
         reply = command.reply
         hosts = [command.host, *command.others]
         session.run_in("DELETE FROM wishes WHERE host IN ({})", (), hosts)
         session.run(
             "INSERT INTO wishes (host, worker, created_at) VALUES (?, ?, ?)",
-            (command.host, command.worker, asked.at),
+            (command.host, command.worker, action.at),
         )
-        keep_request(session, asked, 0, 0, reply)
+        keep_request(session, action, 0, 0, reply)
     return WishSet(wishes(session), reply)
 
 
@@ -104,8 +104,8 @@ def retries(session: Session) -> list[RetryRow]:
 
 
 def find_retry(session: Session, request: str) -> RetryRow | None:
-    found = session.one(RETRY_SELECT + "WHERE request = ?", (request,))
-    return None if found is None else _retry_row(found)
+    row = session.one(RETRY_SELECT + "WHERE request = ?", (request,))
+    return None if row is None else _retry_row(row)
 
 
 def _retry_row(row: tuple[str, str, str, str, float, int, int, str, int, int]) -> RetryRow:
@@ -115,24 +115,24 @@ def _retry_row(row: tuple[str, str, str, str, float, int, int, str, int, int]) -
 
 def keep_retry(session: Session, command: RetryDead, after: int, changed: int) -> None:
     """Where it stands, with the part of it that this transaction does."""
-    asked = command.asked
-    place = (after, changed, asked.request)
+    action = command.asked
+    place = (after, changed, action.request)
     if session.run("UPDATE retries SET after_seq = ?, changed = ? WHERE request = ?", place):
         return
     session.run(
         "INSERT INTO retries (request, run, reason, host, after_seq, changed, created_at, what, "
         "asked_by, via) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
-            asked.request,
+            action.request,
             command.run,
             command.reason[:TEXT_CHARS],
             command.host,
             after,
             changed,
-            asked.at,
-            asked.what[:TEXT_CHARS],
-            asked.by[:TEXT_CHARS],
-            asked.via[:TEXT_CHARS],
+            action.at,
+            action.what[:TEXT_CHARS],
+            action.by[:TEXT_CHARS],
+            action.via[:TEXT_CHARS],
         ),
     )
 

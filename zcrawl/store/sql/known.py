@@ -111,7 +111,7 @@ def remember(session: Session, ids: Taker, endings: Sequence[Ending], now: float
     for seq, run, *_ in endings:
         if seq in rows:
             places[run.job][rows[seq][0]] = rows[seq]
-    stored = {job: known_pages(session, job, found) for job, found in places.items()}
+    stored = {job: known_pages(session, job, by_key) for job, by_key in places.items()}
     new: dict[tuple[int, bytes], KnownPage] = {}
     for seq, run, state, status, reason, traits in endings:
         if seq not in rows:
@@ -162,9 +162,9 @@ def remember_unasked(session: Session, ids: Taker, run: OfJob, seqs: Sequence[in
 def forget(session: Session, job: int, limit: int) -> int:
     """Remove up to `limit` pages of a job that is no more; how many there were."""
     select = "SELECT id FROM known_pages WHERE job = ? LIMIT ?"
-    found = [id for (id,) in session.all(select, (job, limit))]
-    session.run_in("DELETE FROM known_pages WHERE id IN ({})", (), found)
-    return len(found)
+    ids = [id for (id,) in session.all(select, (job, limit))]
+    session.run_in("DELETE FROM known_pages WHERE id IN ({})", (), ids)
+    return len(ids)
 
 
 # ---------------------------------------------------------------- reading

@@ -1,5 +1,5 @@
-"""TakeOver and Reload: the epoch, and what a leader loads before it assigns anything (rule 12).
-Also the small writes of a leader: grants, its lease, the cursors of output files.
+"""TakeOver and Reload: the epoch, and what a leader loads before it assigns anything (rule
+`takeover`). Also the small writes of a leader: grants, its lease, the cursors of output files.
 
 Called by `store`, which begins and commits.
 """

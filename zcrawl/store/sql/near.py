@@ -27,16 +27,16 @@ class NearPages:
         self._rules = {id: duplicates_of(run.spec) for id, run in runs.items()}
         self._originals: dict[tuple[int, int], list[Original]] = defaultdict(list)
         self._inserts: list[tuple[Any, ...]] = []
-        wanted: dict[int, dict[int, None]] = defaultdict(dict)
+        bands_by_run: dict[int, dict[int, None]] = defaultdict(dict)
         for change in changes:
             fingerprint = fingerprint_in(change)
             if fingerprint and self._asks(change.run):
-                wanted[change.run].update(dict.fromkeys(bands(fingerprint)))
+                bands_by_run[change.run].update(dict.fromkeys(bands(fingerprint)))
         select = (
             "SELECT f.band, f.fingerprint, f.seq, q.url FROM fingerprints f "
             "JOIN requests q ON q.seq = f.seq WHERE f.run = ? AND f.band IN ({})"
         )
-        for run, of_run in wanted.items():
+        for run, of_run in bands_by_run.items():
             for band, fingerprint, seq, url in session.all_in(select, (run,), of_run):
                 self._originals[(run, band)].append(Original(fingerprint, seq, url.decode()))
 
@@ -51,7 +51,7 @@ class NearPages:
         original = None
         if fingerprint:
             places = [(change.run, band) for band in bands(fingerprint)]
-            met = (one for place in places for one in self._originals.get(place, ()))
+            met = (candidate for place in places for candidate in self._originals.get(place, ()))
             original = nearest(fingerprint, met, rules)
             if original is None:
                 new = Original(fingerprint, change.seq, url.decode())
@@ -71,7 +71,7 @@ class NearPages:
 def forget_fingerprints(session: Session, run: int, limit: int) -> bool:
     """Remove about `limit` rows of a run that is deleted; whether there were any."""
     select = "SELECT band FROM fingerprints WHERE run = ? ORDER BY band LIMIT ?"
-    found = session.all(select, (run, limit))
-    if found:
-        session.run("DELETE FROM fingerprints WHERE run = ? AND band <= ?", (run, found[-1][0]))
-    return bool(found)
+    rows = session.all(select, (run, limit))
+    if rows:
+        session.run("DELETE FROM fingerprints WHERE run = ? AND band <= ?", (run, rows[-1][0]))
+    return bool(rows)

@@ -51,11 +51,11 @@ _BIGGEST_ID = (1 << 63) - 1
 
 
 def refill(session: Session, query: Refill) -> Refilled:
-    found = session.all_each([_lane(want) for want in query.lanes])
+    rows_by_lane = session.all_each([_lane(want) for want in query.lanes])
     return Refilled(
         [
             (want, [queued_row(row) for row in rows], len(rows) < want.limit)
-            for want, rows in zip(query.lanes, found, strict=True)
+            for want, rows in zip(query.lanes, rows_by_lane, strict=True)
         ]
     )
 
@@ -141,7 +141,7 @@ def read_items(session: Session, query: ReadItems) -> Items:
 
 def find_items(session: Session, query: FindItems) -> FoundItems:
     """A search reads in chunks, and no further than SEARCHED_ITEMS: the reader has more to do."""
-    wanted = query.text.casefold()
+    text = query.text.casefold()
     rows: list[FoundItem] = []
     before, looked = query.before, 0
     of_run = "" if query.run is None else "run = ? AND "
@@ -155,7 +155,7 @@ def find_items(session: Session, query: FindItems) -> FoundItems:
         )
         for id, run, data in chunk:
             before, looked = id, looked + 1
-            if not wanted or wanted in data.decode("utf-8", "replace").casefold():
+            if not text or text in data.decode("utf-8", "replace").casefold():
                 rows.append(FoundItem(id, run, data))
                 if len(rows) == query.limit:
                     return FoundItems(rows, before, True)
@@ -179,18 +179,18 @@ def _failed_rows(
     session: Session, query: ReadFailed, state: str, reason: str
 ) -> Sequence[tuple[Any, ...]]:
     only = ""
-    wanted: list[str | int] = []
+    values: list[str | int] = []
     if reason == DUPLICATE:
-        only, wanted = "AND q.reason LIKE ? ", [duplicate_of("%")]
+        only, values = "AND q.reason LIKE ? ", [duplicate_of("%")]
     elif reason:
-        only, wanted = "AND q.reason = ? ", [reason]
+        only, values = "AND q.reason = ? ", [reason]
     if query.host:
-        only, wanted = only + "AND q.host = ? ", [*wanted, query.host]
+        only, values = only + "AND q.host = ? ", [*values, query.host]
     return session.all(
         "SELECT q.seq, q.url, q.state, q.reason, q.status, q.attempts, q.depth, p.url "
         "FROM requests q LEFT JOIN requests p ON p.seq = q.parent "
         f"WHERE q.run = ? AND q.seq > ? AND q.state {state} {only}ORDER BY q.seq LIMIT ?",
-        (query.run, query.after, *wanted, query.limit),
+        (query.run, query.after, *values, query.limit),
     )
 
 

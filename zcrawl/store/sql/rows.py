@@ -118,9 +118,9 @@ class RunRecord(msgspec.Struct):
         self.cookies_changed = True
 
     def add_seed_hosts(self, netlocs: Iterable[str]) -> None:
-        known = dict.fromkeys(_netlocs(self.seed_hosts))
-        more = {**known, **dict.fromkeys(netlocs)}
-        if len(more) > len(known):
+        hosts = dict.fromkeys(_netlocs(self.seed_hosts))
+        more = {**hosts, **dict.fromkeys(netlocs)}
+        if len(more) > len(hosts):
             self.seed_hosts = msgspec.json.encode(list(more))
             self.hosts_changed = True
 
@@ -258,7 +258,7 @@ def host_rows(session: Session, ids: Iterable[int]) -> list[HostRow]:
 
 def queued_row(row: tuple[Any, ...]) -> QueuedRow:
     """From a row of QUEUED_SELECT."""
-    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, known = row
+    run, host, prio, depth, seq, url, attempts, crashes, due_at, parent, label, extra, traits = row
     return QueuedRow(
         run,
         host,
@@ -272,7 +272,7 @@ def queued_row(row: tuple[Any, ...]) -> QueuedRow:
         None if parent is None else parent.decode(),
         label,
         extra or b"",
-        known or b"",
+        traits or b"",
     )
 
 
@@ -304,30 +304,30 @@ class Admission:
         self._known: dict[int, set[bytes]] = {}
         origins: set[str] = set()
         for run, of_run in links.items():
-            wanted = dict.fromkeys(link.key for link in of_run)
+            keys = dict.fromkeys(link.key for link in of_run)
             select = "SELECT url_key FROM requests WHERE run = ? AND url_key IN ({})"
-            known = {key for (key,) in session.all_in(select, (run,), wanted)}
-            self._known[run] = known
+            known_keys = {key for (key,) in session.all_in(select, (run,), keys)}
+            self._known[run] = known_keys
             # Of every link: where variants collapse, two origins have one key.
-            origins.update(link.origin for link in of_run if link.key not in known)
+            origins.update(link.origin for link in of_run if link.key not in known_keys)
             record = runs.get(run)
             if record is not None and record.recall is not None:
                 from zcrawl.store.sql.known import known_pages  # few runs remember any
 
-                self._remembered[run] = known_pages(session, record.job, wanted)
+                self._remembered[run] = known_pages(session, record.job, keys)
         select = "SELECT origin, id FROM hosts WHERE origin IN ({})"
-        found = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
-        self._hosts: dict[str, int] = {origin.decode(): id for origin, id in found}
+        hosts = session.all_in(select, (), [origin.encode() for origin in sorted(origins)])
+        self._hosts: dict[str, int] = {origin.decode(): id for origin, id in hosts}
 
     def add(
         self, run: RunRecord, link: NewLink, depth: int, parent: int | None, parent_url: str | None
     ) -> int:
         """Admit the link, unless the run knows its key: then 0. Else the new request's seq."""
-        known = self._known[run.id]
+        known_keys = self._known[run.id]
         key = link.key
-        if key in known:
+        if key in known_keys:
             return 0
-        known.add(key)
+        known_keys.add(key)
         host = self._hosts.get(link.origin)
         if host is None:
             host = self._hosts[link.origin] = self._ids.take("hosts")

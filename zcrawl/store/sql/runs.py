@@ -55,10 +55,10 @@ def change_run(session: Session, command: ChangeRun) -> RunChanged:
         return RunChanged(NO_SUCH_RUN, None)
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
-    found = (load_run(session, id) for id in command.others)
-    others = [other for other in found if other is not None]
-    for one in (run, *others):
-        _change(session, one, command)
+    records = (load_run(session, id) for id in command.others)
+    others = [other for other in records if other is not None]
+    for record in (run, *others):
+        _change(session, record, command)
     changed = _changed(session, run, command.asked)
     return msgspec.structs.replace(changed, others=[other.row() for other in others])
 
@@ -94,9 +94,9 @@ def cancel_offline(session: Session, command: CancelOffline, epoch: int) -> RunC
     return changed
 
 
-def _changed(session: Session, run: RunRecord, asked: ClientAction | None) -> RunChanged:
+def _changed(session: Session, run: RunRecord, action: ClientAction | None) -> RunChanged:
     row = run.row()
-    keep_run_reply(session, asked, row, asked.changed if asked is not None else 0)
+    keep_run_reply(session, action, row, action.changed if action is not None else 0)
     return RunChanged("", row)
 
 
@@ -194,7 +194,7 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     if run is None or full or run.state in (RunState.CANCELLED, RunState.DELETED):
         return _end_retry_early(session, command, run, changed)
     only = ("AND reason = ? " if command.reason else "") + ("AND host = ? " if command.host else "")
-    values = [one for one in (command.reason, command.host) if one]
+    values = [parameter for parameter in (command.reason, command.host) if parameter]
     dead: Sequence[tuple[int, str]] = session.all(
         "SELECT seq, reason FROM requests WHERE run = ? AND state >= 2 AND state = ? AND seq > ? "
         + only
@@ -223,8 +223,8 @@ def retry_dead(session: Session, command: RetryDead) -> Retried:
     run.pending += len(dead)
     save_run(session, run)
     save_tallies(session, tallies)
-    found = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
-    rows = sorted((queued_row(row) for row in found), key=lambda row: row.seq)
+    queued_rows = session.all_in(QUEUED_SELECT + "WHERE q.seq IN ({})", (), seqs)
+    rows = sorted((queued_row(row) for row in queued_rows), key=lambda row: row.seq)
     more = len(seqs) == command.limit
     changed += len(seqs)
     if more:

@@ -428,8 +428,8 @@ def _create_table(session: Session, model: type[peewee.Model], options: str) -> 
 
 def add_column(session: Session, table: str, column: str, definition: str) -> None:
     """Harmless when it is there: a migration may have been cut short."""
-    known = [found.name for found in session.database.get_columns(table)]
-    if column not in known:
+    names = [metadata.name for metadata in session.database.get_columns(table)]
+    if column not in names:
         session.run(f"ALTER TABLE {table} ADD COLUMN {column} {definition}")
 
 
@@ -453,7 +453,7 @@ def _add_labels_and_kinds(session: Session) -> None:
     add_column(session, "items", "kind", "SMALLINT NOT NULL DEFAULT 0")
     add_column(session, "outputs", "part", "BIGINT NOT NULL DEFAULT 0")
     add_column(session, "outputs", "part_at", "DOUBLE NOT NULL DEFAULT 0")
-    indexes = [found.name for found in session.database.get_indexes("items")]
+    indexes = [index.name for index in session.database.get_indexes("items")]
     if "item_run_kind" not in indexes:
         session.run("CREATE INDEX item_run_kind ON items (run, kind)")
     if "item_run" in indexes:
@@ -509,7 +509,7 @@ def _tell_ages_and_askers(session: Session) -> None:
     """When watermarks moved; the answers to all that clients had done, and who asked for it."""
     _add_fields(session, WorkerTable, "moved_at")
     _add_fields(session, ClientRequestTable, "what", "asked_by", "via", "reply")
-    indexes = [found.name for found in session.database.get_indexes("client_requests")]
+    indexes = [index.name for index in session.database.get_indexes("client_requests")]
     if "clientrequest_run_created_at" not in indexes:
         columns = "client_requests (run, created_at)"
         session.run(f"CREATE INDEX clientrequest_run_created_at ON {columns}")

@@ -38,24 +38,24 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
     repeated = _repeated(session, command.request)
     if repeated is not None:
         return repeated
-    known = _live_job(session, command.name)
-    if known is not None and command.mode == "new":
-        return Submitted(known[0], 0, NAME_EXISTS, [], [], None)
-    spec = known[1] if known is not None and command.mode == "again" else command.spec
+    job_row = _live_job(session, command.name)
+    if job_row is not None and command.mode == "new":
+        return Submitted(job_row[0], 0, NAME_EXISTS, [], [], None)
+    spec = job_row[1] if job_row is not None and command.mode == "again" else command.spec
     max_pages = max_pages_of(spec)
     ids = Ids(session)
-    if known is None:
+    if job_row is None:
         job = ids.take("jobs")
         session.run(
             "INSERT INTO jobs (id, name, spec, created_at) VALUES (?, ?, ?, ?)",
             (job, command.name, spec, command.now),
         )
     else:
-        job = known[0]
+        job = job_row[0]
         session.run("UPDATE jobs SET spec = ? WHERE id = ?", (spec, job))
     recall = first_recall(spec)
     seed_hosts = list(dict.fromkeys(command.seed_hosts))
-    if recall is not None and known is not None:
+    if recall is not None and job_row is not None:
         seed_hosts = _with_earlier_hosts(session, job, seed_hosts)
     run_id = ids.take("runs")
     session.run(
@@ -82,10 +82,10 @@ def submit_job(session: Session, command: SubmitJob) -> Submitted:
         )
     run = load_run(session, run_id)
     assert run is not None
-    asked = ClientAction(
+    action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
-    return _admit_seeds(session, ids, run, asked, command.seeds)
+    return _admit_seeds(session, ids, run, action, command.seeds)
 
 
 def add_seeds(session: Session, command: AddSeeds) -> Submitted:
@@ -100,8 +100,8 @@ def add_seeds(session: Session, command: AddSeeds) -> Submitted:
     run.add_seed_hosts(command.seed_hosts)
     if command.last:
         run.seeding = False
-    asked = ClientAction(command.request, SEEDING, "", "", command.now)
-    return _admit_seeds(session, Ids(session), run, asked, command.seeds)
+    action = ClientAction(command.request, SEEDING, "", "", command.now)
+    return _admit_seeds(session, Ids(session), run, action, command.seeds)
 
 
 def admit_known(session: Session, command: AdmitKnown) -> KnownAdmitted:
@@ -154,11 +154,11 @@ def _admit_seeds(
     session: Session,
     ids: Ids,
     run: RunRecord,
-    asked: ClientAction,
+    action: ClientAction,
     seeds: tuple[NewLink, ...],
 ) -> Submitted:
-    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], asked.at)
-    keep_request(session, asked, run.job, run.id)
+    rows = _admit(session, ids, run, [(seed, 0) for seed in seeds], action.at)
+    keep_request(session, action, run.job, run.id)
     hosts = host_rows(session, (row.host for row in rows))
     return Submitted(run.job, run.id, "", rows, hosts, run.row())
 
@@ -168,8 +168,8 @@ def _admit(
 ) -> list[QueuedRow]:
     """Links that come from no page, each with its depth, and what that makes of the run."""
     tallies = TallyChanges()
-    wanted = {run.id: [link for link, _ in links]}
-    admission = Admission(session, ids, wanted, {run.id: run}, now)
+    links_by_run = {run.id: [link for link, _ in links]}
+    admission = Admission(session, ids, links_by_run, {run.id: run}, now)
     for link, depth in links:
         admission.add(run, link, depth, None, None)
     run.complete_if_empty(now, tallies)

@@ -249,10 +249,10 @@ def submit_job(tables: Tables, command: SubmitJob) -> Submitted:
     for path, format in outputs_of(spec, command.name, command.output, run.id):
         tables.outputs[(run.id, path)] = FakeOutput(run.id, path, format)
     hosts = command.seed_hosts + earlier_hosts(tables, run)
-    asked = ClientAction(
+    action = ClientAction(
         command.request, f"submit {command.mode}", command.by, command.via, command.now
     )
-    return _admit_seeds(tables, run, asked, command.seeds, hosts)
+    return _admit_seeds(tables, run, action, command.seeds, hosts)
 
 
 def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
@@ -266,17 +266,17 @@ def add_seeds(tables: Tables, command: AddSeeds) -> Submitted:
         return Submitted(run.job.id, run.id, RUN_ENDED, [], [], run.row())
     if command.last:
         run.seeding = False
-    asked = ClientAction(command.request, SEEDING, "", "", command.now)
-    return _admit_seeds(tables, run, asked, command.seeds, command.seed_hosts)
+    action = ClientAction(command.request, SEEDING, "", "", command.now)
+    return _admit_seeds(tables, run, action, command.seeds, command.seed_hosts)
 
 
 def _repeated(tables: Tables, request: str) -> Submitted | None:
-    known = tables.answers.get(request)
-    if known is None:
+    answer = tables.answers.get(request)
+    if answer is None:
         return None
-    run = tables.runs.get(known.run)
+    run = tables.runs.get(answer.run)
     row = None if run is None else run.row()
-    return Submitted(known.job, known.run, "", [], [], row, repeated=True)
+    return Submitted(answer.job, answer.run, "", [], [], row, repeated=True)
 
 
 def _live_job(tables: Tables, name: str) -> FakeJob | None:
@@ -290,14 +290,14 @@ def _live_job(tables: Tables, name: str) -> FakeJob | None:
 def _admit_seeds(
     tables: Tables,
     run: FakeRun,
-    asked: ClientAction,
+    action: ClientAction,
     seeds: tuple[NewLink, ...],
     seed_hosts: tuple[str, ...],
 ) -> Submitted:
     run.add_seed_hosts(seed_hosts)
-    seqs = [tables.admit(run, seed, 0, None, asked.at) for seed in seeds]
-    tables.complete_if_empty(run, asked.at)
-    tables.answers[asked.request] = FakeAnswer(asked, run.job.id, run.id, None)
+    seqs = [tables.admit(run, seed, 0, None, action.at) for seed in seeds]
+    tables.complete_if_empty(run, action.at)
+    tables.answers[action.request] = FakeAnswer(action, run.job.id, run.id, None)
     rows = [tables.queued_row(tables.requests[seq]) for seq in seqs if seq is not None]
     hosts = tables.host_rows(row.host for row in rows)
     return Submitted(run.job.id, run.id, "", rows, hosts, run.row())

@@ -14,32 +14,36 @@ from zcrawl.testing.store.tables import FakeAnswer, FakeRun, Tables
 
 
 def stored_reply(tables: Tables, request: str) -> bytes | None:
-    known = tables.answers.get(request)
-    if known is None:
+    answer = tables.answers.get(request)
+    if answer is None:
         return None
-    if known.reply is None:
-        return msgspec.json.encode({"job": known.job, "run": known.run})
-    return known.reply
+    if answer.reply is None:
+        return msgspec.json.encode({"job": answer.job, "run": answer.run})
+    return answer.reply
 
 
 def latest_actions(tables: Tables, run: int) -> list[ActionRow]:
-    of_run = [one.asked for one in tables.answers.values() if one.run == run]
-    of_run.sort(key=lambda asked: -asked.at)
-    rows = [ActionRow(one.at, one.what, one.by, one.via) for one in of_run if one.what != SEEDING]
+    of_run = [answer.asked for answer in tables.answers.values() if answer.run == run]
+    of_run.sort(key=lambda action: -action.at)
+    rows = [
+        ActionRow(action.at, action.what, action.by, action.via)
+        for action in of_run
+        if action.what != SEEDING
+    ]
     return rows[:MOST_ACTIONS]
 
 
-def given_before(tables: Tables, asked: ClientAction | None) -> bytes:
-    return b"" if asked is None else stored_reply(tables, asked.request) or b""
+def given_before(tables: Tables, action: ClientAction | None) -> bytes:
+    return b"" if action is None else stored_reply(tables, action.request) or b""
 
 
 def keep_run_reply(
-    tables: Tables, asked: ClientAction | None, run: FakeRun, changed: int | None = None
+    tables: Tables, action: ClientAction | None, run: FakeRun, changed: int | None = None
 ) -> None:
-    if asked is not None:
-        changed = asked.changed if changed is None else changed
+    if action is not None:
+        changed = action.changed if changed is None else changed
         reply = msgspec.json.encode(run_reply(run.row(), changed))
-        tables.answers[asked.request] = FakeAnswer(asked, run.job.id, run.id, reply)
+        tables.answers[action.request] = FakeAnswer(action, run.job.id, run.id, reply)
 
 
 def forget(tables: Tables, command: Forget) -> Forgotten:
@@ -47,7 +51,9 @@ def forget(tables: Tables, command: Forget) -> Forgotten:
         if stream in tables.moved and tables.moved[stream] < command.before:
             del tables.moved[stream], tables.watermarks[stream]
     answers = tables.answers.items()
-    old = [id for id, one in answers if one.asked.at < command.answers_before][: command.limit]
+    old = [id for id, answer in answers if answer.asked.at < command.answers_before][
+        : command.limit
+    ]
     for id in old:
         del tables.answers[id]
     return Forgotten(more=len(old) == command.limit)

@@ -23,22 +23,22 @@ from zcrawl.testing.store.tables import FakeAnswer, Tables
 
 
 def set_drain(tables: Tables, command: SetDrain) -> DrainSet:
-    worker, asked, stored = command.worker, command.asked, tables.drains.get(command.worker)
-    if asked is None:
+    worker, action, stored = command.worker, command.asked, tables.drains.get(command.worker)
+    if action is None:
         meets = stored is not None and command.life != stored.life
         if stored is not None and meets and command.on and stored.life == 0:
             tables.drains[worker] = DrainRow(worker, command.life)
         elif stored is not None and meets and not command.on and stored.life != 0:
             del tables.drains[worker]
         return DrainSet(worker, tables.drains.get(worker))
-    reply = once.stored_reply(tables, asked.request)
+    reply = once.stored_reply(tables, action.request)
     if reply is None:
         if command.on:
             tables.drains[worker] = DrainRow(worker, command.life)
         else:
             tables.drains.pop(worker, None)
         reply = drain_reply(command, command.on != (stored is not None))
-        tables.answers[asked.request] = FakeAnswer(asked, 0, 0, reply)
+        tables.answers[action.request] = FakeAnswer(action, 0, 0, reply)
     return DrainSet(worker, tables.drains.get(worker), reply)
 
 
@@ -58,6 +58,6 @@ def wishes(tables: Tables) -> list[WishRow]:
 
 
 def keep_retry(tables: Tables, command: RetryDead, after: int, changed: int) -> None:
-    asked = msgspec.structs.replace(command.asked, changed=changed)
-    row = RetryRow(asked, command.run, command.reason, command.host, after)
-    tables.retries[asked.request] = row
+    action = msgspec.structs.replace(command.asked, changed=changed)
+    row = RetryRow(action, command.run, command.reason, command.host, after)
+    tables.retries[action.request] = row

@@ -33,9 +33,9 @@ def remember(
     if run.recall is None or has_sitemap_prio(request.prio) or is_start(request.url):
         return
     of_job = tables.known.setdefault(run.job.id, {})
-    known = of_job.get(request.key)
+    entry = of_job.get(request.key)
     page = remembered(
-        known.page if known is not None else None,
+        entry.page if entry is not None else None,
         request.state,
         request.status,
         request.reason,
@@ -44,8 +44,8 @@ def remember(
         reading_of(run.spec),
         now,
     )
-    if known is not None:
-        known.page = page
+    if entry is not None:
+        entry.page = page
         return
     row = KnownRow(
         tables.next_id("known"),
@@ -74,8 +74,8 @@ def remember_target(
     tables: Tables, run: FakeRun, change: Change, target: FakeRequest, now: float
 ) -> None:
     """A page whose items came by a redirect is known as if it had been asked for by itself."""
-    asked = replace(target, state=RequestState.DONE, status=change.status, reason="")
-    remember(tables, run, asked, change.traits, now)
+    request = replace(target, state=RequestState.DONE, status=change.status, reason="")
+    remember(tables, run, request, change.traits, now)
 
 
 def remember_unasked(tables: Tables, run: FakeRun, requests: Iterable[FakeRequest]) -> None:
@@ -92,21 +92,21 @@ def recall(tables: Tables, run: FakeRun, link: NewLink, now: float) -> tuple[str
     """(why it is not asked for now, what its request carries)"""
     if run.recall is None or link.skip or link.is_sitemap:
         return link.skip, b""
-    known = tables.known.get(run.job.id, {}).get(link.key)
-    if known is None:
+    entry = tables.known.get(run.job.id, {}).get(link.key)
+    if entry is None:
         return "", b""
-    return on_admission(known.page, run.spec, recrawl_of(run.spec), now)
+    return on_admission(entry.page, run.spec, recrawl_of(run.spec), now)
 
 
 def earlier_hosts(tables: Tables, run: FakeRun) -> tuple[str, ...]:
     """The default scope of the run before it, for one that starts from what its job knows."""
-    runs = [one for one in tables.runs.values() if one.job is run.job and one is not run]
+    runs = [other for other in tables.runs.values() if other.job is run.job and other is not run]
     return tuple(runs[-1].seed_hosts) if runs and run.recall is not None else ()
 
 
 def read_known(tables: Tables, query: ReadKnown) -> KnownPages:
     of_job = tables.known.get(query.job, {}).values()
-    rows = [one.row for one in of_job if one.row.id > query.after and not one.page.gone]
+    rows = [entry.row for entry in of_job if entry.row.id > query.after and not entry.page.gone]
     return KnownPages(sorted(rows, key=lambda row: row.id)[: query.limit])
 
 
@@ -123,9 +123,9 @@ def admit_known(tables: Tables, command: AdmitKnown) -> KnownAdmitted:
 
 def forget(tables: Tables, job: int, limit: int) -> int:
     of_job = tables.known.get(job, {})
-    found = list(of_job)[:limit]
-    for key in found:
+    keys = list(of_job)[:limit]
+    for key in keys:
         del of_job[key]
     if not of_job:
         tables.known.pop(job, None)
-    return len(found)
+    return len(keys)

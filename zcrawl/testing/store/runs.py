@@ -41,8 +41,8 @@ def change_run(tables: Tables, command: ChangeRun) -> RunChanged:
     if run.state.ended and command.state not in (run.state, RunState.DELETED):
         return RunChanged(RUN_ENDED, run.row())
     others = [tables.runs[id] for id in command.others if id in tables.runs]
-    for one in (run, *others):
-        _change(tables, one, command)
+    for affected_run in (run, *others):
+        _change(tables, affected_run, command)
     once.keep_run_reply(tables, command.asked, run)
     return RunChanged("", run.row(), others=[other.row() for other in others])
 

@@ -302,8 +302,8 @@ class FakeStore:
 
     def _tallies(self, run: int) -> TallyRows:
         rows = TallyRows({}, {}, {}, actions=once.latest_actions(self.tables, run))
-        outputs = [one for one in self.tables.outputs.values() if one.run == run]
-        for output in sorted(outputs, key=lambda one: one.path):
+        outputs = [row for row in self.tables.outputs.values() if row.run == run]
+        for output in sorted(outputs, key=lambda row: row.path):
             fact = OutputFact(
                 output.path, output.format, output.problem, output.part, output.progress.places
             )
@@ -361,19 +361,23 @@ class FakeStore:
         return ""
 
     def _find_items(self, query: FindItems) -> FoundItems:
-        found = [
+        items = [
             FoundItem(item.id, item.run, item.data)
             for of_run in self.tables.items.values()
             for item in of_run.values()
             if query.run in (None, item.run) and item.id < query.before
             if item.kind is Kept.ITEM
         ]
-        found.sort(key=lambda item: -item.id)
-        wanted = query.text.casefold()
-        rows = [one for one in found if wanted in one.data.decode("utf-8", "replace").casefold()]
+        items.sort(key=lambda item: -item.id)
+        text = query.text.casefold()
+        rows = [
+            found_item
+            for found_item in items
+            if text in found_item.data.decode("utf-8", "replace").casefold()
+        ]
         if len(rows) >= query.limit:
             return FoundItems(rows[: query.limit], rows[query.limit - 1].id, True)
-        return FoundItems(rows, found[-1].id if found else query.before, False)
+        return FoundItems(rows, items[-1].id if items else query.before, False)
 
     def _outputs(self, of_run: int | None) -> list[OutputRow]:
         rows: list[OutputRow] = []

@@ -295,7 +295,7 @@ class Tables:
         if rules.near == OFF:
             return change
         places = [(run.id, band) for band in bands(fingerprint)] if fingerprint else []
-        met = [one for place in places for one in self.originals.get(place, ())]
+        met = [candidate for place in places for candidate in self.originals.get(place, ())]
         original = nearest(fingerprint, met, rules)
         if original is None:
             new = Original(fingerprint, change.seq, self.requests[change.seq].url)

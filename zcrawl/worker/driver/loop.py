@@ -122,8 +122,8 @@ class WorkerLoop:
         self._log(name, f"run {run}: {detail}" if run else detail, run=run)
 
     def _on_messages(self, arrived: list[Arrived]) -> None:
-        for one in arrived:
-            message = one.message
+        for arrival in arrived:
+            message = arrival.message
             if isinstance(message, BadBody):
                 self.note(BAD_BODY, message.error)
             else:
@@ -168,23 +168,25 @@ class WorkerLoop:
         outgoing, self._outgoing = self._outgoing, []
         mesh, epoch = self._mesh, self.machine.epoch
         last = len(outgoing) - 1
-        for index, one in enumerate(outgoing):
+        for index, message in enumerate(outgoing):
             try:
-                if isinstance(one, w.PublishToAll):
-                    mesh.publish(epoch, one.body, one.sequence, one.subject)
-                elif index == last or not _says_the_same_later(one, outgoing[index + 1 :]):
-                    mesh.send(one.master, epoch, one.body, one.sequence, one.subject)
+                if isinstance(message, w.PublishToAll):
+                    mesh.publish(epoch, message.body, message.sequence, message.subject)
+                elif index == last or not _says_the_same_later(message, outgoing[index + 1 :]):
+                    mesh.send(
+                        message.master, epoch, message.body, message.sequence, message.subject
+                    )
             except Exception as error:  # of this message only: the others go out
-                self._not_sent(one, error)
+                self._not_sent(message, error)
 
-    def _not_sent(self, one: w.PublishToAll | w.SendToMaster, error: Exception) -> None:
+    def _not_sent(self, message: w.PublishToAll | w.SendToMaster, error: Exception) -> None:
         """A message that cannot be encoded. A result would be sent again and again, and its request
         would never end: another result takes its place."""
-        what = type(one.body).__name__
-        self.note("message_unsendable", f"{what} of {one.subject}: {in_full(error)}")
-        if isinstance(one.body, Result):
+        what = type(message.body).__name__
+        self.note("message_unsendable", f"{what} of {message.subject}: {in_full(error)}")
+        if isinstance(message.body, Result):
             detail = f"{type(error).__name__}: {error}"
-            self.handle(w.ResultRefused(one.sequence, detail))
+            self.handle(w.ResultRefused(message.sequence, detail))
 
     # ------------------------------------------------------------ time
 
@@ -238,13 +240,15 @@ class WorkerLoop:
             self._mesh.publish(self.machine.epoch, lines)
 
 
-def _says_the_same_later(one: w.SendToMaster, later: list[w.PublishToAll | w.SendToMaster]) -> bool:
+def _says_the_same_later(
+    message: w.SendToMaster, later: list[w.PublishToAll | w.SendToMaster]
+) -> bool:
     """An ACCEPT tells how far assignments came in: a later one to the same master says it too."""
-    if not isinstance(one.body, Accept) or one.body.grants:
+    if not isinstance(message.body, Accept) or message.body.grants:
         return False
     return any(
         isinstance(other, w.SendToMaster)
-        and other.master == one.master
+        and other.master == message.master
         and isinstance(other.body, Accept)
         for other in later
     )

@@ -28,8 +28,8 @@ class ExtrasBook:
 
     def adopt(self, run: int, spec: JobSpec) -> None:
         """PluginError: this worker does not have what the run needs."""
-        wanted = spec.spider or spec.middlewares or spec.parsers or spec.kind != CRAWL
-        if wanted and run not in self._runs:  # a newer revision keeps its spider's process
+        needs_extras = spec.spider or spec.middlewares or spec.parsers or spec.kind != CRAWL
+        if needs_extras and run not in self._runs:  # a newer revision keeps its spider's process
             from zcrawl.worker.extensions.extensions import RunExtras
 
             self._runs[run] = RunExtras(spec, self._codes.get, self._closed)

@@ -70,19 +70,19 @@ class Executing:
         execute = self._executor.execute
         if inspect.iscoroutinefunction(execute):
             return await execute(task)
-        found = await self._aside.call(lambda: execute(task))  # plain: it may take its time
-        return await found if inspect.isawaitable(found) else found
+        result = await self._aside.call(lambda: execute(task))  # plain: it may take its time
+        return await result if inspect.isawaitable(result) else result
 
     def _failed(self, code: str, text: str) -> FetchError:
         return FetchError(f"{self._name}: {text}", code=code, retry=RetryClass.TRANSIENT)
 
 
-def _object(found: Any) -> bytes:
-    if found is None:
+def _object(result: Any) -> bytes:
+    if result is None:
         return b""
-    data = msgspec.json.encode(found)
+    data = msgspec.json.encode(result)
     if not data.startswith(b"{"):
-        raise TypeError(f"an executor gives a JSON object or None, not {type(found).__name__}")
+        raise TypeError(f"an executor gives a JSON object or None, not {type(result).__name__}")
     if len(data) > MOST_BYTES:
         raise ValueError(f"{len(data)} bytes of result; at most {MOST_BYTES}")
     return data

@@ -66,12 +66,18 @@ class RunExtras:
             if importlib.util.find_spec(package) is None:
                 raise PluginError(f"spider {spec.spider!r}", code=PluginError.MISSING)
 
-    def sending(self, one: Assignment, context: RunContext) -> Sending | None:
+    def sending(self, assignment: Assignment, context: RunContext) -> Sending | None:
         """None: a plain GET."""
-        if not one.extra and not self._middlewares:
+        if not assignment.extra and not self._middlewares:
             return None
         most_s = context.spec.fetch.timeout
-        return Sending(one, context.headers_for(one.url), context.rules, self._middlewares, most_s)
+        return Sending(
+            assignment,
+            context.headers_for(assignment.url),
+            context.rules,
+            self._middlewares,
+            most_s,
+        )
 
     async def close(self) -> None:
         if self._process is not None:
@@ -180,11 +186,13 @@ async def _parse(
     url, most_s = page.final_url, context.spec.fetch.timeout
     try:
         async with asyncio.timeout(most_s):
-            found = await aside.call(lambda: parser.parse(url, page.content_type, response.content))
-        items = [_object(item) for item in found.items]
+            parsed = await aside.call(
+                lambda: parser.parse(url, page.content_type, response.content)
+            )
+        items = [_object(item) for item in parsed.items]
         resolver = LinkResolver(context.rules)
-        links = dict(filter(None, (resolver.resolve(url, href) for href in found.links)))
-        title = None if found.title is None else clean(str(found.title))
+        links = dict(filter(None, (resolver.resolve(url, href) for href in parsed.links)))
+        title = None if parsed.title is None else clean(str(parsed.title))
     except TimeoutError as error:
         text = f"parser {name}: no end after {most_s:g} s"
         raise FetchError(text, code=PARSER_TIMEOUT, retry=RetryClass.PERMANENT) from error

@@ -59,23 +59,25 @@ def main() -> None:
             _answer(target, _run(runner, spider, question))
 
 
-def load(told: wire.Load) -> Spider:
+def load(message: wire.Load) -> Spider:
     """The spider; raises whatever its code raises."""
-    place, _, name = told.name.rpartition(":")
-    if told.source:
+    place, _, name = message.name.rpartition(":")
+    if message.source:
         module = types.ModuleType(MODULE)
         module.__file__ = place
         sys.modules[MODULE] = module
-        exec(compile(told.source, place, "exec"), module.__dict__)
+        exec(compile(message.source, place, "exec"), module.__dict__)
     else:
         module = importlib.import_module(place)
-    found = getattr(module, name, None)
+    definition = getattr(module, name, None)
     # A job can name anything that is installed; only what was written to be a spider is called.
-    if inspect.isclass(found) and issubclass(found, Spider):
-        return found(**told.args)
-    if inspect.isfunction(found) and (told.source or hasattr(found, "zcrawl_on")):
-        return FunctionSpider(found, vars(module))
-    what = "no such name" if found is None else "no Spider class, nor a function (marked by @on)"
+    if inspect.isclass(definition) and issubclass(definition, Spider):
+        return definition(**message.args)
+    if inspect.isfunction(definition) and (message.source or hasattr(definition, "zcrawl_on")):
+        return FunctionSpider(definition, vars(module))
+    what = (
+        "no such name" if definition is None else "no Spider class, nor a function (marked by @on)"
+    )
     raise LookupError(f"{place}:{name}: {what}")
 
 
@@ -117,8 +119,8 @@ def _run(
 
 async def _drain(result: Any, gathered: Gathered) -> None:
     if isinstance(result, AsyncIterator):
-        async for one in result:
-            gathered.take(one)
+        async for element in result:
+            gathered.take(element)
     else:
         gathered.take_all(await result)
 
@@ -137,18 +139,18 @@ class Gathered:
             return
         if isinstance(result, Request | dict) or not isinstance(result, Iterable):
             result = (result,)
-        for one in result:
-            self.take(one)
+        for element in result:
+            self.take(element)
 
-    def take(self, one: Any) -> None:
-        if one is None:
+    def take(self, element: Any) -> None:
+        if element is None:
             return
-        if isinstance(one, Request):
-            wanted = wanted_of(one, self.page)
-            self._bytes += len(wanted.url) + len(wanted.body) + 100
-            self.requests.append(wanted)
+        if isinstance(element, Request):
+            request = wanted_of(element, self.page)
+            self._bytes += len(request.url) + len(request.body) + 100
+            self.requests.append(request)
         else:
-            data = _item(one)
+            data = _item(element)
             self._bytes += len(data)
             self.items.append(data)
         if (
@@ -190,12 +192,14 @@ def wanted_of(request: Request, page: Page | None = None) -> wire.Wanted:
     return wire.Wanted(url, method, body, headers, name, dict(request.meta), int(request.priority))
 
 
-def _item(one: Any) -> bytes:
-    if dataclasses.is_dataclass(one) or isinstance(one, msgspec.Struct | dict):
-        data = msgspec.json.encode(one)
+def _item(element: Any) -> bytes:
+    if dataclasses.is_dataclass(element) or isinstance(element, msgspec.Struct | dict):
+        data = msgspec.json.encode(element)
         if data.startswith(b"{"):
             return data
-    raise TypeError(f"a handler yields items (dicts, dataclasses) and requests, not {one!r:.100}")
+    raise TypeError(
+        f"a handler yields items (dicts, dataclasses) and requests, not {element!r:.100}"
+    )
 
 
 # ---------------------------------------------------------------- the edge

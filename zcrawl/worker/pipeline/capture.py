@@ -29,10 +29,10 @@ Keep = Callable[[bytes], Awaitable[str]]  # a body's name, after it was kept
 
 class Recording:
     def __init__(
-        self, one: Assignment, spec: JobSpec, headers: Mapping[str, str], keep: Keep
+        self, assignment: Assignment, spec: JobSpec, headers: Mapping[str, str], keep: Keep
     ) -> None:
         """`headers` are what the run sends, for engines that do not tell what they sent."""
-        self._one, self._headers, self._keep = one, headers, keep
+        self._one, self._headers, self._keep = assignment, headers, keep
         written = [
             *spec.fetch.headers.items(),
             *(x for s in spec.fetch.header_sets for x in s.items()),
@@ -46,16 +46,16 @@ class Recording:
         if sending is not None and sending.out is not None:
             method, sent = sending.out.method, sending.out.body
             answer = sending.answer or response
-        told = answer.extensions
-        headers = _pairs(told.get("wire_headers") or answer.headers.raw)
-        wire = told.get("wire_body")
+        extensions = answer.extensions
+        headers = _pairs(extensions.get("wire_headers") or answer.headers.raw)
+        wire = extensions.get("wire_body")
         body = answer.content if wire is None else wire
         self._exchanges.append(
             Exchange(
                 url=url,
                 status=answer.status_code,
                 headers=headers,
-                request=self._shown(told.get("sent_headers") or self._headers.items()),
+                request=self._shown(extensions.get("sent_headers") or self._headers.items()),
                 at=utc,
                 body=await self._keep(body) if body else "",
                 method=method,

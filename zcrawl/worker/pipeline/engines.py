@@ -30,10 +30,10 @@ class EngineBook:
         plugin's engine as it keeps its other plugins."""
         if run in self._own:
             return self._own[run]
-        found = self.of_run[run] = self._engine_of(spec)
+        engine = self.of_run[run] = self._engine_of(spec)
         if spec.fetch.engine not in ENGINES:
-            self._own[run] = found
-        return found
+            self._own[run] = engine
+        return engine
 
     def forget(self, run: int) -> None:
         self.of_run.pop(run, None)

@@ -34,7 +34,7 @@ _REWRITES: Final = frozenset({301, 302, 303})  # a POST becomes a GET, as in eve
 class Sending:
     def __init__(
         self,
-        one: Assignment,
+        assignment: Assignment,
         headers: dict[str, str],
         rules: CanonicalRules,
         middlewares: Sequence[tuple[str, Middleware]],
@@ -43,8 +43,8 @@ class Sending:
         """`rules` are the run's. `most_s` is how long a middleware may wait for something."""
         self._rules = rules
         self._most_s = most_s
-        self.extra: Extra = decode(one.extra)
-        self._one = one
+        self.extra: Extra = decode(assignment.extra)
+        self._one = assignment
         self._headers = {**headers, **self.extra.headers}
         self._middlewares = middlewares
         self.out: Outgoing | None = None  # what was sent last, and the answer as it came
@@ -56,16 +56,16 @@ class Sending:
         extra = self.extra
         headers = {**self._headers, **condition}
         out = Outgoing(url, extra.method, headers, extra.body, extra.meta, self._one.attempt)
-        for name, one in self._middlewares:
-            await self._called(name, one.before_request, out)
+        for name, middleware in self._middlewares:
+            await self._called(name, middleware.before_request, out)
         if out.method == "GET" and not out.body:
             response = await engine.get(url, out.headers, limits)
         else:
             response = await engine.send(out.method, url, out.headers, out.body, limits)
         self.out, self.answer = out, response
-        for name, one in reversed(self._middlewares):
+        for name, middleware in reversed(self._middlewares):
             response = as_httpx(response)
-            changed = await self._called(name, one.after_response, out, response)
+            changed = await self._called(name, middleware.after_response, out, response)
             response = response if changed is None else changed
         return response
 
@@ -111,9 +111,11 @@ class Sending:
 
     async def _passed(self, item: dict[str, Any], facts: PageFacts) -> dict[str, Any]:
         """The item behind the last middleware. Drop names the middleware that stopped it."""
-        for name, one in self._middlewares:
+        for name, middleware in self._middlewares:
             try:
-                changed = await self._called(name, one.before_item, item, facts, may_drop=True)
+                changed = await self._called(
+                    name, middleware.before_item, item, facts, may_drop=True
+                )
             except Drop as drop:
                 reason = str(drop.reason)[:MOST_REASON]
                 raise Drop(f"dropped by middleware {name}: {reason}") from None

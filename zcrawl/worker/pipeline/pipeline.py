@@ -155,8 +155,8 @@ class Pipeline:
         self._extras.adopt_code(code)
 
     def forget(self, run: int) -> None:
-        for known in (self._runs, self._sessions, self._refused):
-            known.pop(run, None)
+        for by_run in (self._runs, self._sessions, self._refused):
+            by_run.pop(run, None)
         self._extras.forget(run)
         self._engines.forget(run)
 

@@ -51,10 +51,10 @@ class PageReader:
         self._children: PageChildren | None = None
 
     async def main_content(
-        self, plan: ExtractionPlan, one: Assignment, url: str, content_type: str, body: bytes
+        self, plan: ExtractionPlan, assignment: Assignment, url: str, content_type: str, body: bytes
     ) -> dict[str, Any] | None:
         """The page's main content, if its block may ask for it."""
-        if not plan.wants_main(url, one.label) or not is_html(content_type, body):
+        if not plan.wants_main(url, assignment.label) or not is_html(content_type, body):
             return None
         if self._content is None:
             from zcrawl.parse.children.content import ContentReader
@@ -141,7 +141,7 @@ class PageReader:
         return {kind: await self.in_thread(put, data) for kind, data in files.items()}
 
     def recording(
-        self, one: Assignment, context: RunContext, blobs: BlobWriter | None
+        self, assignment: Assignment, context: RunContext, blobs: BlobWriter | None
     ) -> Recording | None:
         """Keeps the exchanges of a fetch, if its run wants archives."""
         if not context.captures or blobs is None:
@@ -150,7 +150,10 @@ class PageReader:
 
         put = blobs.put
         return Recording(
-            one, context.spec, context.headers_for(one.url), lambda body: self.in_thread(put, body)
+            assignment,
+            context.spec,
+            context.headers_for(assignment.url),
+            lambda body: self.in_thread(put, body),
         )
 
     async def close(self) -> None:

@@ -81,8 +81,8 @@ class RobotsCache:
 
     def learn(self, origin: str, file: RobotsFile) -> None:
         """What another worker has fetched, with the host's grant."""
-        known = self._entries.get(origin)
-        if known is not None and (not known.answer.done() or known.until > self._now()):
+        entry = self._entries.get(origin)
+        if entry is not None and (not entry.answer.done() or entry.until > self._now()):
             return
         if is_way(file):
             if (way := unpack_way(file)) is not None:
@@ -201,8 +201,8 @@ class RobotsCache:
         limits = msgspec.structs.replace(limits, max_bytes=MAX_BYTES)
         while len(way) <= MAX_REDIRECTS + 1:
             url, place = way[-1], origin_of(way[-1])
-            if place != origin and (known := self._fresh(place)) and url == robots_url(place):
-                return known.answer.result()
+            if place != origin and (entry := self._fresh(place)) and url == robots_url(place):
+                return entry.answer.result()
             try:
                 if place != origin and not may_visit(place):
                     limits.guard.check(url)

@@ -33,44 +33,46 @@ MOST_ETAG: Final = 500  # characters
 NO_CONDITION: Final[dict[str, str]] = {}
 
 
-def decoded(known: bytes) -> Traits | None:
+def decoded(encoded_traits: bytes) -> Traits | None:
     from zcrawl.frontier.recrawl import decode  # few runs know anything
 
-    return decode(known)
+    return decode(encoded_traits)
 
 
 def condition_of(
-    known: Traits | None, context: RunContext, sending: Sending | None
+    traits: Traits | None, context: RunContext, sending: Sending | None
 ) -> dict[str, str]:
     """The headers that ask for the page only if it has changed."""
-    if known is None or context.spec.fetch.engine == "browser":
+    if traits is None or context.spec.fetch.engine == "browser":
         return NO_CONDITION  # a browser shows what it is given: an empty page
     if sending is not None and sending.extra.method != "GET":
         return NO_CONDITION
     headers = {}
-    if known.etag:
-        headers["If-None-Match"] = known.etag
-    if known.last_modified:
-        headers["If-Modified-Since"] = known.last_modified
+    if traits.etag:
+        headers["If-None-Match"] = traits.etag
+    if traits.last_modified:
+        headers["If-Modified-Since"] = traits.last_modified
     return headers
 
 
-def traits_of(assignment: Assignment, known: Traits | None, url: str, response: Response) -> Traits:
+def traits_of(
+    assignment: Assignment, earlier_traits: Traits | None, url: str, response: Response
+) -> Traits:
     """The traits of a page that came whole; `url` is where it came from after redirects."""
     content = blake2b(response.content, digest_size=HASH_BYTES).digest()
-    unchanged = known is not None and known.content == content
-    prints = known.fingerprint if known is not None and unchanged else b""
+    unchanged = earlier_traits is not None and earlier_traits.content == content
+    prints = earlier_traits.fingerprint if earlier_traits is not None and unchanged else b""
     if url != assignment.url:  # its validators are the target's
         return Traits(content=content, unchanged=unchanged, fingerprint=prints)
     return Traits(_etag(response), _last_modified(response), content, unchanged, prints)
 
 
-def confirmed(known: Traits, response: Response) -> Traits:
+def confirmed(traits: Traits, response: Response) -> Traits:
     """The traits of a page that its server calls unchanged; it may tell newer validators."""
     return msgspec.structs.replace(
-        known,
-        etag=_etag(response) or known.etag,
-        last_modified=_last_modified(response) or known.last_modified,
+        traits,
+        etag=_etag(response) or traits.etag,
+        last_modified=_last_modified(response) or traits.last_modified,
         unchanged=True,
     )
 

@@ -230,15 +230,15 @@ class Attempt(msgspec.Struct):
         self, page: PageRecord, status: int, links: SortedLinks, parsed: ParsedPage
     ) -> Attempt:
         """zcrawl has read the page, by the job's rules or without any."""
-        found = parsed.extracted
+        extracted = parsed.extracted
         if self.run_context.plan is None:
             self.done(page, status, [default_item(self.assignment, page, status)], parsed.rejected)
         else:
-            self.done(page, status, [] if found is None else found.items, parsed.rejected)
-            if found is not None:
-                self.labels = list(found.labels.items())
-                self.extracted = as_message(found)
-        return self.add_links(links, found)
+            self.done(page, status, [] if extracted is None else extracted.items, parsed.rejected)
+            if extracted is not None:
+                self.labels = list(extracted.labels.items())
+                self.extracted = as_message(extracted)
+        return self.add_links(links, extracted)
 
     # ------------------------------------------------------------ what was found
 
@@ -248,11 +248,11 @@ class Attempt(msgspec.Struct):
         assert self.context is not None, "a run that cannot be worked on is not fetched"
         return self.context
 
-    def add_links(self, links: SortedLinks, found: Extracted | None = None) -> Attempt:
-        """What the page's links came to; `found` tells which of them lead no deeper."""
+    def add_links(self, links: SortedLinks, extracted: Extracted | None = None) -> Attempt:
+        """What the page's links came to; `extracted` tells which of them lead no deeper."""
         self.links, self.trapped, self.dropped = links.followed, links.trapped, links.dropped
-        if found is not None:
-            self.paging = found.paging
+        if extracted is not None:
+            self.paging = extracted.paging
         return self
 
     def add_redirects(self, url: str) -> Attempt:
@@ -288,7 +288,7 @@ class Attempt(msgspec.Struct):
 
     def results(self) -> list[Result]:
         """The Result. Many links travel in parts that are admitted before the page counts as done
-        (rule 4); the last one has the rest."""
+        (rule `many links`); the last one has the rest."""
         longest = max(len(self.links), len(self.requests), len(self.sitemaps))
         if longest <= LINKS_PER_RESULT:
             return [self.result()]

@@ -116,34 +116,34 @@ class RunContext:
         )
 
     def require_secrets(
-        self, one: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Log
+        self, assignment: Assignment, more: Callable[[str], frozenset[str]] | None, tell: Log
     ) -> None:
         """FetchError for a request that needs a secret which its host may not get; `more` names
         those beside the headers'. Where a redirect led to another host, the request goes on
         without: the job did not ask for that host by itself."""
-        names = self._headers.unreleased(one.url)
-        names = names if more is None else names | more(one.url)
-        if not names or decode(one.extra).redirected:
+        names = self._headers.unreleased(assignment.url)
+        names = names if more is None else names | more(assignment.url)
+        if not names or decode(assignment.extra).redirected:
             return
-        refusal = not_released(names, one.url)
-        origin = origin_of(one.url)
+        refusal = not_released(names, assignment.url)
+        origin = origin_of(assignment.url)
         if origin not in self._told_hosts and len(self._told_hosts) < _MAX_REMEMBERED:
             self._told_hosts.add(origin)
-            tell(refusal.code, str(refusal), run=one.run)
+            tell(refusal.code, str(refusal), run=assignment.run)
         raise refusal
 
-    def is_endless(self, one: Assignment) -> bool:
+    def is_endless(self, assignment: Assignment) -> bool:
         """Whether a request is of a shape that has ended. Seeds, sitemaps and what a spider asks
         for are wanted all the same."""
         shapes = self.traps.shapes
         return (
             shapes is not None
             and bool(shapes.ended)
-            and one.depth > 0
-            and not one.extra
-            and not one.is_sitemap
+            and assignment.depth > 0
+            and not assignment.extra
+            and not assignment.is_sitemap
             and not self.spec.spider
-            and shapes.has_ended(one.url)
+            and shapes.has_ended(assignment.url)
         )
 
     def gives_way(self, url: str, canonical: str) -> bool:

@@ -95,15 +95,15 @@ def _second(at: int) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def as_message(found: Extracted | None) -> ExtractionReport | None:
-    if found is None:
+def as_message(extracted: Extracted | None) -> ExtractionReport | None:
+    if extracted is None:
         return None
     return ExtractionReport(
-        rejected=found.rejected,
-        reasons=found.reasons,
-        problems=found.problems,
-        fields={name: (n[0], n[1], n[2]) for name, n in found.fields.items()},
-        examples=found.examples,
+        rejected=extracted.rejected,
+        reasons=extracted.reasons,
+        problems=extracted.problems,
+        fields={name: (n[0], n[1], n[2]) for name, n in extracted.fields.items()},
+        examples=extracted.examples,
     )
 
 

@@ -24,9 +24,9 @@ from zcrawl.worker.results.link_filter import MOST_TRAPPED, SortedLinks, year_of
 MOST_NESTED: Final = 3  # indexes above a sitemap
 
 
-def limits_of(one: Assignment, limits: HopLimits) -> HopLimits:
+def limits_of(assignment: Assignment, limits: HopLimits) -> HopLimits:
     """A sitemap may be longer than a page."""
-    if not one.is_sitemap:
+    if not assignment.is_sitemap:
         return limits
     from zcrawl.parse.sitemap import MAX_BYTES  # most runs have no sitemap
 

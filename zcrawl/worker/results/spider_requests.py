@@ -43,29 +43,29 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 def asked_of(
-    wanted: Iterable[Wanted], base: str | None, context: RunContext, depth: int
+    requests: Iterable[Wanted], base: str | None, context: RunContext, depth: int
 ) -> tuple[list[Asked], Refused]:
     """The requests, and why others are not made. `base`: the page that yielded them; None for
     what `start` yields, which is taken as seeds are: wherever it leads."""
-    found: dict[bytes, Asked] = {}
+    by_key: dict[bytes, Asked] = {}
     rejected: Counter[str] = Counter()
     outside: dict[str, str] = {}  # URL → reason
-    for one in wanted:
+    for request in requests:
         try:
             url = (
-                canonicalize(one.url, context.rules)
+                canonicalize(request.url, context.rules)
                 if base is None
-                else join(base, one.url, context.rules)
+                else join(base, request.url, context.rules)
             )
         except BadUrl as error:
             rejected[error.code] += 1
             continue
-        refusal = _refusal(one)
+        refusal = _refusal(request)
         verdict = _outside(context, url, depth) if refusal is None and base is not None else None
         if verdict is not None:
             outside[url] = verdict
             continue
-        extra = Extra(one.method, one.body, one.headers, one.handler, one.meta)
+        extra = Extra(request.method, request.body, request.headers, request.handler, request.meta)
         data = encode(extra)
         if refusal is None and len(data) > MOST_EXTRA_BYTES:
             refusal = REQUEST_TOO_LARGE
@@ -73,9 +73,9 @@ def asked_of(
             rejected[refusal] += 1
             continue
         key = request_key(url, extra, context.rules)
-        priority = max(-MOST_PRIORITY, min(MOST_PRIORITY, one.priority))
-        found.setdefault(key, (url, key, -priority, data))
-    return list(found.values()), Refused(dict(rejected), dict(Counter(outside.values())))
+        priority = max(-MOST_PRIORITY, min(MOST_PRIORITY, request.priority))
+        by_key.setdefault(key, (url, key, -priority, data))
+    return list(by_key.values()), Refused(dict(rejected), dict(Counter(outside.values())))
 
 
 def _outside(context: RunContext, url: str, depth: int) -> str | None:
@@ -86,10 +86,10 @@ def _outside(context: RunContext, url: str, depth: int) -> str | None:
     return verdict
 
 
-def _refusal(one: Wanted) -> str | None:
-    if one.method not in METHODS:
+def _refusal(request: Wanted) -> str | None:
+    if request.method not in METHODS:
         return BAD_METHOD
-    for name, value in one.headers.items():
+    for name, value in request.headers.items():
         if (
             not _TOKEN.fullmatch(name)
             or _CONTROL.search(value)

@@ -87,8 +87,8 @@ class MysqlDialect:
             return self._settle(*spare, role)
         if len(failures) == 1:
             raise failures[0]
-        told = "; ".join(str(failure) for failure in failures)
-        raise StoreUnavailable(f"no address of database.urls takes writes: {told}")
+        reasons = "; ".join(str(failure) for failure in failures)
+        raise StoreUnavailable(f"no address of database.urls takes writes: {reasons}")
 
     def _in_order(self) -> list[MysqlUrl]:
         """The one in use first: a lost connection mostly means a restart, not a failover."""

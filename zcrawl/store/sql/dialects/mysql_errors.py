@@ -91,23 +91,23 @@ def _unwrapped(error: BaseException) -> BaseException:
 
 
 def _by_code(code: int, text: str, where: str, user: str, database: str) -> StoreError:
-    told = f"{where}: {text} ({code})"
+    message = f"{where}: {text} ({code})"
     if code in LOST:
         return StoreUnavailable(f"{where}: the connection was lost: {text} ({code})")
     if code in READONLY:
-        return StoreUnavailable(f"{told}: the server takes no writes", code=STORE_READONLY)
+        return StoreUnavailable(f"{message}: the server takes no writes", code=STORE_READONLY)
     if code in UNREACHABLE:
         return StoreUnavailable(f"cannot reach the database {where}: {text}")
     if code in _TRY_AGAIN:
-        return StoreUnavailable(told)
+        return StoreUnavailable(message)
     if code in _CROWDED:
-        return StoreUnavailable(f"{told}: raise max_connections", code=TOO_MANY_CONNECTIONS)
+        return StoreUnavailable(f"{message}: raise max_connections", code=TOO_MANY_CONNECTIONS)
     if code in _FULL:
-        return DiskFull(f"{told}: free some space on the server, then go on")
+        return DiskFull(f"{message}: free some space on the server, then go on")
     if code == DUPLICATE_KEY:
         # The fenced leader is the only writer: a key that is there twice means that its picture
         # of the database is wrong. Nothing was applied, but it must reload.
-        return CommitUnknown(told, code=ROW_EXISTS)
+        return CommitUnknown(message, code=ROW_EXISTS)
     if code in _BAD_DATA:
         return StoreDataError(f"this cannot be stored: {text} ({code})")
     if code in _DENIED:
@@ -125,8 +125,8 @@ def _by_code(code: int, text: str, where: str, user: str, database: str) -> Stor
     if code in _TLS:
         return _tls(where, text)
     if code in _CORRUPT:
-        return StoreCorrupt(f"{told}: a table is damaged; repair it or restore a backup")
-    return StoreError(told)
+        return StoreCorrupt(f"{message}: a table is damaged; repair it or restore a backup")
+    return StoreError(message)
 
 
 def commit_error(error: Exception, named: StoreError, where: str) -> StoreError:

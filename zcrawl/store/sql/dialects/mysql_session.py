@@ -107,7 +107,7 @@ class MysqlSession(Session):
         self._insert(f"INSERT INTO {table} ({columns}) VALUES ", rows, "")
 
     def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
-        changes = ", ".join(f"{one} = VALUES({one})" for one in columns.split(", "))
+        changes = ", ".join(f"{column} = VALUES({column})" for column in columns.split(", "))
         put = f" ON DUPLICATE KEY UPDATE {changes}"
         self._insert(f"INSERT INTO {table} ({keys}, {columns}) VALUES ", rows, put)
 
@@ -127,7 +127,7 @@ class MysqlSession(Session):
         for row in rows:
             groups[tuple(row[:-1])].append(row[-1])
         if len(groups) > FEW_GROUPS:
-            given = [(*values, one) for values, keys in groups.items() for one in keys]
+            given = [(*values, row_key) for values, keys in groups.items() for row_key in keys]
             return self._update_joined(table, tuple(columns), key, given)
         changes = ", ".join(f"{column} = ?" for column in columns)
         sql = f"UPDATE {table} SET {changes} WHERE {key} IN ({{}})"
@@ -141,7 +141,7 @@ class MysqlSession(Session):
         self, table: str, columns: tuple[str, ...], key: str, rows: Sequence[Row]
     ) -> int:
         head, tail = _join_update(table, columns, key)
-        found = 0
+        count = 0
         for start in range(0, len(rows), IN_LENGTH):
             chunk = rows[start : start + IN_LENGTH]
             names = (*columns, key)
@@ -149,8 +149,8 @@ class MysqlSession(Session):
                 f"{literal(value)} AS {name}" for value, name in zip(chunk[0], names, strict=True)
             )
             rest = "".join(f" UNION ALL SELECT {row_literal(row)[1:-1]}" for row in chunk[1:])
-            found += self._send(f"{head}SELECT {first}{rest}{tail}")
-        return found
+            count += self._send(f"{head}SELECT {first}{rest}{tail}")
+        return count
 
     # ------------------------------------------------------------ transactions
 

@@ -96,7 +96,7 @@ class SqliteSession(Session):
 
     def put_many(self, table: str, keys: str, columns: str, rows: Sequence[Row]) -> None:
         if rows:
-            changes = ", ".join(f"{one} = excluded.{one}" for one in columns.split(", "))
+            changes = ", ".join(f"{column} = excluded.{column}" for column in columns.split(", "))
             put = f" ON CONFLICT ({keys}) DO UPDATE SET {changes}"
             self.connection.executemany(_insert(table, f"{keys}, {columns}") + put, rows)
 
