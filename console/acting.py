@@ -52,10 +52,10 @@ class Acting:
             return
         line = self._app.line()
         if action.gather is not None:
-            found = await self._gathered(action.gather, line)
-            if found is None:
+            gathered_rows = await self._gathered(action.gather, line)
+            if gathered_rows is None:
                 return
-            rows = found
+            rows = gathered_rows
         if action.ask and not typed:
             lines: Picture = [
                 title(action.label.capitalize(), 80),
@@ -84,9 +84,9 @@ class Acting:
         left_out = len([row for row in rows if not action.fits(row)])
         if len(done) + left_out > 1:
             counts = {"done": sum(done), "refused": done.count(False), "left out": left_out}
-            told = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
+            summary = ", ".join(f"{number} {what}" for what, number in counts.items() if number)
             style = "good" if all(done) and not left_out else "warn"
-            self._say(f"{action.label}: {told}; the log has each", style)
+            self._say(f"{action.label}: {summary}; the log has each", style)
 
     async def _perform(self, request: ActionRequest, line: ClusterLine) -> bool:
         """Whether it was done; what became of it is told."""
@@ -107,9 +107,9 @@ class Acting:
         try:
             while len(rows) < MOST_GATHERED:
                 page = await line.ask(op, {**args, "offset": len(rows), "limit": PAGE_ROWS})
-                found = rows_of(page)
-                rows += found
-                if len(found) < PAGE_ROWS:
+                page_rows = rows_of(page)
+                rows += page_rows
+                if len(page_rows) < PAGE_ROWS:
                     break
         except ZcrawlError as error:
             self._say(f"{error} [{error.code}]", "bad")
@@ -134,7 +134,10 @@ def _question(action: Action, requests: list[ActionRequest]) -> Picture:
     lines: Picture = [
         title(f"{action.label.capitalize()}?", 100),
         (),
-        *(spans(Span(f"  {plain(one.command)}", "bold")) for one in requests[:MOST_TARGETS]),
+        *(
+            spans(Span(f"  {plain(request.command)}", "bold"))
+            for request in requests[:MOST_TARGETS]
+        ),
     ]
     if len(requests) > MOST_TARGETS:
         lines.append(spans(Span(f"  and {len(requests) - MOST_TARGETS} more", "dim")))

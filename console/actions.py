@@ -70,8 +70,8 @@ def _retry_group(row: Row, typed: str) -> ActionRequest:
 
 def _all_errors(view: View) -> tuple[str, dict[str, Any]]:
     state = view.table
-    found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
-    return "errors", {"sort": "count", "desc": True, **found}
+    filter_args = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
+    return "errors", {"sort": "count", "desc": True, **filter_args}
 
 
 def _set_drain(op: str) -> Callable[[Row, str], ActionRequest]:
@@ -84,11 +84,11 @@ def _set_drain(op: str) -> Callable[[Row, str], ActionRequest]:
 
 def _tune(row: Row, typed: str) -> ActionRequest:
     ref = text(row, "job")
-    wanted = read_pace(typed)
-    flags = " ".join(f"--{name} {value:.15g}" for name, value in wanted.items())
+    pace = read_pace(typed)
+    flags = " ".join(f"--{name} {value:.15g}" for name, value in pace.items())
     run = _run_of(row)
     return ActionRequest(
-        "tune", {"ref": ref, **run, **wanted}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
+        "tune", {"ref": ref, **run, **pace}, f"zcrawl tune {_q(ref)} {flags}{_flag(run)}"
     )
 
 
@@ -105,19 +105,19 @@ def _step_down(row: Row, typed: str) -> ActionRequest:
 def read_pace(typed: str) -> dict[str, float]:
     """`rate=5 concurrency=2`, or `5 2`: rate, then concurrency. ValueError for anything else."""
     names = ("rate", "concurrency", "burst")
-    wanted: dict[str, float] = {}
+    pace: dict[str, float] = {}
     for n, part in enumerate(typed.replace(",", " ").split()):
-        name, found, value = part.rpartition("=")
-        name = name if found else names[min(n, 2)]
+        name, separator, value = part.rpartition("=")
+        name = name if separator else names[min(n, 2)]
         if name not in names:
             raise ValueError(f"{name!r} is none of {', '.join(names)}")
         try:
-            wanted[name] = float(value) if name == "rate" else int(value)
+            pace[name] = float(value) if name == "rate" else int(value)
         except ValueError:
             raise ValueError(f"{name}: {value!r} is no number") from None
-    if not wanted:
+    if not pace:
         raise ValueError("nothing was given")
-    return wanted
+    return pace
 
 
 def _goes_on(row: Row) -> bool:

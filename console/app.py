@@ -172,15 +172,17 @@ class ConsoleApp(App[None]):
         now = self._clock()
         if len(self._asked) > ASKED_KEPT:  # of places that one has left: they are asked anew
             self._asked.clear()
-        for one in questions(self.view):
-            args, at = self._asked.get(one.slot, ({}, float("-inf")))
-            last = self.view.live.answers.get(one.slot)
+        for question in questions(self.view):
+            args, at = self._asked.get(question.slot, ({}, float("-inf")))
+            last = self.view.live.answers.get(question.slot)
             # Who is refused asks more rarely: each refusal is a line in the leader's log.
-            every_s = max(REFUSED_AGAIN_S, one.every_s) if last and last.error else one.every_s
-            if one.slot not in self._asking and (args != one.args or now - at >= every_s):
-                self._asking.add(one.slot)
-                self._asked[one.slot] = (one.args, now)
-                self._ask(one.slot, one.op, one.args)
+            every_s = (
+                max(REFUSED_AGAIN_S, question.every_s) if last and last.error else question.every_s
+            )
+            if question.slot not in self._asking and (args != question.args or now - at >= every_s):
+                self._asking.add(question.slot)
+                self._asked[question.slot] = (question.args, now)
+                self._ask(question.slot, question.op, question.args)
 
     @work(group="ask")
     async def _ask(self, slot: str, op: str, args: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ def by_number(name: str) -> Callable[[Row], Any]:
 def tags_in(row: Row) -> list[str]:
     """A job's tags; what is no list of them is none."""
     tags = row.get("tags")
-    return [plain(one, 40) for one in tags] if isinstance(tags, list | tuple) else []
+    return [plain(tag, 40) for tag in tags] if isinstance(tags, list | tuple) else []
 
 
 def by_tags(row: Row) -> str:

@@ -65,10 +65,10 @@ FAILED = Table(
 def item_of(row: Row) -> Row:
     """The fields of an item; what is no object is shown as it is."""
     try:
-        found = json.loads(row.get("data", ""))
+        item = json.loads(row.get("data", ""))
     except (TypeError, ValueError):
         return {"data": row.get("data", "")}
-    return found if isinstance(found, dict) else {"data": found}
+    return item if isinstance(item, dict) else {"data": item}
 
 
 def _item_url(row: Row) -> Span:
@@ -81,7 +81,7 @@ def _item_text(row: Row) -> Span:
         return Span(text(fields, "title"))
     hidden = ("url", "final_url", "fetched_at", "parent", "content_type")
     parts = [f"{plain(name, 40)}={plain(value, 80)}" for name, value in fields.items() if value]
-    return Span("  ".join(one for one in parts if not one.startswith(hidden)))
+    return Span("  ".join(part for part in parts if not part.startswith(hidden)))
 
 
 ITEMS = Table(
@@ -108,14 +108,20 @@ def log_slot(view: View) -> str:
 
 
 def log_rows(view: View) -> list[Row]:
-    known = view.known
-    return _log_rows(known.happenings, known.answers.get(log_slot(view)), known.snapshot)
+    cluster_state = view.known
+    return _log_rows(
+        cluster_state.happenings, cluster_state.answers.get(log_slot(view)), cluster_state.snapshot
+    )
 
 
 def node_lines(view: View, node: str) -> list[Row]:
     """What a node logged, and what others say about it."""
-    known = view.known
-    rows = _node_lines(known.happenings, known.answers.get(view.place.key + ":log"), known.snapshot)
+    cluster_state = view.known
+    rows = _node_lines(
+        cluster_state.happenings,
+        cluster_state.answers.get(view.place.key + ":log"),
+        cluster_state.snapshot,
+    )
     named = re.compile(rf"(?<![\w.-]){re.escape(node)}(?![\w.-])")
     return [
         row for row in rows if row.get("source") == node or named.search(str(row.get("text", "")))
@@ -126,9 +132,9 @@ def _merged(
     happenings: tuple[Happening, ...], kept: Answer | None, snapshot: PublishedSnapshot | None
 ) -> list[Row]:
     """Newest first: what was heard since the console runs, and before that what the leader kept."""
-    jobs = {one.run: one for one in snapshot.runs} if snapshot is not None else {}
-    heard = [msgspec.structs.asdict(one) for one in reversed(happenings)]
-    oldest = min((one["at"] for one in heard if one["source"] != "console"), default=1e18)
+    jobs = {run.run: run for run in snapshot.runs} if snapshot is not None else {}
+    heard = [msgspec.structs.asdict(happening) for happening in reversed(happenings)]
+    oldest = min((row["at"] for row in heard if row["source"] != "console"), default=1e18)
     before = [row for row in kept.rows if number(row, "at") < oldest] if kept is not None else []
 
     def with_job(row: Row) -> Row:

@@ -36,8 +36,8 @@ def _kinds(row: Row) -> Span:
     """How many of a queue's rows go to which extraction block, the most first."""
     counted = row.get("kinds")
     kinds = counted.items() if isinstance(counted, dict) else ()
-    told = ", ".join(f"{name} {times}" for name, times in kinds)
-    return Span(text({"kinds": told}, "kinds"), "dim")  # block names are a stranger's text
+    counts_text = ", ".join(f"{name} {times}" for name, times in kinds)
+    return Span(text({"kinds": counts_text}, "kinds"), "dim")  # block names are a stranger's text
 
 
 def _of_tag(view: View) -> dict[str, Any]:

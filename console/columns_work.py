@@ -37,14 +37,14 @@ def node_rows(view: View) -> list[Row]:
 def _node_rows(snapshot: PublishedSnapshot | None) -> list[Row]:
     if snapshot is None:
         return []
-    rows = [msgspec.structs.asdict(one) | {"kind": "worker"} for one in snapshot.workers]
+    rows = [msgspec.structs.asdict(worker) | {"kind": "worker"} for worker in snapshot.workers]
     masters: list[Row] = [msgspec.to_builtins(master) for master in snapshot.masters]
-    if not any(text(one, "id") == snapshot.leader for one in masters):
+    if not any(text(master, "id") == snapshot.leader for master in masters):
         masters.append({"id": snapshot.leader})
-    for one in masters:
-        leads = text(one, "id") == snapshot.leader
+    for master in masters:
+        leads = text(master, "id") == snapshot.leader
         own = msgspec.structs.asdict(snapshot.process) if leads else {}
-        rows.append(one | own | {"kind": "master", "state": "leader" if leads else "follower"})
+        rows.append(master | own | {"kind": "master", "state": "leader" if leads else "follower"})
     return rows
 
 
@@ -141,8 +141,10 @@ MOST_ENDED: Final = 500
 
 def job_rows(view: View) -> list[Row]:
     """The snapshot's runs, and jobs that had ended before its leader took over."""
-    known = view.known
-    return _job_rows(known.snapshot, known.rates, known.answers.get("jobs:"))
+    cluster_state = view.known
+    return _job_rows(
+        cluster_state.snapshot, cluster_state.rates, cluster_state.answers.get("jobs:")
+    )
 
 
 @Latest
@@ -150,23 +152,25 @@ def _job_rows(snapshot: PublishedSnapshot | None, rates: Rates, stored: Answer |
     if snapshot is None:
         return []
     rows = []
-    for one in snapshot.runs:
-        speed = rates.final_by_run.get(one.run, 0.0)
-        left = one.left / speed if speed > 0 and not one.ended else None
+    for run in snapshot.runs:
+        speed = rates.final_by_run.get(run.run, 0.0)
+        left = run.left / speed if speed > 0 and not run.ended else None
         rows.append(
-            msgspec.structs.asdict(one)
-            | {"pages_s": rates.by_run.get(one.run, 0.0), "share": one.share, "eta": left}
+            msgspec.structs.asdict(run)
+            | {"pages_s": rates.by_run.get(run.run, 0.0), "share": run.share, "eta": left}
         )
     return [*rows, *_ended_before(snapshot, stored)]
 
 
 def _ended_before(snapshot: PublishedSnapshot, stored: Answer | None) -> list[Row]:
     jobs = stored.data.get("jobs") if stored is not None else None
-    known = {one.run for one in snapshot.runs}
+    run_numbers = {run.run for run in snapshot.runs}
     return [
         {**row, "share": 1.0, "pages_s": 0.0}
         for row in (jobs if isinstance(jobs, list) else [])[-MOST_ENDED:]
-        if isinstance(row, dict) and row.get("run") not in known and text(row, "state") in ENDED
+        if isinstance(row, dict)
+        and row.get("run") not in run_numbers
+        and text(row, "state") in ENDED
     ]
 
 

@@ -103,7 +103,7 @@ def _queues(rest: Sequence[str]) -> ParsedCommand:
 def _expand(word: str) -> str:
     """A beginning that fits one word only is that word."""
     word = {"q": "quit", "e": "errors", "h": "hosts"}.get(word, word)
-    fits = [one for one in WORDS if one.startswith(word)]
+    fits = [command for command in WORDS if command.startswith(word)]
     return word if word in WORDS or len(fits) != 1 else fits[0]
 
 
@@ -137,7 +137,7 @@ def _act_on_job(name: str, row: Row, words: Sequence[str]) -> ParsedCommand:
     joined = " ".join(words).replace("--run ", "run=").replace("--run=", "run=").split()
     numbers = [word.removeprefix("run=") for word in joined if word.startswith("run=")]
     more = " ".join(word for word in joined if not word.startswith("run="))
-    if any(not one.isdecimal() for one in numbers):
+    if any(not number.isdecimal() for number in numbers):
         return Mistake(f"run={numbers[0]} is not a run's number")
     if name == "tune" and not more:
         return Mistake("which pace? e.g. :tune docs rate=5 concurrency=2")
@@ -152,15 +152,15 @@ def _act_on_job(name: str, row: Row, words: Sequence[str]) -> ParsedCommand:
 
 def _job(ref: str, view: View) -> Row:
     """The newest run of the job that is meant; the leader knows jobs that are not on the screen."""
-    found = [row for row in job_rows(view) if ref in (text(row, "job"), text(row, "name"))]
-    return max(found, key=lambda row: int(row["run"]), default={"job": ref})
+    rows = [row for row in job_rows(view) if ref in (text(row, "job"), text(row, "name"))]
+    return max(rows, key=lambda row: int(row["run"]), default={"job": ref})
 
 
 def completions(typed: str, view: View) -> list[str]:
     """Whole command lines that begin with what was typed."""
     word, space, rest = typed.partition(" ")
     if not space:
-        return [one for one in WORDS if one.startswith(word.lower())]
+        return [command for command in WORDS if command.startswith(word.lower())]
     name = _expand(word.lower())
     values: list[str] = []
     if name in ("job", "items") or name in JOB_ACTIONS:
@@ -170,11 +170,15 @@ def completions(typed: str, view: View) -> list[str]:
     elif name in ("host", "reassign"):
         values = [text(row, "host") for row in view.known.rows("hosts:")]
     elif name == ConsolePage.QUEUES:
-        ways = [f"{word} by {one}" for one in BY]
+        ways = [f"{word} by {grouping}" for grouping in BY]
         tags = {tag for row in job_rows(view) for tag in tags_in(row)}
-        ways += [f"{word} {one}" for one in sorted(tags)]
-        return [one for one in ways if one.startswith(typed)]
+        ways += [f"{word} {tag}" for tag in sorted(tags)]
+        return [line for line in ways if line.startswith(typed)]
     elif name == "cluster":
         values = list(view.clusters)
-    quoted = [shlex.quote(one) for one in dict.fromkeys(values) if one]
-    return [f"{word} {one}" for one in quoted if one.strip("'").startswith(rest.strip("'"))]
+    quoted = [shlex.quote(argument) for argument in dict.fromkeys(values) if argument]
+    return [
+        f"{word} {argument}"
+        for argument in quoted
+        if argument.strip("'").startswith(rest.strip("'"))
+    ]

@@ -35,7 +35,9 @@ class _Line:
 
     def __init__(self, masters: dict[str, Endpoints], target: WatchTarget) -> None:
         self.masters = dict(masters)
-        self._client = MeshClient([one.control for one in masters.values()], keys=target.keys)
+        self._client = MeshClient(
+            [endpoints.control for endpoints in masters.values()], keys=target.keys
+        )
         self._users, self._retired = 0, False
 
     async def open(self) -> _Line:
@@ -125,18 +127,18 @@ class MeshFeed:
 
     async def _look_for_masters(self) -> None:
         try:
-            found = await self._target.find()
+            all_endpoints = await self._target.find()
         except (ZcrawlError, OSError) as error:  # tried again in a second, and told meanwhile
             self._complaint = f"cannot look up masters: {error}"
             return
         if self._complaint.startswith("cannot look up"):
             self._complaint = ""
-        wanted = {one.master: one for one in found}
-        for master in self._masters.keys() - wanted.keys():
+        masters = {entry.master: entry for entry in all_endpoints}
+        for master in self._masters.keys() - masters.keys():
             self._ears.disconnect(master)
-        for master, endpoints in wanted.items():
+        for master, endpoints in masters.items():
             self._ears.connect(master, endpoints.events)
-        self._masters = wanted
+        self._masters = masters
         await self._renew_line()
 
     async def _renew_line(self) -> None:
@@ -154,14 +156,14 @@ class MeshFeed:
     def _on_published(self, arrived: list[Arrived]) -> None:
         newest: Snapshot | None = None
         now = self._clock()
-        for one in arrived:
-            if isinstance(one.message, BadBody):
+        for arrival in arrived:
+            if isinstance(arrival.message, BadBody):
                 self._emit(MessageUnreadable(now))
                 continue
-            match one.message.body:
+            match arrival.message.body:
                 case Snapshot() as body:
                     newest = body
-                    self._leader = one.message.header.source
+                    self._leader = arrival.message.header.source
                 case Event(name, fields):
                     self._emit(HappeningCame(name, fields, now))
                 case _:

@@ -8,14 +8,18 @@ from console.actions import ACTIONS
 from console.state import MAIN_PAGES
 
 
-def key_mistake(wanted: dict[str, str]) -> str:
+def key_mistake(user_keys: dict[str, str]) -> str:
     """What is wrong with a user's keys: a name that nothing has, a key that two things have."""
-    keys = {one.id: one.key for one in bindings() if isinstance(one, Binding) and one.id}
-    unknown = sorted(wanted.keys() - keys.keys())
+    keys = {
+        binding.id: binding.key
+        for binding in bindings()
+        if isinstance(binding, Binding) and binding.id
+    }
+    unknown = sorted(user_keys.keys() - keys.keys())
     if unknown:
         return f"[console] keys: nothing is called {', '.join(unknown)}"
     taken: dict[str, str] = {}
-    for name, value in (keys | wanted).items():
+    for name, value in (keys | user_keys).items():
         for key in value.split(","):
             other = taken.setdefault(key.strip(), name)
             if other != name:

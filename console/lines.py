@@ -94,7 +94,7 @@ def sparkline(samples: Sequence[float], cells: int) -> str:
     last = len(BARS) - 1
     if top <= 0:
         return (BARS[0] * len(shown)).rjust(cells)
-    return "".join(BARS[min(last, round(one / top * last))] for one in shown).rjust(cells)
+    return "".join(BARS[min(last, round(sample / top * last))] for sample in shown).rjust(cells)
 
 
 def progress_bar(share: float, cells: int, style: str = "bar") -> Line:

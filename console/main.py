@@ -101,8 +101,8 @@ async def _heard(target: WatchTarget, page: str) -> View:
             raise UnreachableError(view.link.text or target.nobody) from None
     else:
         emit(_place(page, view))
-        for one in questions(view):
-            emit(await _answer(feed, one.slot, one.op, one.args))
+        for question in questions(view):
+            emit(await _answer(feed, question.slot, question.op, question.args))
     finally:
         watching.cancel()
         await asyncio.wait([watching])

@@ -44,8 +44,10 @@ def _of_place(view: View) -> list[Question]:
             return [Question(place.key, "jobs", {}, 60.0)]
         case ConsolePage.LOG:
             state = view.table
-            found = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
-            return [Question(log_slot(view), "events", {**newest, "limit": 500, **found}, 10.0)]
+            filter_args = {"filter": state.filter, "inverse": state.inverse} if state.filter else {}
+            return [
+                Question(log_slot(view), "events", {**newest, "limit": 500, **filter_args}, 10.0)
+            ]
         case ConsolePage.CHARTS:
             every_s = 2.0 if view.span_s == SPANS_S[0] else 10.0
             return [Question("charts:", "history", {"span_s": view.span_s}, every_s)]
@@ -68,10 +70,10 @@ def _of_place(view: View) -> list[Question]:
                 Question(place.key + ":items", "items", {"run": run, "limit": 100}, 3.0),
             ]
         case ConsolePage.HOST:
-            one = {"filter": text(place.about, "host"), "limit": 20}
+            host_args = {"filter": text(place.about, "host"), "limit": 20}
             flight = {"host": int(place.ref or 0), "sort": "since", "limit": 50}
             return [
-                Question(place.key, "hosts", one, 1.0),
+                Question(place.key, "hosts", host_args, 1.0),
                 Question(place.key + ":flight", "in_flight", flight, 1.0),
             ]
         case _:

@@ -19,9 +19,9 @@ class QuickSelector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if self._heard and timeout is not None:
             timeout = min(timeout, AFTER_INPUT_S)
-        found = super().select(timeout)
-        self._heard = bool(found)
-        return found
+        events = super().select(timeout)
+        self._heard = bool(events)
+        return events
 
 
 class _Selectors:

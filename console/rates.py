@@ -47,14 +47,14 @@ class Rates(msgspec.Struct, frozen=True):
     def smooth(self, name: str) -> float:
         """The mean over the window of what `name` says of a sample."""
         since = self.now.at - WINDOW_S
-        values = [getattr(one, name) for one in self.samples if one.at > since]
+        values = [getattr(sample, name) for sample in self.samples if sample.at > since]
         return sum(values) / len(values) if values else 0.0
 
 
 def measure(rates: Rates, snapshot: PublishedSnapshot) -> Rates:
     counts = Counts(
         snapshot.at,
-        {one.run: (one.pages, one.failed, one.bytes, one.final) for one in snapshot.runs},
+        {run.run: (run.pages, run.failed, run.bytes, run.final) for run in snapshot.runs},
     )
     before = rates.recent[-1] if rates.recent else None
     passed = counts.at - before.at if before is not None else 0.0
@@ -62,8 +62,8 @@ def measure(rates: Rates, snapshot: PublishedSnapshot) -> Rates:
         return rates  # the same moment again, or a clock that went back: nothing to measure
     sample = Sample(
         at=snapshot.at,
-        queued=sum(one.queued for one in snapshot.runs),
-        in_flight=sum(one.in_flight for one in snapshot.runs),
+        queued=sum(run.queued for run in snapshot.runs),
+        in_flight=sum(run.in_flight for run in snapshot.runs),
     )
     if before is not None:
         grown = [
@@ -73,11 +73,13 @@ def measure(rates: Rates, snapshot: PublishedSnapshot) -> Rates:
         ]
         sample = msgspec.structs.replace(
             sample,
-            pages_s=sum(one[0] for one in grown) / passed,
-            failed_s=sum(one[1] for one in grown) / passed,
-            bytes_s=sum(one[2] for one in grown) / passed,
+            pages_s=sum(growth[0] for growth in grown) / passed,
+            failed_s=sum(growth[1] for growth in grown) / passed,
+            bytes_s=sum(growth[2] for growth in grown) / passed,
         )
-    recent = tuple(one for one in (*rates.recent, counts) if one.at > counts.at - WINDOW_S - 0.5)
+    recent = tuple(
+        entry for entry in (*rates.recent, counts) if entry.at > counts.at - WINDOW_S - 0.5
+    )
     samples = (*rates.samples, sample) if before is not None else rates.samples
     return Rates(
         samples=samples[-SAMPLES:],
@@ -95,7 +97,7 @@ def _per_run(recent: tuple[Counts, ...], which: int) -> dict[int, float]:
     rates: dict[int, float] = {}
     last = recent[-1]
     for run, counts in last.runs.items():
-        first = next(one for one in recent if run in one.runs)
+        first = next(entry for entry in recent if run in entry.runs)
         passed = last.at - first.at
         risen = _rise(first.runs[run][which], counts[which])
         rates[run] = risen / passed if passed > 0 else 0.0

@@ -77,7 +77,7 @@ def trend_in(row: Row) -> list[float]:
     """The lengths of a queue, oldest first; what is no number is left out."""
     trend = row.get("trend")
     points = trend if isinstance(trend, list | tuple) else ()
-    return [one for one in points if isinstance(one, int | float)]
+    return [point for point in points if isinstance(point, int | float)]
 
 
 def sorting(table: Table, state: TableState) -> tuple[str, bool]:
@@ -102,13 +102,13 @@ def question(table: Table, view: View) -> tuple[str, Row]:
     return table.op, args
 
 
-def shown(table: Table, view: View, known: Known | None = None) -> Shown:
+def shown(table: Table, view: View, cluster_state: Known | None = None) -> Shown:
     state = view.table
     if table.rows is not None:
         rows = _local(table, state, table.rows(view))
         total, offset = len(rows), 0
     else:
-        answer = (known or view.known).answers.get(slot_of(view))
+        answer = (cluster_state or view.known).answers.get(slot_of(view))
         rows = answer.rows if answer is not None else []
         if table.newest_first and state.filter:
             rows = [row for row in rows if _matches(table, state.filter, state.inverse, row)]
@@ -125,22 +125,22 @@ def _local(table: Table, state: TableState, rows: list[Row]) -> list[Row]:
 
 @Latest
 def _ordered(
-    table: Table, rows: list[Row], wanted: str, inverse: bool, name: str, desc: bool
+    table: Table, rows: list[Row], filter_text: str, inverse: bool, name: str, desc: bool
 ) -> list[Row]:
-    if wanted:
-        rows = [row for row in rows if _matches(table, wanted, inverse, row)]
+    if filter_text:
+        rows = [row for row in rows if _matches(table, filter_text, inverse, row)]
     if table.newest_first:
         return rows
-    column = next((one for one in table.columns if one.sort == name), None)
+    column = next((candidate for candidate in table.columns if candidate.sort == name), None)
     if column is not None and column.key is not None:
         rows = sorted(rows, key=column.key, reverse=desc)
     return rows
 
 
-def _matches(table: Table, wanted: str, inverse: bool, row: Row) -> bool:
+def _matches(table: Table, filter_text: str, inverse: bool, row: Row) -> bool:
     if table.fits is not None:
-        return table.fits(row, wanted) is not inverse
-    return (wanted.casefold() in table.text(row).casefold()) is not inverse
+        return table.fits(row, filter_text) is not inverse
+    return (filter_text.casefold() in table.text(row).casefold()) is not inverse
 
 
 def _cursor(table: Table, state: TableState, rows: Sequence[Row]) -> int:

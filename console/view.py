@@ -110,8 +110,8 @@ def reduce(view: View, event: ConsoleEvent) -> View:
             return _mark_all(view)
         case SortBy(letter):
             return _sort(view, letter)
-        case SetFilter(wanted):
-            return _filter(view, wanted)
+        case SetFilter(filter_text):
+            return _filter(view, filter_text)
         case TogglePause():
             return _changed(view, held=None if view.paused else view.live)
         case SetSpan():
@@ -140,8 +140,8 @@ def _on_snapshot(view: View, event: SnapshotCame) -> View:
         return _changed(view, clock=event.at)
     happenings = live.happenings
     if before is not None and snapshot.epoch != before.epoch:
-        told = f"{snapshot.leader} leads in epoch {snapshot.epoch}, before: {before.leader}"
-        happenings = _with(happenings, Happening(snapshot.at, "new_leader", told, "console"))
+        message = f"{snapshot.leader} leads in epoch {snapshot.epoch}, before: {before.leader}"
+        happenings = _with(happenings, Happening(snapshot.at, "new_leader", message, "console"))
     live = Known(snapshot, measure(live.rates, snapshot), happenings, live.answers)
     link = view.link
     if link.state is not LinkState.LIVE:
@@ -152,7 +152,7 @@ def _on_snapshot(view: View, event: SnapshotCame) -> View:
 def _on_happening(view: View, event: HappeningCame) -> View:
     fields = event.fields
     at = fields.get("at")
-    one = Happening(
+    happening = Happening(
         at=float(at) if isinstance(at, int | float) else 0.0,
         name=event.name,
         text=str(fields.get("text", "")),
@@ -160,12 +160,12 @@ def _on_happening(view: View, event: HappeningCame) -> View:
         level=str(fields.get("level", "info")),
         run=run if isinstance(run := fields.get("run"), int) else 0,
     )
-    live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
+    live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, happening))
     return _changed(view, live=live, clock=event.at)
 
 
-def _with(happenings: tuple[Happening, ...], one: Happening) -> tuple[Happening, ...]:
-    return (*happenings[-EVENTS_KEPT + 1 :], one)
+def _with(happenings: tuple[Happening, ...], happening: Happening) -> tuple[Happening, ...]:
+    return (*happenings[-EVENTS_KEPT + 1 :], happening)
 
 
 def _on_answer(view: View, event: Answered) -> View:
@@ -177,7 +177,7 @@ def _on_answer(view: View, event: Answered) -> View:
         data = _with_older(before, data)
     elif event.slot.startswith(("queues", "lanes:")):
         data = _with_trend(before, data)
-    answers = {key: one for key, one in view.live.answers.items() if key != event.slot}
+    answers = {key: answer for key, answer in view.live.answers.items() if key != event.slot}
     while len(answers) >= ANSWERS_KEPT:
         del answers[next(iter(answers))]
     answers[event.slot] = Answer(data, event.at, event.error)
@@ -214,10 +214,10 @@ def _with_trend(before: Answer | None, data: dict[str, Any]) -> dict[str, Any]:
 def _on_acted(view: View, event: Acted) -> View:
     level = "info" if event.ok else "error"
     name = "done" if event.ok else "refused"
-    told = f"{event.command}{ARROW}{event.result}"
-    one = Happening(event.utc, name, told, "console", level)
-    live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, one))
-    message = ActionMessage(told, "good" if event.ok else "bad", event.at)
+    summary = f"{event.command}{ARROW}{event.result}"
+    happening = Happening(event.utc, name, summary, "console", level)
+    live = msgspec.structs.replace(view.live, happenings=_with(view.live.happenings, happening))
+    message = ActionMessage(summary, "good" if event.ok else "bad", event.at)
     return _changed(view, live=live, message=message, clock=event.at)
 
 
@@ -230,8 +230,8 @@ def _go(view: View, place: Place) -> View:
     top = place.page in (*MAIN_PAGES, *GROUPED) and not place.ref
     trail = () if top else (*view.trail, view.place)
     view = _changed(view, place=place, trail=trail[-TRAIL:])
-    wanted = place.about.get("filter")
-    return _filter(view, wanted) if isinstance(wanted, str) else view
+    filter_text = place.about.get("filter")
+    return _filter(view, filter_text) if isinstance(filter_text, str) else view
 
 
 def _back(view: View) -> View:
@@ -279,7 +279,9 @@ def about(view: View) -> Row:
     row = view.place.about
     if view.page is not ConsolePage.JOB:
         return row
-    return next((one for one in job_rows(view) if text(one, "run") == view.place.ref), row)
+    return next(
+        (job_row for job_row in job_rows(view) if text(job_row, "run") == view.place.ref), row
+    )
 
 
 def here(view: View) -> list[Row]:
@@ -303,7 +305,7 @@ def chosen_rows(view: View) -> list[Row]:
 
 
 def _look(view: View, state: TableState) -> View:
-    tables = {key: one for key, one in view.tables.items() if key != view.place.key}
+    tables = {key: table_state for key, table_state in view.tables.items() if key != view.place.key}
     while len(tables) >= TABLES_KEPT:  # somebody who drills into a thousand hosts
         del tables[next(iter(tables))]
     return _changed(view, tables={**tables, view.place.key: state})
@@ -358,7 +360,7 @@ def _sort(view: View, letter: str) -> View:
     """The second press turns the order round."""
     table, state = TABLES.get(view.page), view.table
     columns = table.columns if table is not None and not table.newest_first else ()
-    column = next((one for one in columns if one.letter == letter), None)
+    column = next((candidate for candidate in columns if candidate.letter == letter), None)
     if column is None or table is None:
         return view
     name, desc = (state.sort, state.desc) if state.sort else (table.sort, table.desc)
@@ -369,10 +371,15 @@ def _sort(view: View, letter: str) -> View:
     return _look(view, state)
 
 
-def _filter(view: View, wanted: str) -> View:
-    inverse = wanted.startswith("!")
+def _filter(view: View, filter_text: str) -> View:
+    inverse = filter_text.startswith("!")
     state = msgspec.structs.replace(
-        view.table, filter=wanted.removeprefix("!"), inverse=inverse, offset=0, index=0, cursor=""
+        view.table,
+        filter=filter_text.removeprefix("!"),
+        inverse=inverse,
+        offset=0,
+        index=0,
+        cursor="",
     )
     return _look(view, state)
 
@@ -380,8 +387,8 @@ def _filter(view: View, wanted: str) -> View:
 def _next_level(view: View) -> View:
     """All, warnings and worse, errors: the filter says which, and what else is in it stays."""
     words = view.table.filter.split()
-    now = next((one for one in words if one.startswith("level:")), "")
+    now = next((word for word in words if word.startswith("level:")), "")
     after = {"": "level:warning", "level:warning": "level:error"}.get(now, "")
-    kept = [one for one in words if not one.startswith("level:")]
+    kept = [word for word in words if not word.startswith("level:")]
     sign = "!" if view.table.inverse else ""
     return _filter(view, sign + " ".join([*([after] if after else []), *kept]))

@@ -50,12 +50,12 @@ def charts(view: View, cells: int, rows: int) -> Picture:
         return [title("Charts", cells, head), line(Span(f"  {note}", "dim"))]
     wide = cells >= WIDE
     half = (cells - 2) // 2 if wide else cells
-    wanted = [one for one in CHARTS if rows > 30 or one[1] in FEW]
-    stacked = (len(wanted) + 1) // 2 if wide else len(wanted)
+    definitions = [definition for definition in CHARTS if rows > 30 or definition[1] in FEW]
+    stacked = (len(definitions) + 1) // 2 if wide else len(definitions)
     each = max(2, (rows - 1) // stacked - 2)
     pictures = [
         chart(name, _numbers(data.get(column)), half, each, show, style)
-        for name, column, show, style in wanted
+        for name, column, show, style in definitions
     ]
     lines: Picture = [
         title(
@@ -89,7 +89,7 @@ def chart(
     for n in range(rows, 0, -1):
         label = show(top * n / rows) if n in (rows, max(1, rows // 2)) and top else ""
         below = (n - 1) * 8
-        bars = "".join([BARS[min(8, max(0, one - below))] for one in heights]).rjust(room)
+        bars = "".join([BARS[min(8, max(0, height - below))] for height in heights]).rjust(room)
         lines.append(line(Span(f"{label:>{AXIS - 1}} ", "dim"), Span(bars, style)))
     return [*lines, ()]
 
@@ -113,4 +113,4 @@ def _heights(points: Sequence[float], top: float, rows: int) -> list[int]:
 def _numbers(values: Any) -> list[float]:
     if not isinstance(values, list):
         return []
-    return [float(one) if isinstance(one, int | float) else 0.0 for one in values]
+    return [float(value) if isinstance(value, int | float) else 0.0 for value in values]

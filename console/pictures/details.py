@@ -165,7 +165,7 @@ def job_page(view: View, cells: int) -> Picture:
         return [title(f"Job {plain(view.place.ref, 60)}", cells), *note]
     snapshot = view.known.snapshot
     live = (
-        next((one for one in snapshot.runs if str(one.run) == view.place.ref), None)
+        next((run for run in snapshot.runs if str(run.run) == view.place.ref), None)
         if snapshot
         else None
     )
@@ -205,7 +205,7 @@ def job_page(view: View, cells: int) -> Picture:
         _fact("items", count(number(row, "items"))),
         _fact("time", f"{duration(number(row, 'seconds'))} since {text(row, 'started_at')}"),
         *([_fact("tags", by_tags(row))] if by_tags(row) else []),
-        _fact("workers", ", ".join(plain(one, 40) for one in row.get("workers", ()) or ())),
+        _fact("workers", ", ".join(plain(worker, 40) for worker in row.get("workers", ()) or ())),
         *_spec(row),
         (),
     ]
@@ -238,7 +238,7 @@ def _spec(row: Row) -> Picture:
     if not isinstance(spec, dict):
         return []
     lines: Picture = [
-        _fact("seeds", ", ".join(plain(one, 200) for one in list(spec.get("seeds", ()))[:3]))
+        _fact("seeds", ", ".join(plain(seed, 200) for seed in list(spec.get("seeds", ()))[:3]))
     ]
     for section in ("scope", "politeness", "fetch"):
         values = spec.get(section)
@@ -307,8 +307,8 @@ def _filled(name: object, share: float, cells: int, more: str = "") -> Line:
 
 def examples(row: Row, cells: int) -> Picture:
     """The first request of each reason, with what happened to it; nothing if all went well."""
-    found = row.get("examples")
-    by_kind = found if isinstance(found, dict) else {}
+    raw_examples = row.get("examples")
+    by_kind = raw_examples if isinstance(raw_examples, dict) else {}
     lines: Picture = []
     for kind, style in (("failed", "bad"), ("skipped", ""), ("rejected", "warn")):
         of_kind = by_kind.get(kind)
@@ -336,8 +336,8 @@ def recent_items(view: View, cells: int) -> Picture:
 
 def host_page(view: View, cells: int) -> Picture:
     answer = view.known.answers.get(view.place.key)
-    found = [one for one in (answer.rows if answer else []) if text(one, "id") == view.place.ref]
-    row: Row = {**view.place.about, **(found[0] if found else {})}
+    hosts = [host for host in (answer.rows if answer else []) if text(host, "id") == view.place.ref]
+    row: Row = {**view.place.about, **(hosts[0] if hosts else {})}
     delay = number(row, "crawl_delay_s")
     facts: Picture = [
         title(text(row, "host") or "Host", cells),
@@ -363,7 +363,7 @@ def host_page(view: View, cells: int) -> Picture:
             "bad" if number(row, "opens") else "",
         ),
         _fact("owner", text(row, "owner") or "nobody"),
-        _fact("runs", ", ".join(plain(one, 20) for one in row.get("runs", ()) or ())),
+        _fact("runs", ", ".join(plain(run, 20) for run in row.get("runs", ()) or ())),
         (),
     ]
     return [*facts, *in_flight(view, cells)]

@@ -83,7 +83,7 @@ def foot_line(view: View, cells: int) -> Line:
     spans: list[Span] = []
     for key, label in key_hints(view):
         spans += [Span(f" {key}", "accent"), Span(f" {label} ", "dim")]
-    spans = [one for one in spans if one.text]
+    spans = [span for span in spans if span.text]
     while line_width(tuple(spans)) > cells and len(spans) > 2:
         del spans[-4:-2]  # the last hint, `?`, stays
     return tuple(spans)

@@ -67,7 +67,10 @@ KEY_CELLS: Final = 28
 def help_picture(view: View, cells: int) -> Picture:
     lines: Picture = [
         title(str(view.page).capitalize(), cells),
-        *(line(Span(f"  {one}")) for one in textwrap.wrap(ABOUT[view.page], max(20, cells - 2))),
+        *(
+            line(Span(f"  {piece}"))
+            for piece in textwrap.wrap(ABOUT[view.page], max(20, cells - 2))
+        ),
         (),
     ]
     actions = offered(view)
@@ -85,11 +88,11 @@ def help_picture(view: View, cells: int) -> Picture:
         ]
         lines.append(())
     table = TABLES.get(view.page)
-    sortable = [one for one in table.columns if one.letter] if table is not None else []
+    sortable = [column for column in table.columns if column.letter] if table is not None else []
     if sortable:
         lines.append(title("Sort", cells))
         # A letter and its column stay together: the space between them is none to break at.
-        letters = "   ".join(f"{one.letter}\0{one.title}" for one in sortable)
+        letters = "   ".join(f"{column.letter}\0{column.title}" for column in sortable)
         for piece in textwrap.wrap(letters, max(20, cells - 4)):
             lines.append(line(Span("  " + piece.replace("\0", " "))))
         lines.append(())

@@ -71,28 +71,31 @@ WHY_TEXT = (
 
 
 def overview(view: View, cells: int, rows: int) -> Picture:
-    known = view.known
-    if known.snapshot is None:
+    cluster_state = view.known
+    if cluster_state.snapshot is None:
         return [(), line(Span("  waiting for the leader's first snapshot", "dim"))]
     if cells >= WIDE:
         half = (cells - 2) // 2
-        left = [*throughput(known, half), (), *why_not_faster(known, half), ()]
-        left += jobs(known, half, rows - len(left))
-        right = [*nodes(known.snapshot, half, max(6, rows // 2)), ()]
+        left = [*throughput(cluster_state, half), (), *why_not_faster(cluster_state, half), ()]
+        left += jobs(cluster_state, half, rows - len(left))
+        right = [*nodes(cluster_state.snapshot, half, max(6, rows // 2)), ()]
         right += events(view, half, rows - len(right))
         return beside(left, right, half, cells - 2 - half)[:rows]
-    top = [*throughput(known, cells), *why_not_faster(known, cells, 2 if rows < 24 else 4)]
-    top += nodes(known.snapshot, cells, max(2, min(8, (rows - len(top)) // 4)))
-    middle = jobs(known, cells, max(3, (rows - len(top)) // 2))
+    top = [
+        *throughput(cluster_state, cells),
+        *why_not_faster(cluster_state, cells, 2 if rows < 24 else 4),
+    ]
+    top += nodes(cluster_state.snapshot, cells, max(2, min(8, (rows - len(top)) // 4)))
+    middle = jobs(cluster_state, cells, max(3, (rows - len(top)) // 2))
     return [*top, *middle, *events(view, cells, rows - len(top) - len(middle))][:rows]
 
 
 # ---------------------------------------------------------------- how fast
 
 
-def throughput(known: Known, cells: int) -> Picture:
-    assert known.snapshot is not None
-    snapshot, rates = known.snapshot, known.rates
+def throughput(cluster_state: Known, cells: int) -> Picture:
+    assert cluster_state.snapshot is not None
+    snapshot, rates = cluster_state.snapshot, cluster_state.rates
     now = rates.now
     pages = rates.smooth("pages_s")
     failed = rates.smooth("failed_s")
@@ -100,14 +103,14 @@ def throughput(known: Known, cells: int) -> Picture:
     pages_line = line(
         Span(f"{rate(pages):>8}", "bold"),
         Span(" pages/s  ", "dim"),
-        Span(sparkline([one.pages_s for one in rates.samples], spark_cells), "accent"),
+        Span(sparkline([sample.pages_s for sample in rates.samples], spark_cells), "accent"),
     )
     queue_line = line(
         Span(f"{count(now.queued):>8}", "bold"),
         Span(" queued   ", "dim"),
-        Span(sparkline([float(one.queued) for one in rates.samples], spark_cells), "rest"),
+        Span(sparkline([float(sample.queued) for sample in rates.samples], spark_cells), "rest"),
     )
-    slots = sum(one.slots for one in snapshot.workers if one.state in ("busy", "idle"))
+    slots = sum(worker.slots for worker in snapshot.workers if worker.state in ("busy", "idle"))
     facts = line(
         Span(f"{count(now.in_flight):>8}", "bold"),
         Span(f" in flight of {count(slots)} slots   ", "dim"),
@@ -121,14 +124,14 @@ def throughput(known: Known, cells: int) -> Picture:
         pages_line,
         queue_line,
         facts,
-        *trouble(known, snapshot),
+        *trouble(cluster_state, snapshot),
         *answers(snapshot, cells),
     ]
 
 
-def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
+def why_not_faster(cluster_state: Known, cells: int, most: int = 4) -> Picture:
     """What most hosts with work wait for."""
-    answer = known.answers.get("overview:")
+    answer = cluster_state.answers.get("overview:")
     counts = answer.data.get("why") if answer is not None else None
     lines: Picture = [title("Why not faster", cells)]
     if not isinstance(counts, dict):
@@ -137,14 +140,16 @@ def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
     if backlog > BACKLOG:
         text = f"  {count(backlog):>7} results wait to be committed: the database is the bottleneck"
         lines.append(line(Span(text, "bad")))
-    found: list[tuple[float, float, str, str]] = []
+    reasons: list[tuple[float, float, str, str]] = []
     for code, words, style in WHY_TEXT:
         pair = counts.get(code)
         if isinstance(pair, list | tuple) and len(pair) == 2:
-            hosts, queued = (number({"n": one}, "n") for one in pair)
-            found.append((hosts, queued, words, style))
+            hosts, queued = (number({"n": value}, "n") for value in pair)
+            reasons.append((hosts, queued, words, style))
     # What is broken first, then what holds the most.
-    for hosts, queued, words, style in sorted(found, key=lambda one: (one[3] != "bad", -one[1])):
+    for hosts, queued, words, style in sorted(
+        reasons, key=lambda reason: (reason[3] != "bad", -reason[1])
+    ):
         what = f"{count(hosts):>7} host{'s' if hosts != 1 else ' '} "
         lines.append(
             line(Span("  " + what, style), Span(f"({count(queued)} queued)  ", "dim"), Span(words))
@@ -154,25 +159,25 @@ def why_not_faster(known: Known, cells: int, most: int = 4) -> Picture:
     return lines[: most + 1]
 
 
-def _only_retries(known: Known) -> bool:
+def _only_retries(cluster_state: Known) -> bool:
     """Whether all that is queued has failed before: the leader counts why hosts wait."""
-    answer = known.answers.get("overview:")
+    answer = cluster_state.answers.get("overview:")
     counts = answer.data.get("why") if answer is not None else None
     return isinstance(counts, dict) and set(counts) == {RETRY}
 
 
-def trouble(known: Known, snapshot: PublishedSnapshot) -> Picture:
+def trouble(cluster_state: Known, snapshot: PublishedSnapshot) -> Picture:
     """What stands between the crawl and its speed, as far as the snapshot tells."""
     lines: Picture = []
     store = snapshot.store
     if store.error:
         text = f"  ! the store has failed for {duration(store.since_s)} [{plain(store.error)}]"
         lines.append(line(Span(text + ", retrying", "bad")))
-    usable = [one for one in snapshot.workers if one.state in ("busy", "idle", "joining")]
-    waiting = [one for one in snapshot.runs if one.state == "running"]
+    usable = [worker for worker in snapshot.workers if worker.state in ("busy", "idle", "joining")]
+    waiting = [run for run in snapshot.runs if run.state == "running"]
     if waiting and not usable:
         lines.append(line(Span("  ! no worker is there to do the work", "bad")))
-    idle = not any(one.in_flight for one in snapshot.runs) and _only_retries(known)
+    idle = not any(run.in_flight for run in snapshot.runs) and _only_retries(cluster_state)
     if waiting and usable and idle and snapshot.next_retry_s is not None:
         text = (
             f"  all that is left waits for its next attempt, in {duration(snapshot.next_retry_s)}"
@@ -208,7 +213,7 @@ def answers(snapshot: PublishedSnapshot, cells: int) -> Picture:
 
 
 def nodes(snapshot: PublishedSnapshot, cells: int, rows: int) -> Picture:
-    states = Counter(one.state for one in snapshot.workers)
+    states = Counter(worker.state for worker in snapshot.workers)
     more = [
         Span(f"  {number} {plain(state, 20)}", STATE_STYLE.get(state, ""))
         for state, number in states.most_common()
@@ -218,48 +223,48 @@ def nodes(snapshot: PublishedSnapshot, cells: int, rows: int) -> Picture:
     shown = ranked[: max(0, rows - 1)]
     if len(ranked) > len(shown) and shown:
         shown = shown[:-1]
-    lines += [_worker(one, cells) for one in shown]
+    lines += [_worker(worker, cells) for worker in shown]
     total = max(len(ranked), snapshot.workers_total)
     if total > len(shown):
         lines.append(line(Span(f"  and {total - len(shown)} more (key 2)", "dim")))
     return lines
 
 
-def _trouble_first(one: WorkerView) -> tuple[int, float, str]:
+def _trouble_first(worker: WorkerView) -> tuple[int, float, str]:
     order = ("suspect", "lost", "draining", "joining")
-    rank = order.index(one.state) if one.state in order else len(order)
-    return rank, -one.rate, one.id
+    rank = order.index(worker.state) if worker.state in order else len(order)
+    return rank, -worker.rate, worker.id
 
 
-def _worker(one: WorkerView, cells: int) -> Line:
-    load = one.running / one.slots if one.slots else 0.0
+def _worker(worker: WorkerView, cells: int) -> Line:
+    load = worker.running / worker.slots if worker.slots else 0.0
     name = max(8, cells - 66)
     return line(
-        Span("  " + fit(plain(one.id), name)),
-        Span(fit(plain(one.state, 9), 9), STATE_STYLE.get(one.state, "")),
+        Span("  " + fit(plain(worker.id), name)),
+        Span(fit(plain(worker.state, 9), 9), STATE_STYLE.get(worker.state, "")),
         *progress_bar(load, 8),
-        Span(f" {one.running:>4}/{one.slots:<4}"),
-        Span(f"{rate(one.rate):>6}/s ", "bold"),
-        Span(f"{size(one.rss_bytes):>9} "),
-        Span(f"{one.lag_ms:>5.0f} ms lag", "warn" if one.lag_ms > 200 else "dim"),
+        Span(f" {worker.running:>4}/{worker.slots:<4}"),
+        Span(f"{rate(worker.rate):>6}/s ", "bold"),
+        Span(f"{size(worker.rss_bytes):>9} "),
+        Span(f"{worker.lag_ms:>5.0f} ms lag", "warn" if worker.lag_ms > 200 else "dim"),
     )
 
 
 # ---------------------------------------------------------------- what
 
 
-def jobs(known: Known, cells: int, rows: int) -> Picture:
-    assert known.snapshot is not None
-    runs = sorted(known.snapshot.runs, key=lambda one: (one.ended, -one.run))
+def jobs(cluster_state: Known, cells: int, rows: int) -> Picture:
+    assert cluster_state.snapshot is not None
+    runs = sorted(cluster_state.snapshot.runs, key=lambda run: (run.ended, -run.run))
     lines: Picture = [title("Jobs", cells, [Span(f"  {_job_counts(runs)}", "dim")])]
-    lines += [_job(one, known.rates, cells) for one in runs[: max(0, rows - 1)]]
+    lines += [_job(run, cluster_state.rates, cells) for run in runs[: max(0, rows - 1)]]
     if not runs:
         lines.append(line(Span("  none; submit one with: zcrawl submit URL", "dim")))
     return lines
 
 
 def _job_counts(runs: list[LiveRunView]) -> str:
-    states = Counter(one.state for one in runs)
+    states = Counter(run.state for run in runs)
     return ", ".join(f"{number} {plain(state, 12)}" for state, number in states.most_common())
 
 
@@ -270,20 +275,20 @@ def time_left(run: LiveRunView, rates: Rates) -> float | None:
     return run.left / speed
 
 
-def _job(one: LiveRunView, rates: Rates, cells: int) -> Line:
+def _job(run: LiveRunView, rates: Rates, cells: int) -> Line:
     room = cells - 54  # what the name and the bar share
     name = max(8, min(40, room - 6))
     bar = max(6, min(24, room - name))
-    speed = "" if one.ended else rate(rates.by_run.get(one.run, 0.0)) + "/s"
-    left = duration(one.seconds) if one.ended else duration(time_left(one, rates))
+    speed = "" if run.ended else rate(rates.by_run.get(run.run, 0.0)) + "/s"
+    left = duration(run.seconds) if run.ended else duration(time_left(run, rates))
     return line(
-        Span("  " + fit(plain(one.name), name) + " "),
-        Span(fit(plain(one.state, 10), 10), STATE_STYLE.get(one.state, "")),
-        *progress_bar(one.share, bar, "bar" if one.state == "running" else "rest"),
-        Span(f"{percent(one.share):>6}"),
-        Span(f"{count(one.pages):>8} pages"),
-        Span(f"{count(one.failed):>6}", "bad" if one.failed else "dim"),
-        Span(f"{speed:>7}{left:>8}", "dim" if one.ended else "bold"),
+        Span("  " + fit(plain(run.name), name) + " "),
+        Span(fit(plain(run.state, 10), 10), STATE_STYLE.get(run.state, "")),
+        *progress_bar(run.share, bar, "bar" if run.state == "running" else "rest"),
+        Span(f"{percent(run.share):>6}"),
+        Span(f"{count(run.pages):>8} pages"),
+        Span(f"{count(run.failed):>6}", "bad" if run.failed else "dim"),
+        Span(f"{speed:>7}{left:>8}", "dim" if run.ended else "bold"),
     )
 
 

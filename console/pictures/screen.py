@@ -28,4 +28,4 @@ def body(view: View, cells: int, rows: int) -> Picture:
 def whole(view: View, cells: int, rows: int) -> Picture:
     lines = [top_line(view, cells), tab_line(view, cells), *body(view, cells, rows - 3)]
     lines += [()] * (rows - 1 - len(lines))
-    return [cut(one, cells) for one in [*lines[: rows - 1], foot_line(view, cells)]]
+    return [cut(line, cells) for line in [*lines[: rows - 1], foot_line(view, cells)]]

@@ -16,7 +16,7 @@ STALE_S: Final = 5.0
 
 def table_picture(table: Table, view: View, cells: int, rows: int) -> Picture:
     now = shown(table, view)
-    columns = [one for one in table.columns if one.least <= cells <= one.most]
+    columns = [column for column in table.columns if column.least <= cells <= column.most]
     widths = _widths(columns, cells - 2)
     room = rows - 2
     top = first_row(now, room)
@@ -37,10 +37,10 @@ def first_row(now: Shown, room: int) -> int:
 
 
 def _widths(columns: list[Column], cells: int) -> list[int]:
-    fixed = sum(one.cells for one in columns) + len(columns) * len(GAP)
-    elastic = sum(not one.cells for one in columns)
+    fixed = sum(column.cells for column in columns) + len(columns) * len(GAP)
+    elastic = sum(not column.cells for column in columns)
     left = max(8, (cells - fixed) // elastic) if elastic else 0
-    return [one.cells or left for one in columns]
+    return [column.cells or left for column in columns]
 
 
 def _header(table: Table, view: View, columns: list[Column], widths: list[int]) -> Line:

@@ -44,7 +44,7 @@ class Form(NamedTuple):
 
 def check(values: dict[str, str]) -> Form:
     sources = values["sources"].split()
-    files = [one for one in sources if "://" not in one and one.endswith(".toml")]
+    files = [source for source in sources if "://" not in source and source.endswith(".toml")]
     flags = [f"{FLAGS[name]} {shlex.quote(values[name])}" for name in FLAGS if values[name]]
     flags += [f"--tag {shlex.quote(tag)}" for tag in values["tags"].split()]
     command = " ".join(["zcrawl submit", *map(shlex.quote, sources), *flags])

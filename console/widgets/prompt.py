@@ -23,8 +23,8 @@ class Completer(Suggester):
     async def get_suggestion(self, value: str) -> str | None:
         if not value.startswith(COMMAND):
             return None
-        found = self._complete(value[1:])
-        return COMMAND + found[0] if found else None
+        completions = self._complete(value[1:])
+        return COMMAND + completions[0] if completions else None
 
 
 class Prompt(Input):
@@ -81,7 +81,7 @@ class Prompt(Input):
 
     def action_complete(self) -> None:
         if self.value.startswith(COMMAND):
-            found = self._complete(self.value[1:])
-            if found:
-                self.value = COMMAND + found[0]
+            completions = self._complete(self.value[1:])
+            if completions:
+                self.value = COMMAND + completions[0]
                 self.cursor_position = len(self.value)

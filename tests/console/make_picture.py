@@ -55,13 +55,13 @@ def story() -> FakeFeed:
         for n, (source, name, text, level) in enumerate(names)
     ]
     said["events"] = {"rows": rows, "total": len(rows), "offset": 0}
-    return FakeFeed(*(one | {"leader": "m2", "epoch": 7} for one in shots), said=said)
+    return FakeFeed(*(shot | {"leader": "m2", "epoch": 7} for shot in shots), said=said)
 
 
 async def draw() -> str:
     app = fake_app(story())
     async with app.run_test(size=(120, 34)) as pilot:
-        while any(one.slot not in app.view.live.answers for one in questions(app.view)):
+        while any(question.slot not in app.view.live.answers for question in questions(app.view)):
             await pilot.pause()
         app.draw()
         await pilot.pause()

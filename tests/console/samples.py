@@ -99,7 +99,7 @@ def answers(words: str = "") -> dict[str, dict[str, Any]]:
         "jobs": {"jobs": [run(99, words, state="completed")] if words else []},
         "overview": {"why": {"pace": [40, 4000], "retry": [2, 9]}, "commit_backlog": 3},
         "hosts": {"rows": rows, "total": 10_000, "offset": 0},
-        "lanes": {"rows": [one | {"kinds": kinds} for one in rows[:9]], "total": 9, "offset": 0},
+        "lanes": {"rows": [row | {"kinds": kinds} for row in rows[:9]], "total": 9, "offset": 0},
         "queues": {"rows": queues, "total": 2, "offset": 0},
         "errors": {"rows": [group], "total": 1, "offset": 0},
         "failed": {
@@ -126,8 +126,8 @@ def came(shot: dict[str, Any]) -> SnapshotCame:
 def heard(*snapshots: dict[str, Any], view: View | None = None) -> View:
     """A view that heard these, a second apart."""
     view = view or View(cluster="test")
-    for one in snapshots:
-        view = reduce(view, came(one))
+    for snapshot in snapshots:
+        view = reduce(view, came(snapshot))
     return view
 
 
@@ -135,8 +135,8 @@ def at(place: Place, view: View | None = None, words: str = "") -> View:
     """A view of a place, with all that it asks for answered."""
     view = reduce(view or heard(snapshot(0), snapshot(1)), GoTo(place))
     said = answers(words)
-    for one in questions(view):
-        view = reduce(view, Answered(one.slot, said[one.op], 1.0))
+    for question in questions(view):
+        view = reduce(view, Answered(question.slot, said[question.op], 1.0))
     return view
 
 
@@ -151,8 +151,8 @@ class FakeFeed:
 
     async def watch(self, emit: Emit) -> None:
         self.emit = emit
-        for one in self.snapshots:
-            emit(came(one))
+        for snapshot in self.snapshots:
+            emit(came(snapshot))
         await asyncio.Event().wait()
 
     async def ask(self, op: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class FakeFeed:
         return answer
 
     def done(self, op: str) -> list[dict[str, Any]]:
-        return [args for asked, args in self.asked if asked == op]
+        return [args for operation, args in self.asked if operation == op]
 
 
 async def _nobody() -> list[Endpoints]:

@@ -43,7 +43,7 @@ class Errors(FakeFeed):
         if op != "errors":
             return await super().ask(op, args)
         self.asked.append((op, args))
-        rows = [one for one in self.groups if args.get("filter", "") in one["host"]]
+        rows = [row for row in self.groups if args.get("filter", "") in row["host"]]
         first = int(args.get("offset", 0))
         return {"rows": rows[first : first + args["limit"]], "total": len(rows), "offset": first}
 
@@ -72,9 +72,9 @@ async def test_all_errors_that_match_are_retried_also_those_off_the_screen() -> 
         await pilot.press("a")
         await until(pilot, lambda: len(app.screen_stack) == 2)
         await pilot.press("y")
-        wanted = {n for n in range(1, 1_204) if "h11" in f"h{n}"}
-        await until(pilot, lambda: len(feed.done("act")) == 1 + len(wanted))
-        assert {args["host"] for args in feed.done("act")[1:]} == wanted and len(wanted) == 111
+        hosts = {n for n in range(1, 1_204) if "h11" in f"h{n}"}
+        await until(pilot, lambda: len(feed.done("act")) == 1 + len(hosts))
+        assert {args["host"] for args in feed.done("act")[1:]} == hosts and len(hosts) == 111
 
 
 async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
@@ -101,7 +101,7 @@ async def test_what_was_begun_on_a_cluster_ends_on_it() -> None:
         go_on.set()
         await until(pilot, lambda: len(feed.done("act")) == 3)
         assert [args["ref"] for args in feed.done("act")] == ["3", "2", "1"]
-        assert all("--data here" in one.text for one in app.view.live.happenings)
+        assert all("--data here" in happening.text for happening in app.view.live.happenings)
 
 
 async def test_an_answer_of_the_old_cluster_is_not_shown_for_the_new_one() -> None:
@@ -235,9 +235,9 @@ async def test_of_many_rows_each_result_is_told_and_counted() -> None:
         await pilot.press("3", "ctrl+a", "h")
         expected = "hold: 1 done, 1 refused, 1 left out; the log has each"
         await until(pilot, lambda: app.view.message.text == expected)
-        told = [one.text for one in app.view.live.happenings]
-        assert any("zcrawl pause 1" in one for one in told)
-        assert any("not now [busy]" in one for one in told)
+        texts = [happening.text for happening in app.view.live.happenings]
+        assert any("zcrawl pause 1" in text for text in texts)
+        assert any("not now [busy]" in text for text in texts)
 
 
 async def test_a_long_help_can_be_scrolled_to_its_end() -> None:
@@ -249,7 +249,7 @@ async def test_a_long_help_can_be_scrolled_to_its_end() -> None:
         await pilot.pause()
         canvas = app.screen.query_one("#dialog", Canvas)
         assert "more lines" in as_text(canvas._picture) and "Jobs" in as_text(canvas._picture)
-        assert "…" not in as_text([cut(one, canvas.size.width) for one in canvas._picture])
+        assert "…" not in as_text([cut(line, canvas.size.width) for line in canvas._picture])
         for _ in range(40):
             await pilot.press("down")
         assert "quit" in as_text(canvas._picture) and "more lines" not in as_text(canvas._picture)
@@ -282,14 +282,16 @@ def test_a_job_is_acted_on_as_it_is_now_on_its_own_page_too() -> None:
     view = reduce(reduce(view, GoTo(Place(ConsolePage.JOBS))), Drill())
     assert plan(BY_NAME["pause"], chosen_rows(view)) == []
     view = heard(snapshot(1, runs=[run(1, state="running")]), view=view)
-    assert [one.args["action"] for one in plan(BY_NAME["pause"], chosen_rows(view))] == ["pause"]
+    assert [request.args["action"] for request in plan(BY_NAME["pause"], chosen_rows(view))] == [
+        "pause"
+    ]
 
 
 def test_a_master_is_not_offered_to_be_drained() -> None:
     """A worker is."""
     for kind, offers in (("master", False), ("worker", True)):
         place = Place(ConsolePage.NODE, "x", (("id", "x"), ("kind", kind)))
-        names = {one.name for one in offered(reduce(View(), GoTo(place)))}
+        names = {action.name for action in offered(reduce(View(), GoTo(place)))}
         assert ("drain" in names) is offers
 
 
@@ -324,7 +326,7 @@ async def test_what_a_role_may_not_do_is_not_offered() -> None:
         shown = as_text(whole(app.view, 160, 30))
         assert "hold" not in shown and "new job" not in shown and "read-only" in shown
         assert "cancel" not in as_text(help_picture(app.view, 100))
-        titles = {one.title for one in app.get_system_commands(app.screen)}
+        titles = {command.title for command in app.get_system_commands(app.screen)}
         assert "Hold" not in titles and "Go to jobs" in titles
         await pilot.press("colon", *"pause", "space", "1", "enter")
         await until(pilot, lambda: "this key may only watch" in app.view.message.text)
@@ -334,7 +336,7 @@ async def test_what_a_role_may_not_do_is_not_offered() -> None:
 
 async def test_what_is_refused_is_asked_for_more_rarely() -> None:
     """Each refusal is a line in the leader's log, which the console shows to everybody."""
-    feed = FakeFeed(said={name: one for name, one in answers().items() if name != "node"})
+    feed = FakeFeed(said={name: answer for name, answer in answers().items() if name != "node"})
     now = 1.0
     app = fake_app(feed, clock=lambda: now)
     async with app.run_test(size=(120, 30)) as pilot:

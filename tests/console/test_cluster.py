@@ -63,10 +63,12 @@ class Scene(NamedTuple):
         """What the console says that this command line did."""
 
         def says(view: View) -> bool:
-            return any(command in one.text for one in view.live.happenings)
+            return any(command in happening.text for happening in view.live.happenings)
 
         view = await self.until(says)
-        return next(one.text for one in view.live.happenings if command in one.text)
+        return next(
+            happening.text for happening in view.live.happenings if command in happening.text
+        )
 
     def states(self) -> dict[str, str]:
         return {run.name: run.state for run in self.cluster.snapshot().runs}
@@ -90,9 +92,9 @@ async def scene(data: Path, workers: int = 1, **options: Any) -> AsyncIterator[S
         await cluster.ask("submit", prepare([server.url], None, None, slow).args("new", None))
         app = ConsoleApp({"test": in_folder(data)}, **options)
         async with app.run_test(size=(160, 40)) as pilot:
-            found = Scene(app, pilot, cluster, server.url)
-            await found.until(lambda view: view.link.state is LinkState.LIVE)
-            yield found
+            console = Scene(app, pilot, cluster, server.url)
+            await console.until(lambda view: view.link.state is LinkState.LIVE)
+            yield console
 
 
 async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
@@ -118,236 +120,244 @@ async def test_the_overview_shows_a_live_crawl_and_survives_the_masters_restart(
 
 async def test_jobs_are_held_resumed_tuned_cancelled_retried_and_deleted(tmp_path: Path) -> None:
     """Each by its key, with the command line that does the same and its result."""
-    async with scene(tmp_path) as one:
-        await one.row("3", name="shop")
-        await one.press("h")
-        assert "run 1: paused" in await one.acted("zcrawl pause 1")
-        assert one.states() == {"shop": "paused"}
-        await one.press("g")
-        assert "run 1: running" in await one.acted("zcrawl resume 1")
+    async with scene(tmp_path) as console:
+        await console.row("3", name="shop")
+        await console.press("h")
+        assert "run 1: paused" in await console.acted("zcrawl pause 1")
+        assert console.states() == {"shop": "paused"}
+        await console.press("g")
+        assert "run 1: running" in await console.acted("zcrawl resume 1")
 
-        await one.press("t")
-        one.app.screen.query_one("#answer", Input).value = "rate=50 concurrency=8"
-        await one.press("enter")
-        await one.acted("zcrawl tune 1 --rate 50 --concurrency 8")
-        (row,) = one.cluster.snapshot().runs
+        await console.press("t")
+        console.app.screen.query_one("#answer", Input).value = "rate=50 concurrency=8"
+        await console.press("enter")
+        await console.acted("zcrawl tune 1 --rate 50 --concurrency 8")
+        (row,) = console.cluster.snapshot().runs
         assert (row.rate, row.concurrency) == (50.0, 8)
-        await one.until(lambda view: view.live.rates.now.pages_s > 10)
+        await console.until(lambda view: view.live.rates.now.pages_s > 10)
 
-        await one.press("x")
-        assert one.states() == {"shop": "running"}, "it asks first"
-        await one.press("enter")
-        await one.until(lambda view: view.message.text == "nothing was done")
-        await one.press("x", "y")
-        assert "run 1: cancelled" in await one.acted("zcrawl cancel 1")
+        await console.press("x")
+        assert console.states() == {"shop": "running"}, "it asks first"
+        await console.press("enter")
+        await console.until(lambda view: view.message.text == "nothing was done")
+        await console.press("x", "y")
+        assert "run 1: cancelled" in await console.acted("zcrawl cancel 1")
 
-        await one.press("r")
-        assert "[run_ended]" in await one.acted("zcrawl retry 1")
-        await one.press("d", "y")
-        await one.acted("zcrawl delete 1")
-        await one.until(lambda view: "deleted" in screen(one.app) or "no jobs" in screen(one.app))
+        await console.press("r")
+        assert "[run_ended]" in await console.acted("zcrawl retry 1")
+        await console.press("d", "y")
+        await console.acted("zcrawl delete 1")
+        await console.until(
+            lambda view: "deleted" in screen(console.app) or "no jobs" in screen(console.app)
+        )
 
 
 async def test_marked_jobs_are_acted_on_together(tmp_path: Path) -> None:
     """k9s#2533: marks, one question, all of them."""
-    async with scene(tmp_path) as one:
+    async with scene(tmp_path) as console:
         for name in ("one", "two"):
-            spec = prepare([one.site], None, None, {"name": name, "politeness.rate": 1.0})
-            await one.cluster.ask("submit", spec.args("new", None))
-        await one.press("3")
-        await one.until(
+            spec = prepare([console.site], None, None, {"name": name, "politeness.rate": 1.0})
+            await console.cluster.ask("submit", spec.args("new", None))
+        await console.press("3")
+        await console.until(
             lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 3
         )
-        await one.press("slash", "o", "enter", "space", "space", "x")
-        await one.press("y")
-        await one.until(
-            lambda view: sorted(one.states().values()) == ["cancelled", "cancelled", "running"]
+        await console.press("slash", "o", "enter", "space", "space", "x")
+        await console.press("y")
+        await console.until(
+            lambda view: sorted(console.states().values()) == ["cancelled", "cancelled", "running"]
         )
 
 
 async def test_an_action_is_about_the_row_that_was_chosen(tmp_path: Path) -> None:
     """The view is paused, the cluster goes on: the row on the screen is the one that is meant."""
-    async with scene(tmp_path) as one:
-        await one.row("3", name="shop")
-        await one.press("p")
+    async with scene(tmp_path) as console:
+        await console.row("3", name="shop")
+        await console.press("p")
         for n in range(3):
-            spec = prepare([one.site], None, None, {"name": f"new{n}", "politeness.rate": 1.0})
-            await one.cluster.ask("submit", spec.args("new", None))
-        await one.until(
+            spec = prepare([console.site], None, None, {"name": f"new{n}", "politeness.rate": 1.0})
+            await console.cluster.ask("submit", spec.args("new", None))
+        await console.until(
             lambda view: len(view.live.snapshot.runs if view.live.snapshot else ()) == 4
         )
-        assert "new0" not in screen(one.app)
-        await one.press("h")
-        await one.acted("zcrawl pause 1")
-        assert one.states() == {"shop": "paused", **{f"new{n}": "running" for n in range(3)}}
+        assert "new0" not in screen(console.app)
+        await console.press("h")
+        await console.acted("zcrawl pause 1")
+        assert console.states() == {"shop": "paused", **{f"new{n}": "running" for n in range(3)}}
 
 
 async def test_a_job_is_submitted_with_the_form(tmp_path: Path) -> None:
     """It is checked while one types; what is wrong is not sent."""
-    async with scene(tmp_path) as one:
-        await one.press("n")
-        form = one.app.screen
+    async with scene(tmp_path) as console:
+        await console.press("n")
+        form = console.app.screen
         form.query_one("#field-sources", Input).value = "nonsense://"
-        await one.press("ctrl+s")
-        assert one.app.screen is form, "a mistake keeps the form open"
-        form.query_one("#field-sources", Input).value = one.site
+        await console.press("ctrl+s")
+        assert console.app.screen is form, "a mistake keeps the form open"
+        form.query_one("#field-sources", Input).value = console.site
         form.query_one("#field-name", Input).value = "second"
         form.query_one("#field-pages", Input).value = "3"
-        await one.press("ctrl+s")
-        said = await one.acted("zcrawl submit")
+        await console.press("ctrl+s")
+        said = await console.acted("zcrawl submit")
         assert "--name second --max-pages 3" in said and "job 2" in said
-        assert "second" in one.states()
+        assert "second" in console.states()
 
 
 async def test_failures_are_seen_and_retried(tmp_path: Path) -> None:
     """By group; the URLs behind a group can be looked at."""
-    async with scene(tmp_path) as one:
+    async with scene(tmp_path) as console:
         spec = prepare([GONE], None, None, {"name": "down", "fetch.retries": 0})
-        await one.cluster.ask("submit", spec.args("new", None))
-        await one.row("6", reason="connect")
-        await one.press("enter")
-        await one.until(lambda view: view.page is ConsolePage.FAILED and GONE in screen(one.app))
-        await one.press("escape", "r")
-        said = await one.acted("zcrawl retry 2 --reason connect")
+        await console.cluster.ask("submit", spec.args("new", None))
+        await console.row("6", reason="connect")
+        await console.press("enter")
+        await console.until(
+            lambda view: view.page is ConsolePage.FAILED and GONE in screen(console.app)
+        )
+        await console.press("escape", "r")
+        said = await console.acted("zcrawl retry 2 --reason connect")
         assert "1 tried again" in said
 
 
 async def test_a_worker_is_drained_and_a_host_is_moved(tmp_path: Path) -> None:
     """The host goes to the worker that was named; then its old owner leaves in peace."""
-    async with scene(tmp_path, workers=2) as one:
-        await one.press("5")
-        view = await one.until(lambda view: bool((current_row(view) or {}).get("owner")))
+    async with scene(tmp_path, workers=2) as console:
+        await console.press("5")
+        view = await console.until(lambda view: bool((current_row(view) or {}).get("owner")))
         owner = (current_row(view) or {})["owner"]
         other = "w2" if owner == "w1" else "w1"
-        await one.press("m")
-        one.app.screen.query_one("#answer", Input).value = other
-        await one.press("enter")
-        await one.acted(f"zcrawl reassign {one.site.rstrip('/')} {other}")
-        await one.until(lambda view: (current_row(view) or {}).get("owner") == other)
-        await one.row("2", id=owner)
-        await one.press("d", "y")
-        await one.acted(f"zcrawl drain {owner}")
-        workers = {worker.id: worker.state for worker in one.cluster.snapshot().workers}
+        await console.press("m")
+        console.app.screen.query_one("#answer", Input).value = other
+        await console.press("enter")
+        await console.acted(f"zcrawl reassign {console.site.rstrip('/')} {other}")
+        await console.until(lambda view: (current_row(view) or {}).get("owner") == other)
+        await console.row("2", id=owner)
+        await console.press("d", "y")
+        await console.acted(f"zcrawl drain {owner}")
+        workers = {worker.id: worker.state for worker in console.cluster.snapshot().workers}
         assert workers[owner] in ("draining", "offline", "joining")
 
 
 async def test_the_leader_steps_down_and_the_console_goes_on(tmp_path: Path) -> None:
     """In an embedded cluster it leads again, in the next epoch."""
-    async with scene(tmp_path) as one:
-        await one.press("2", "l", "y")
-        await one.acted("zcrawl step-down")
-        await one.until(
+    async with scene(tmp_path) as console:
+        await console.press("2", "l", "y")
+        await console.acted("zcrawl step-down")
+        await console.until(
             lambda view: view.live.snapshot is not None and view.live.snapshot.epoch == 2
         )
-        await one.until(lambda view: view.link.state is LinkState.LIVE)
-        assert "new_leader" in "".join(one_.name for one_ in one.app.view.live.happenings)
+        await console.until(lambda view: view.link.state is LinkState.LIVE)
+        assert "new_leader" in "".join(
+            happening.name for happening in console.app.view.live.happenings
+        )
 
 
 async def test_the_log_has_what_workers_and_the_master_say(tmp_path: Path) -> None:
     """A worker's line is on the log page and on its own; the master's are beside it."""
-    async with scene(tmp_path, workers=2) as one:
-        await one.press("8")
-        await one.until(
+    async with scene(tmp_path, workers=2) as console:
+        await console.press("8")
+        await console.until(
             lambda view: (
                 {"w1", "w2"} <= {line.source for line in view.live.happenings}
-                or all(f"{node} " in screen(one.app) for node in ("w1 ", "w2 "))
+                or all(f"{node} " in screen(console.app) for node in ("w1 ", "w2 "))
             )
         )
-        await one.press("slash", *"node:w2", "enter")
-        await one.until(lambda view: "follows" in screen(one.app))
-        rows = [line for line in screen(one.app).splitlines() if " follows " in line]
+        await console.press("slash", *"node:w2", "enter")
+        await console.until(lambda view: "follows" in screen(console.app))
+        rows = [line for line in screen(console.app).splitlines() if " follows " in line]
         assert rows and all(" w2 " in line and "in epoch 1" in line for line in rows)
-        await one.press("slash", "backspace", "1", "enter")
-        await one.until(lambda view: " w2 " not in screen(one.app))
-        await one.press("escape")
-        await one.until(lambda view: "worker_joined" in screen(one.app))
-        await one.row("2", id="w1")
-        await one.press("enter")
-        await one.until(lambda view: "follows" in screen(one.app))
-        await one.press("escape", "home")
-        await one.row("2", kind="master")
-        await one.press("enter")
-        await one.until(
-            lambda view: view.page is ConsolePage.NODE and "worker_joined" in screen(one.app)
+        await console.press("slash", "backspace", "1", "enter")
+        await console.until(lambda view: " w2 " not in screen(console.app))
+        await console.press("escape")
+        await console.until(lambda view: "worker_joined" in screen(console.app))
+        await console.row("2", id="w1")
+        await console.press("enter")
+        await console.until(lambda view: "follows" in screen(console.app))
+        await console.press("escape", "home")
+        await console.row("2", kind="master")
+        await console.press("enter")
+        await console.until(
+            lambda view: view.page is ConsolePage.NODE and "worker_joined" in screen(console.app)
         )
 
 
 async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
     """Neither by key nor by command nor by form."""
-    async with scene(tmp_path, readonly=True) as one:
-        await one.row("3", name="shop")
-        await one.press("h", "x", "y", "d", "y", "n", "colon")
+    async with scene(tmp_path, readonly=True) as console:
+        await console.row("3", name="shop")
+        await console.press("h", "x", "y", "d", "y", "n", "colon")
         for key in "pause 1":
-            await one.press("space" if key == " " else key)
-        await one.press("enter")
-        await one.until(lambda view: "read-only" in view.message.text)
-        assert one.states() == {"shop": "running"}
+            await console.press("space" if key == " " else key)
+        await console.press("enter")
+        await console.until(lambda view: "read-only" in view.message.text)
+        assert console.states() == {"shop": "running"}
         with pytest.raises(Exception, match="read-only"):
-            await one.app._feed.ask("act", {"ref": "1", "action": "cancel"})
-        assert one.states() == {"shop": "running"}
+            await console.app._feed.ask("act", {"ref": "1", "action": "cancel"})
+        assert console.states() == {"shop": "running"}
 
 
 async def test_commands_filters_and_help_can_be_typed(tmp_path: Path) -> None:
     """The command line completes; the filter works while one types."""
-    async with scene(tmp_path) as one:
-        await one.press("colon", *"jo", "tab", "enter")
-        await one.until(lambda view: view.page is ConsolePage.JOBS or "needs" in view.message.text)
-        await one.press("colon", *"nodes", "enter")
-        await one.until(lambda view: view.page is ConsolePage.NODES)
-        await one.press("slash", *"nothing", "enter")
-        assert "nothing matches" in screen(one.app)
-        await one.press("escape", "question_mark")
-        assert len(one.app.screen_stack) == 2
-        await one.press("escape", "ctrl+p")
-        assert len(one.app.screen_stack) == 2
-        await one.press("escape")
+    async with scene(tmp_path) as console:
+        await console.press("colon", *"jo", "tab", "enter")
+        await console.until(
+            lambda view: view.page is ConsolePage.JOBS or "needs" in view.message.text
+        )
+        await console.press("colon", *"nodes", "enter")
+        await console.until(lambda view: view.page is ConsolePage.NODES)
+        await console.press("slash", *"nothing", "enter")
+        assert "nothing matches" in screen(console.app)
+        await console.press("escape", "question_mark")
+        assert len(console.app.screen_stack) == 2
+        await console.press("escape", "ctrl+p")
+        assert len(console.app.screen_stack) == 2
+        await console.press("escape")
         for page in ("items", "log", "charts", "queues", "job shop"):
-            await one.press("colon", *("space" if c == " " else c for c in page), "enter")
-            await one.pilot.pause(1.2)
-            assert "asking the leader" not in screen(one.app), screen(one.app)
-        assert "robots=True" in screen(one.app)
+            await console.press("colon", *("space" if c == " " else c for c in page), "enter")
+            await console.pilot.pause(1.2)
+            assert "asking the leader" not in screen(console.app), screen(console.app)
+        assert "robots=True" in screen(console.app)
 
 
 async def test_queues_are_seen_by_tag_and_by_host_and_a_tags_jobs_are_held(tmp_path: Path) -> None:
     """From a tag to its jobs, from there to the action; the form can give tags too."""
-    async with scene(tmp_path) as one:
+    async with scene(tmp_path) as console:
         for name, tags in (("a", ["eu", "daily"]), ("b", ["eu"])):
             changes = {"name": name, "politeness.rate": 1.0, "tags": tags}
-            made = prepare([one.site], None, None, changes)
-            await one.cluster.ask("submit", made.args("new", None))
-        await one.press("4", "b")
+            made = prepare([console.site], None, None, changes)
+            await console.cluster.ask("submit", made.args("new", None))
+        await console.press("4", "b")
 
         def waits(view: View) -> bool:
             rows = view.live.rows("queues by tag:")
             return {row["tag"]: row["jobs"] for row in rows} == {"eu": 2, "daily": 1, "(no tag)": 1}
 
-        await one.until(waits)
-        assert "(no tag)" in screen(one.app) and "› by tag" in screen(one.app)
-        await one.press("b")
-        await one.until(lambda view: one.site.rstrip("/") in screen(one.app))
-        (host,) = one.app.view.live.rows("queues by host:")
+        await console.until(waits)
+        assert "(no tag)" in screen(console.app) and "› by tag" in screen(console.app)
+        await console.press("b")
+        await console.until(lambda view: console.site.rstrip("/") in screen(console.app))
+        (host,) = console.app.view.live.rows("queues by host:")
         assert host["jobs"] == 3 and host["queued"] + host["leased"] + host["unacked"] > 0
 
-        await one.press("colon", *"queues", "space", *"eu", "enter")
-        await one.until(lambda view: len(view.live.rows("queues:eu")) == 2)
-        await one.press("ctrl+a", "h")
-        await one.acted("zcrawl pause 2")
-        await one.acted("zcrawl pause 3")
-        assert one.states() == {"shop": "running", "a": "paused", "b": "paused"}
+        await console.press("colon", *"queues", "space", *"eu", "enter")
+        await console.until(lambda view: len(view.live.rows("queues:eu")) == 2)
+        await console.press("ctrl+a", "h")
+        await console.acted("zcrawl pause 2")
+        await console.acted("zcrawl pause 3")
+        assert console.states() == {"shop": "running", "a": "paused", "b": "paused"}
 
-        await one.press("3", "slash", *"daily", "enter")
-        await one.until(lambda view: "eu, daily" in screen(one.app))
-        assert (current_row(one.app.view) or {})["name"] == "a"
+        await console.press("3", "slash", *"daily", "enter")
+        await console.until(lambda view: "eu, daily" in screen(console.app))
+        assert (current_row(console.app.view) or {})["name"] == "a"
 
-        await one.press("n")
-        form = one.app.screen
-        form.query_one("#field-sources", Input).value = one.site
+        await console.press("n")
+        form = console.app.screen
+        form.query_one("#field-sources", Input).value = console.site
         form.query_one("#field-name", Input).value = "c"
         form.query_one("#field-tags", Input).value = "Bad"
-        await one.press("ctrl+s")
-        assert one.app.screen is form, "a bad tag is told, not sent"
+        await console.press("ctrl+s")
+        assert console.app.screen is form, "a bad tag is told, not sent"
         form.query_one("#field-tags", Input).value = "eu late"
-        await one.press("ctrl+s")
-        assert "--tag eu --tag late" in await one.acted("zcrawl submit")
-        jobs = (await one.cluster.ask("jobs", {"tag": "late"}))["jobs"]
+        await console.press("ctrl+s")
+        assert "--tag eu --tag late" in await console.acted("zcrawl submit")
+        jobs = (await console.cluster.ask("jobs", {"tag": "late"}))["jobs"]
         assert [(job["name"], job["tags"]) for job in jobs] == [("c", ["eu", "late"])]

@@ -136,7 +136,7 @@ def test_what_cannot_be_undone_asks_first() -> None:
 def test_an_action_leaves_out_rows_that_it_does_not_fit() -> None:
     """A run that has ended cannot be paused; a master cannot be drained."""
     rows = [run(1), run(2, state="completed"), run(1)]
-    assert [one.args["ref"] for one in plan(BY_NAME["pause"], rows)] == ["1"]
+    assert [request.args["ref"] for request in plan(BY_NAME["pause"], rows)] == ["1"]
     assert plan(BY_NAME["drain"], [{"id": "m1", "kind": "master"}]) == []
 
 
@@ -170,5 +170,5 @@ def test_a_row_is_acted_on_by_its_own_run() -> None:
     rows = [run(3, "docs", job=1), run(1, "docs", job=1)]
     for name in ("pause", "resume", "cancel", "retry", "delete"):
         requests = plan(BY_NAME[name], rows)
-        assert [one.args["run"] for one in requests] == [3, 1]
+        assert [request.args["run"] for request in requests] == [3, 1]
         assert requests[1].command == f"zcrawl {name} 1 --run 1"

@@ -56,9 +56,9 @@ def test_no_page_lets_anything_through(page: ConsolePage, words: str) -> None:
     view = attacked(page, words)
     filtered = reduce(view, SetFilter(words))
     lost = reduce(view, LinkChanged(LinkState.LOST, words, 9.0))
-    for one in (view, filtered, lost, reduce(view, Move(3))):
+    for variant in (view, filtered, lost, reduce(view, Move(3))):
         for size in SIZES:
-            lines = whole(one, *size)
+            lines = whole(variant, *size)
             assert {line_width(spans) for spans in lines} == {size[0]}
             assert as_text(lines).replace("\n", "").isprintable()
             assert not forbidden(as_text(lines))
@@ -71,8 +71,8 @@ def test_no_page_lets_random_hostile_words_through(page: ConsolePage) -> None:
     chance = random.Random(f"console {page}")
     for _ in range(20):
         view = attacked(page, hostile(chance))
-        for one in (view, reduce(view, LinkChanged(LinkState.LOST, hostile(chance), 9.0))):
-            assert not forbidden(as_text(whole(one, 160, 48)))
+        for variant in (view, reduce(view, LinkChanged(LinkState.LOST, hostile(chance), 9.0))):
+            assert not forbidden(as_text(whole(variant, 160, 48)))
 
 
 @pytest.mark.parametrize("words", HOSTILE[:5], ids=range(5))

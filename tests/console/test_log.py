@@ -54,7 +54,7 @@ def texts(view: View, size: tuple[int, int] = (160, 48)) -> str:
 
 def shown(view: View) -> set[str]:
     said = ("32 slots", "slow", "broken", "peer refused")
-    return {one for one in said if one in texts(view)}
+    return {phrase for phrase in said if phrase in texts(view)}
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,17 @@ def test_the_log_is_filtered_by_level_node_job_and_text(typed: str, expected: se
 def test_older_lines_are_asked_for_with_the_same_filter() -> None:
     """The leader has more than was heard, and chooses before it cuts."""
     view = reduce(scene(), SetFilter("!node:w1 slow"))
-    one, _ = questions(view)
-    assert (one.op, one.args["filter"], one.args["inverse"]) == ("events", "node:w1 slow", True)
+    question, _ = questions(view)
+    assert (question.op, question.args["filter"], question.args["inverse"]) == (
+        "events",
+        "node:w1 slow",
+        True,
+    )
     all_, _ = questions(reduce(view, SetFilter("")))
-    assert all_.slot != one.slot and "filter" not in all_.args
+    assert all_.slot != question.slot and "filter" not in all_.args
     old = {"at": AT - 50, "name": "said", "source": "w4", "level": "info", "run": 0}
     rows = [{**old, "text": "long ago"}, {**old, "text": "slow before", "source": "w1"}]
-    text = texts(reduce(view, Answered(one.slot, {"rows": rows}, 5.0)))
+    text = texts(reduce(view, Answered(question.slot, {"rows": rows}, 5.0)))
     assert "long ago" in text and "slow before" not in text, "what the leader chose fits here too"
 
 
@@ -120,7 +124,7 @@ def test_a_nodes_page_has_its_lines_and_what_is_said_about_it() -> None:
     """w1 is not w10."""
     view = reduce(scene(), GoTo(Place(ConsolePage.NODE, "w1", (("id", "w1"), ("kind", "worker")))))
     assert shown(view) == {"32 slots", "slow"}
-    log = next(one for one in questions(view) if one.op == "events")
+    log = next(question for question in questions(view) if question.op == "events")
     assert log.args["filter"] == "node:w1"
     old = {"at": AT - 9, "name": "exit", "text": "drained", "source": "w1", "level": "info"}
     assert "drained" in texts(reduce(view, Answered(log.slot, {"rows": [old]}, 5.0)))
@@ -131,7 +135,7 @@ def test_a_master_has_a_page_too() -> None:
     view = reduce(scene(), GoTo(Place(ConsolePage.NODES)))
     view = reduce(reduce(view, SetFilter("m2")), Drill())
     assert (view.page, view.place.ref) == (ConsolePage.NODE, "m2")
-    assert [one.op for one in questions(view)] == ["events", "role"]
+    assert [question.op for question in questions(view)] == ["events", "role"]
     text = texts(view)
     assert "Master m2" in text and "critical as told" in text and "peer refused" in text
 
@@ -146,8 +150,8 @@ def test_a_filter_can_be_any_text(words: str) -> None:
 def test_the_log_is_not_called_old() -> None:
     """What is heard is live; only what was asked for has an age."""
     view = scene()
-    one, _ = questions(view)
-    view = reduce(view, Answered(one.slot, {"rows": []}, 5.0))
+    question, _ = questions(view)
+    view = reduce(view, Answered(question.slot, {"rows": []}, 5.0))
     assert " old" not in texts(reduce(view, Ticked(500.0)))
 
 
@@ -160,4 +164,4 @@ def test_lines_of_the_time_before_a_new_leader_stay() -> None:
     view = reduce(view, Answered("log:", {"rows": new}, 2.0))
     view = reduce(view, Answered("log:", {"rows": new}, 3.0))
     text = texts(view)
-    assert [text.count(one) for one in ("m2 leads", "before 9", "before 10")] == [1, 1, 1]
+    assert [text.count(phrase) for phrase in ("m2 leads", "before 9", "before 10")] == [1, 1, 1]

@@ -90,9 +90,9 @@ def test_the_latest_answer_is_kept_by_identity() -> None:
         return len(made)
 
     latest = Latest(make)
-    one, same = [1], [1]
-    assert (latest(one, 2), latest(one, 2), latest(same, 2), latest(same, 2)) == (1, 1, 2, 2)
-    assert latest(one, 2) == 3
+    first, same = [1], [1]
+    assert (latest(first, 2), latest(first, 2), latest(same, 2), latest(same, 2)) == (1, 1, 2, 2)
+    assert latest(first, 2) == 3
 
 
 def test_a_wait_after_some_input_is_short() -> None:
@@ -136,6 +136,6 @@ async def test_neighbours_of_one_style_are_painted_as_one() -> None:
         canvas = app.query_one("#body", Canvas)
         canvas.show([(Span("ab"), Span("cd"), Span("!", "bad"), Span("ef"))])
         strip = canvas.render_line(0)
-        assert all(isinstance(one, Segment) for one in strip)
-        assert [one.text.rstrip() for one in strip] == ["abcd", "!", "ef"]
+        assert all(isinstance(segment, Segment) for segment in strip)
+        assert [segment.text.rstrip() for segment in strip] == ["abcd", "!", "ef"]
         assert strip.cell_length == canvas.size.width

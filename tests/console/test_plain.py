@@ -48,7 +48,7 @@ def test_a_pile_of_accents_is_cut() -> None:
     assert plain("e" + "\u0301" * 500) == "e\u0301\u0301"
 
 
-@pytest.mark.parametrize("text", [plain(one) for one in HOSTILE])
+@pytest.mark.parametrize("text", [plain(sample) for sample in HOSTILE])
 @pytest.mark.parametrize("cells", [0, 1, 2, 7, 40])
 @pytest.mark.parametrize("right", [False, True])
 def test_a_text_fits_into_exactly_its_cells(text: str, cells: int, right: bool) -> None:

@@ -43,10 +43,10 @@ def seen(view: View, size: tuple[int, int] = WIDE) -> str:
 def test_the_leader_is_asked_for_the_sums_of_each_grouping(by: str) -> None:
     """It filters, sorts and cuts; the console draws."""
     view = then(at(Place(BY[by])), SetFilter("!shop"), SortBy("L"))
-    (asked,) = (one for one in questions(view) if one.op == "queues")
-    wanted = {"by": by, "filter": "shop", "inverse": True, "sort": "leased", "desc": True}
-    assert wanted.items() <= asked.args.items()
-    assert asked.slot == f"{BY[by]}:"
+    (question,) = (candidate for candidate in questions(view) if candidate.op == "queues")
+    expected_args = {"by": by, "filter": "shop", "inverse": True, "sort": "leased", "desc": True}
+    assert expected_args.items() <= question.args.items()
+    assert question.slot == f"{BY[by]}:"
 
 
 @pytest.mark.parametrize("by", BY)
@@ -70,7 +70,11 @@ def test_a_key_goes_through_the_groupings_and_the_foot_says_which_is_next() -> N
         page = BY[next_grouping(page)]
         way.append(page)
     assert way == [ConsolePage.TAG_QUEUES, ConsolePage.HOST_QUEUES, ConsolePage.QUEUES]
-    assert not any(next_grouping(one) for one in ConsolePage if one not in BY.values())
+    assert not any(
+        next_grouping(console_page)
+        for console_page in ConsolePage
+        if console_page not in BY.values()
+    )
 
 
 async def test_the_key_works() -> None:
@@ -153,7 +157,7 @@ def test_a_mistaken_grouping_is_told_and_the_right_ones_complete() -> None:
     mistake = parse("queues by colour", View())
     assert isinstance(mistake, Mistake) and "tag" in mistake.text
     view = heard(snapshot(0, runs=[run(1, tags=["shop", "daily"]), run(2, tags=["shop"])]))
-    assert completions("queues by ", view) == [f"queues by {one}" for one in BY]
+    assert completions("queues by ", view) == [f"queues by {grouping}" for grouping in BY]
     assert completions("queues s", view) == ["queues shop"]
 
 
@@ -162,8 +166,8 @@ def test_jobs_show_their_tags_and_are_found_by_them() -> None:
     runs = [run(1, "one", tags=["shop", "daily"]), run(2, "two", tags=["news"]), run(3, "three")]
     view = then(heard(snapshot(0, runs=runs)), GoTo(Place(ConsolePage.JOBS)))
     assert "shop, daily" in seen(view) and "shop" not in seen(view, NARROW)
-    found = seen(then(view, SetFilter("shop")), NARROW)
-    assert "one" in found and "two" not in found and "three" not in found
+    screen_text = seen(then(view, SetFilter("shop")), NARROW)
+    assert "one" in screen_text and "two" not in screen_text and "three" not in screen_text
     inside = then(view, SetFilter("shop"), Drill())
     answered = {**runs[0], "percent": 1.0, "spec": {}}
     assert "shop, daily" in seen(then(inside, Answered("job:1", answered, 1.0)))

@@ -71,7 +71,9 @@ async def settled(app: ConsoleApp, pilot: Pilot[None]) -> None:
         while True:
             await pilot.pause()
             heard = app.view.live.snapshot is not None and app.view.live.snapshot.at == LAST_AT
-            if heard and all(one.slot in app.view.live.answers for one in questions(app.view)):
+            if heard and all(
+                question.slot in app.view.live.answers for question in questions(app.view)
+            ):
                 break
     app.draw()
     for canvas in app.screen.query(Canvas):

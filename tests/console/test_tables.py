@@ -108,10 +108,10 @@ def test_a_paused_view_keeps_its_rows_while_the_data_goes_on() -> None:
 def test_a_remote_table_asks_for_its_page_filter_and_order() -> None:
     """The leader filters and sorts: ten thousand rows never travel."""
     view = then(at(HOSTS), SetFilter("!news"), SortBy("O"))
-    asked, _ = questions(view)
-    assert asked.op == "hosts"
-    wanted = {"filter": "news", "inverse": True, "sort": "owner", "desc": False, "offset": 0}
-    assert wanted.items() <= asked.args.items()
+    question, _ = questions(view)
+    assert question.op == "hosts"
+    expected_args = {"filter": "news", "inverse": True, "sort": "owner", "desc": False, "offset": 0}
+    assert expected_args.items() <= question.args.items()
     assert "filter" not in questions(at(HOSTS))[0].args
 
 
@@ -165,8 +165,8 @@ def test_every_list_can_be_drilled_into(page: ConsolePage, inside: ConsolePage) 
     if page is ConsolePage.NODES:
         view = then(at(Place(page)), MoveTo(1), Drill())
     assert view.page is inside
-    known = answers()
-    assert all(one.op in known for one in questions(view))
+    answers_by_op = answers()
+    assert all(question.op in answers_by_op for question in questions(view))
     shown_text = as_text(whole(at(view.place, view), 120, 40))
     assert "asking the leader" not in shown_text
 
@@ -178,7 +178,7 @@ def test_every_page_fills_exactly_its_screen(page: ConsolePage, size: tuple[int,
     for view in (reduce(View(), GoTo(Place(page))), at(Place(page, "1"))):
         lines = whole(view, *size)
         assert len(lines) == size[1]
-        assert {line_width(one) for one in lines} == {size[0]}
+        assert {line_width(line) for line in lines} == {size[0]}
 
 
 def test_an_error_of_the_leader_is_shown_where_the_rows_would_be() -> None:
@@ -351,11 +351,11 @@ def test_only_retries_are_called_so() -> None:
 def test_jobs_that_ended_before_the_leader_took_over_are_not_gone() -> None:
     """The snapshot has what this leader knows; the database has the rest, and is asked rarely."""
     view = then(heard(snapshot(0, runs=[run(7, "news")])), GoTo(JOBS))
-    one, _ = questions(view)
-    assert (one.op, one.every_s) == ("jobs", 60.0)
+    question, _ = questions(view)
+    assert (question.op, question.every_s) == ("jobs", 60.0)
     stored = [run(3, "wiki", state="completed"), run(7, "news", state="completed")]
     stored += [run(8, "starting"), {"run": None}, 5]
-    view = then(view, Answered(one.slot, {"jobs": stored}, 1.0))
+    view = then(view, Answered(question.slot, {"jobs": stored}, 1.0))
     assert {row["name"]: row["state"] for row in shown(TABLES[ConsolePage.JOBS], view).rows} == {
         "news": "running",
         "wiki": "completed",

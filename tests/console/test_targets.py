@@ -60,7 +60,7 @@ async def test_the_console_goes_from_one_cluster_to_the_other(tmp_path: Path) ->
                 view = app.view
                 shot = view.live.snapshot
                 if view.cluster == cluster and view.link.state is LinkState.LIVE and shot:
-                    names = {one.name for one in shot.runs}
+                    names = {run.name for run in shot.runs}
                     assert names <= jobs
                     if names == jobs:
                         return

@@ -36,7 +36,7 @@ def test_a_run_that_comes_or_goes_is_no_jump_of_the_rate() -> None:
         snapshot(1, runs=[run(1, pages=20), run(2, pages=1_000_000)]),
         snapshot(2, runs=[run(2, pages=1_000_000)]),
     )
-    assert [one.pages_s for one in view.live.rates.samples] == [10.0, 0.0]
+    assert [sample.pages_s for sample in view.live.rates.samples] == [10.0, 0.0]
 
 
 def test_a_clock_that_goes_back_makes_no_rate() -> None:
