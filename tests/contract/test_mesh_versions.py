@@ -72,7 +72,7 @@ async def main():
     ear, over = Ear(), []
     with ZmqClientMesh("c1", 1, [sys.argv[1]], ear.log, on_strangers=over.append) as client:
         client.listen(ear)
-        client.send(Request("r1", "jobs", {}))
+        client.send(ClientRequest("r1", "jobs", {}))
         await ear.until(lambda: over)
         print(over[0])
 asyncio.run(main())
