@@ -73,7 +73,7 @@ def test_a_detail_is_short_and_can_be_encoded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "scope", "target", "reason"),
+    ("source", "scope", "target", "reason"),
     [
         (ONE, Scope(), "https://y.test/", "redirect_out_of_scope"),
         (SEED, Scope(), "https://y.test/", "redirected"),
@@ -83,10 +83,10 @@ def test_a_detail_is_short_and_can_be_encoded() -> None:
     ],
 )
 def test_a_redirect_to_another_origin_is_handed_over_if_it_belongs_to_the_crawl(
-    request: Assignment, scope: Scope, target: str, reason: str
+    source: Assignment, scope: Scope, target: str, reason: str
 ) -> None:
     """A seed may lead anywhere under the default scope, and nowhere else under a stated one."""
-    result = Attempt(request, context(scope)).redirected(target, 301).result()
+    result = Attempt(source, context(scope)).redirected(target, 301).result()
     assert (result.outcome, result.reason, result.status) == (Outcome.SKIPPED, reason, 301)
     assert result.handover == (link(target) if reason == "redirected" else None)
 

@@ -402,14 +402,14 @@ def test_an_assignment_that_a_welcome_overtook_is_rejected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request", "reason"),
+    ("url", "reason"),
     [(assignment(1, 1, run=2), "unknown_run"), (assignment(1, 1, host=2), "no_grant")],
 )
-def test_an_assignment_that_cannot_be_done_is_rejected(request: Any, reason: str) -> None:
+def test_an_assignment_that_cannot_be_done_is_rejected(url: Any, reason: str) -> None:
     """With the reason, so that the leader can mend it."""
     worker = Worker()
     worker.welcome(grant())
-    assert sent(worker.say(Assign([], [request])), Reject)[0].leases == [Rejection(1, 1, reason)]
+    assert sent(worker.say(Assign([], [url])), Reject)[0].leases == [Rejection(1, 1, reason)]
 
 
 def test_an_assignment_that_comes_twice_is_fetched_once() -> None:
